@@ -1,4 +1,4 @@
-//! The documentation is valid: the files, headings and tests that it links to exist, and snippets are from examples.
+//! The documentation is valid: its links to files, headings and tests resolve, and its snippets are parts of examples.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ struct Link {
 struct Page {
     links: Vec<Link>,
     anchors: Vec<String>,
-    /// Texts in the type of code.
+    /// The texts of code spans.
     code: Vec<String>,
 }
 
@@ -27,7 +27,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The README, and all of `docs/`.
+/// Returns the README, and all pages of `docs/`.
 fn pages() -> Vec<PathBuf> {
     let (mut pages, mut folders) = (vec![root().join("README.md")], vec![root().join("docs")]);
     while let Some(folder) = folders.pop() {
@@ -43,7 +43,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// An undefined label is resolved to a file of its name, which does not exist either.
+/// Resolves an undefined label to a file of the same name, which does not exist either.
 fn resolve_undefined_label<'t>(link: BrokenLink<'t>) -> Option<(CowStr<'t>, CowStr<'t>)> {
     matches!(link.link_type, LinkType::Reference).then(|| (link.reference, "".into()))
 }
@@ -82,7 +82,7 @@ fn anchor(heading: &str) -> String {
     kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
 }
 
-/// Returns the file and the heading that a link of that page leads to; none for links out of the repository.
+/// Returns the file and the heading that a link on the page leads to; `None` for a link out of the repository.
 fn local_target<'l>(page: &Path, link: &'l Link) -> Option<(PathBuf, &'l str)> {
     if link.target.contains("://") || link.target.starts_with("mailto:") {
         return None;
@@ -94,7 +94,7 @@ fn local_target<'l>(page: &Path, link: &'l Link) -> Option<(PathBuf, &'l str)> {
     }
 }
 
-/// Whether that source has a test of that name.
+/// Returns whether the source contains a test with this name.
 fn has_test(source: &Path, name: &str) -> bool {
     let source = fs::read_to_string(source).unwrap();
     let lines: Vec<_> = source.lines().map(str::trim_start).collect();
@@ -126,7 +126,7 @@ fn every_link_leads_to_a_file_and_a_heading_that_are_there() {
     assert!(astray.is_empty(), "{astray:#?}");
 }
 
-/// `cargo xtask docs` makes a site of the pages in the table of contents.
+/// `cargo xtask docs` builds a site from the pages in the table of contents.
 #[test]
 fn the_table_of_contents_names_each_page() {
     let contents = root().join("docs/SUMMARY.md");
@@ -140,8 +140,8 @@ fn the_table_of_contents_names_each_page() {
     assert!(missing.is_empty(), "docs/SUMMARY.md has no {missing:#?}");
 }
 
-/// Pages name sources by the end of their path: `plugin/call.rs`, and those at the root of a crate of the host by the crate:
-/// `server/jsonrpc.rs` is `host/server/src/jsonrpc.rs`.
+/// Pages name a source by the end of its path (`plugin/call.rs`), and a source at the root of a host's crate by the
+/// crate: `server/jsonrpc.rs` is `host/server/src/jsonrpc.rs`.
 #[test]
 fn every_source_that_a_page_names_is_there() {
     let listed = Command::new("git").args(["ls-files", "*.rs"]).current_dir(root()).output().unwrap();
@@ -167,7 +167,7 @@ fn every_source_that_a_page_names_is_there() {
     assert!(named > 0);
 }
 
-/// The documentation of a module that has a map names each of its modules: a table with the column `module`.
+/// A module whose documentation has a map (a table with the column `module`) must list all of its modules there.
 #[test]
 fn a_map_of_modules_names_all_of_them() {
     let listed = Command::new("git").args(["ls-files", "host/*.rs"]).current_dir(root()).output().unwrap();
@@ -176,7 +176,7 @@ fn a_map_of_modules_names_all_of_them() {
         let text = fs::read_to_string(root().join(file)).unwrap();
         let head: String =
             text.lines().take_while(|line| line.starts_with("//!")).map(|line| format!("{line}\n")).collect();
-        // Each command of the program is a module, and its map has the others.
+        // In the CLI, each command is a module, and the map lists only the others.
         if !head.contains("//! | module | subject |") || file.starts_with("host/cli/") {
             continue;
         }
@@ -200,7 +200,7 @@ fn a_map_of_modules_names_all_of_them() {
     assert!(maps > 0);
 }
 
-/// On that page, a link to a source shows either the end of its path, or the name of a test in it.
+/// On that page, the text of a link to a source is the end of its path, or the name of a test in it.
 #[test]
 fn every_test_on_the_page_of_practices_is_in_the_file_that_it_leads_to() {
     let file = root().join("docs/practices.md");
@@ -223,20 +223,21 @@ fn every_test_on_the_page_of_practices_is_in_the_file_that_it_leads_to() {
     assert!(tests > 0);
 }
 
-/// The names that this project would publish its packages under.
+/// The names under which this project would publish its packages.
 const OUR_PACKAGES: [&str; 5] =
     ["mcp-host-provider", "mcp-provider", "mcp-resource-host", "mcp-resource-host-cli", "mcp-host"];
 
-/// The commands that download a package by its name.
+/// The commands that download a package by name.
 const DOWNLOADS: [&str; 7] = ["pip install", "npm install", "npm i", "npx", "cargo install", "cargo add", "uv add"];
 
-/// Whether a line of text installs one of our packages by its name. `npx` runs what is installed, and downloads what is not.
+/// Returns whether a line of text installs one of this project's packages by name. `npx` runs an installed package, and
+/// downloads a missing one.
 fn installs_our_package(line: &str) -> bool {
     DOWNLOADS.iter().any(|command| {
         line.split(command).skip(1).any(|behind| {
             let arguments = behind.split(['`', ';', '#', '|']).next().unwrap();
             let names = |word: &&str| OUR_PACKAGES.contains(&word.trim_matches(['(', ')', '"', '.', ',', ':']));
-            // With files of packages, npx runs a command of theirs.
+            // With files of packages, npx runs one of their commands.
             let has_files = *command == "npx" && arguments.contains(" --package ./");
             arguments.starts_with(' ')
                 && !has_files
@@ -272,7 +273,7 @@ fn no_text_installs_a_package_of_ours_by_a_name_that_anybody_may_register() {
         let Ok(text) = fs::read_to_string(root().join(file)) else { continue };
         let lines = text.lines().filter(|line| installs_our_package(line));
         found.extend(lines.map(|line| format!("{file}: {line}")));
-        // A range of versions is looked up in the registry, a `file:` is not.
+        // A range of versions is looked up in the registry; a `file:` is not.
         if file.ends_with("package.json") && text.contains("\"mcp-host-provider\": \"^") {
             found.push(format!("{file}: a dependency on a version of mcp-host-provider"));
         }
@@ -280,12 +281,12 @@ fn no_text_installs_a_package_of_ours_by_a_name_that_anybody_may_register() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// The lines without their indentation.
+/// Returns the lines without their indentation.
 fn unindented(text: &str) -> String {
     text.lines().map(|line| line.trim().to_owned() + "\n").collect()
 }
 
-/// The snippets of Rust on a page, without indentation.
+/// Returns the Rust snippets on a page, without indentation.
 fn rust_snippets(page: &str) -> Vec<String> {
     let page = fs::read_to_string(root().join(page)).unwrap();
     let snippets = page.split("```rust\n").skip(1).map(|rest| rest.split("```").next().unwrap());
@@ -302,7 +303,7 @@ fn the_provider_in_the_readme_is_taken_from_the_example_that_it_names() {
     }
 }
 
-/// A line `// …` in a snippet stands for lines that it leaves out.
+/// A line `// …` in a snippet stands for omitted lines.
 #[test]
 fn every_snippet_on_the_page_of_embedding_is_taken_from_an_example() {
     let examples = fs::read_dir(root().join("examples")).unwrap().map(|entry| entry.unwrap().path());

@@ -1,4 +1,4 @@
-//! The host and the guests are two cargo workspaces; a dependency that both name has the same version in both.
+//! The host and the guests are two cargo workspaces. A dependency of both has the same version in both.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ fn table_at<'t>(manifest: &'t Table, path: &[&str]) -> &'t Table {
     path.iter().fold(manifest, |table, key| table[*key].as_table().unwrap())
 }
 
-/// Returns the version of a dependency; none for a path dependency.
+/// Returns the version of a dependency; `None` for a path dependency.
 fn version(dependency: &Value) -> Option<&str> {
     dependency.as_str().or_else(|| dependency.get("version").and_then(Value::as_str))
 }
@@ -25,7 +25,7 @@ fn version(dependency: &Value) -> Option<&str> {
 fn both_workspaces_have_the_same_metadata() {
     let (host, guests) = (manifest("Cargo.toml"), manifest("plugins/Cargo.toml"));
     let of_host = table_at(&host, &["workspace", "package"]);
-    // What registries show is of the crates of the host only.
+    // Only the host's crates have metadata for registries.
     for (key, value) in table_at(&guests, &["workspace", "package"]) {
         assert_eq!(of_host.get(key), Some(value), "{key}");
     }
@@ -44,7 +44,7 @@ fn the_crates_of_the_host_depend_on_each_other_in_this_version() {
     }
 }
 
-/// The crate with the templates is packaged from links to them: each by itself where the directory has a manifest.
+/// The crate with the templates is packaged through links: one for each file in a directory that has a manifest.
 #[test]
 fn every_template_is_linked_to_for_the_package_of_its_crate() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -112,7 +112,7 @@ fn the_standalone_manifest_of_the_example_has_the_values_of_the_workspace() {
     assert_eq!(standalone["lib"], example["lib"]);
     let dependencies = |manifest: &Table| table_at(manifest, &["dependencies"]).keys().cloned().collect::<Vec<_>>();
     assert_eq!(dependencies(&standalone), dependencies(&example));
-    // Without what is for single packages of the workspace.
+    // The profile without the parts for single packages of the workspace.
     let mut profile = table_at(&guests, &["profile"]).clone();
     profile["release"].as_table_mut().unwrap().remove("package");
     let profile = toml::Value::Table(profile);
@@ -131,7 +131,7 @@ fn the_example_with_its_standalone_manifest_can_be_copied_out_of_the_workspace()
     std::fs::write(copy.path().join("Cargo.toml"), manifest).unwrap();
     std::fs::create_dir(copy.path().join("src")).unwrap();
     std::fs::copy(root.join("examples/hello-rust/src/lib.rs"), copy.path().join("src/lib.rs")).unwrap();
-    // With the workspace's lock file and target, cargo needs only crates that building the guests has fetched.
+    // With the workspace's lock file and target, cargo needs only crates that were fetched to build the guests.
     std::fs::copy(root.join("plugins/Cargo.lock"), copy.path().join("Cargo.lock")).unwrap();
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["metadata", "--offline", "--filter-platform", "wasm32-wasip2", "--format-version", "1"]);
@@ -164,7 +164,7 @@ fn tree(arguments: &[&str]) -> Vec<String> {
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// Features of dev-dependencies do not count for `cargo build`, so a normal dependency has to ask for them.
+/// Features of dev-dependencies have no effect on `cargo build`, so a normal dependency must enable them.
 #[test]
 fn a_plain_build_at_the_root_has_the_features_of_the_binary() {
     let features =
@@ -174,7 +174,7 @@ fn a_plain_build_at_the_root_has_the_features_of_the_binary() {
     assert!(["keyvalue", "search", "sql"].iter().all(|feature| features.contains(feature)), "{features:?}");
 }
 
-/// Returns the features of each package of a build, for each way in which it is built.
+/// Returns the features of each package of a build, for each way in which the package is built.
 fn features(build: &[&str]) -> BTreeMap<String, BTreeSet<String>> {
     let mut features = BTreeMap::<_, BTreeSet<_>>::new();
     for line in tree(&[build, &["--format", "{p}|{f}"]].concat()) {
@@ -185,7 +185,7 @@ fn features(build: &[&str]) -> BTreeMap<String, BTreeSet<String>> {
     features
 }
 
-/// Else a `cargo test` after a `cargo xtask demo` would compile Wasmtime again.
+/// With other features, a `cargo test` after a `cargo xtask demo` would compile Wasmtime again.
 #[test]
 fn tests_are_built_on_the_dependencies_of_the_demo() {
     let of_tests = features(&["--workspace", "--edges", "normal,build,dev"]);

@@ -1,8 +1,8 @@
-//! `cargo xtask bindings`: generates the bindings that the C and the Go SDK have committed, from `wit/`.
+//! `cargo xtask bindings`: generates the committed bindings of the C and Go SDKs from `wit/`.
 //!
-//! The generator, `sdk-guest/bindgen`, is a workspace of its own, which takes most of a minute to build. So it is built on
-//! request only, and what it was run with is known by a digest of `wit/` and of the world of the SDKs, which the test command
-//! compares.
+//! The generator, `sdk-guest/bindgen`, is a separate workspace, whose build takes most of a minute. So it is built on
+//! request only. A digest of `wit/` and of the world of the SDKs records the inputs of the last run, and the test
+//! command compares the digest.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,21 +32,21 @@ pub(crate) fn generate(workspace: &Workspace, progress: &Progress) -> Result<()>
     Ok(())
 }
 
-/// Generates the bindings of one world of the contract, for C and for Go.
+/// Generates the bindings of one world of the contract for C and for Go.
 pub(crate) fn generate_world(workspace: &Workspace, world: &str, c: &Path, go: &Path) -> Result<()> {
     let mut command = generator(workspace);
     cargo::capture(command.arg("world").arg(workspace.root().join("wit")).arg(world).arg(c).arg(go))?;
     Ok(())
 }
 
-/// Returns the command of the generator, which builds it.
+/// Returns the command that builds and runs the generator.
 fn generator(workspace: &Workspace) -> Command {
     let mut command = workspace.cargo(&workspace.root().join("sdk-guest/bindgen"));
     command.args(["run", "--quiet", "--locked", "--target-dir"]).arg(workspace.target().join("bindgen")).arg("--");
     command
 }
 
-/// Verifies that the committed bindings were made of these WIT files.
+/// Verifies that the committed bindings were generated from the current WIT files.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let file = digest_file(workspace);
     let committed = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -61,7 +61,7 @@ fn digest_file(workspace: &Workspace) -> PathBuf {
     workspace.root().join("sdk-guest/bindgen/wit.sha256")
 }
 
-/// The digest of the WIT files, with their names, and of the world of the SDKs.
+/// Returns the digest of the WIT files, with their names, and of the world of the SDKs.
 fn digest(workspace: &Workspace) -> Result<String> {
     let root = workspace.root().join("wit");
     let mut files = Vec::new();

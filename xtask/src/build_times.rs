@@ -1,5 +1,5 @@
-//! How long the longest build of a command took, and how many crates it compiled: kept in `target/xtask-builds.json`, so that
-//! the next long build can say what to expect.
+//! The duration and the number of crates of each command's longest build. `target/xtask-builds.json` keeps them, so
+//! that the next long build can print an estimate.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 use crate::progress::seconds;
 use crate::workspace::Workspace;
 
-/// The longest build of each command.
+/// The longest build of each command, by the number of compiled crates.
 #[derive(Debug)]
 pub(crate) struct BuildTimes {
     file: PathBuf,
 }
 
-/// A build that has ended.
+/// A completed build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BuildTime {
     pub(crate) crates: usize,
@@ -34,8 +34,8 @@ impl BuildTimes {
         self.read().remove(command)
     }
 
-    /// Records a build if it compiled more crates than those before. A file that cannot be written is no error: the next build
-    /// says less.
+    /// Records a build if it compiled more crates than the recorded one. An error of writing the file is ignored; the
+    /// next build then has no estimate.
     pub(crate) fn record(&self, command: &str, build: BuildTime) {
         let mut builds = self.read();
         if builds.get(command).is_none_or(|longest| longest.crates < build.crates) {

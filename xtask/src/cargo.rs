@@ -1,4 +1,4 @@
-//! Runs cargo and other tools: silently on success, with their whole output on failure.
+//! Runs cargo and other tools. A tool's output is shown only when the tool fails.
 
 use std::io::{BufReader, Read};
 use std::path::PathBuf;
@@ -12,10 +12,10 @@ use crate::build_times::{BuildTime, BuildTimes};
 use crate::progress::{Progress, Step};
 use crate::workspace::Workspace;
 
-/// The number of lines of a tool's output that a failure shows, from its end.
+/// The maximum number of lines of a tool's output that an error shows; the last lines are kept.
 const MAX_TAIL_LINES: usize = 200;
 
-/// Formats a command as it would be typed, for messages.
+/// Formats a command as a user would type it, for messages.
 pub(crate) fn display(command: &Command) -> String {
     let program = command.get_program();
     let name = std::path::Path::new(program).file_name().unwrap_or(program);
@@ -27,7 +27,8 @@ pub(crate) fn display(command: &Command) -> String {
 ///
 /// # Errors
 ///
-/// When it cannot be started, or fails: then the error has the end of its output on both streams.
+/// When the tool cannot be started, or fails. The error of a failed tool contains the end of its output on both
+/// streams.
 pub(crate) fn capture(command: &mut Command) -> Result<String> {
     let name = display(command);
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run `{name}`"))?;
@@ -38,7 +39,7 @@ pub(crate) fn capture(command: &mut Command) -> Result<String> {
     bail!("`{name}` failed ({}):\n{}", output.status, tail(&said))
 }
 
-/// Returns the packages of the cargo workspace in the directory that `cargo` runs in, without their dependencies.
+/// Returns the packages of the cargo workspace in the directory that `cargo` runs in, without dependencies.
 pub(crate) fn metadata(mut cargo: Command) -> Result<Metadata> {
     let text = capture(cargo.args(["metadata", "--no-deps", "--format-version=1"]))?;
     serde_json::from_str(&text).context("`cargo metadata` printed what is not its format")
@@ -46,8 +47,9 @@ pub(crate) fn metadata(mut cargo: Command) -> Result<Metadata> {
 
 /// Runs `cargo build …` and returns the artifacts that it built or found up to date.
 ///
-/// `cargo` comes with its arguments, all but those about its output. Its own output is shown when it fails, or as it comes
-/// when `progress` is verbose. The step says how far it is, and how long it took when more was to be compiled.
+/// `cargo` has all of its arguments except those for its output. Cargo's output is shown when the build fails, or
+/// immediately when `progress` is verbose. The step shows the progress of the build, and its duration when crates were
+/// compiled.
 pub(crate) fn build(
     mut cargo: Command,
     workspace: &Workspace,
@@ -71,7 +73,7 @@ pub(crate) fn build(
     let said = child.stderr.take().map(|mut stderr| {
         thread::spawn(move || {
             let mut said = Vec::new();
-            // Everything read before a broken pipe is still shown.
+            // The output that was read before a broken pipe is still shown.
             let _ = stderr.read_to_end(&mut said);
             said
         })
@@ -100,7 +102,7 @@ pub(crate) fn build(
     Ok(artifacts)
 }
 
-/// Returns the program of that name among artifacts.
+/// Returns the program with the given name from the artifacts.
 pub(crate) fn program(artifacts: &[Artifact], name: &str) -> Result<PathBuf> {
     artifacts
         .iter()

@@ -1,24 +1,24 @@
-//! Programs in other languages that the tests use: the official MCP clients first of all.
+//! Programs in other languages that the tests use, such as the official MCP clients.
 //!
 //! | client | sources | installed to | run as |
 //! |---|---|---|---|
 //! | TypeScript | `tests/clients/typescript` | `target/clients/typescript` | `node target/clients/typescript/walk.mjs …`, `tools.mjs` or `watch.mjs` |
 //! | Python | `tests/clients/python` | `target/clients/python` | `target/clients/python/bin/python tests/clients/python/walk.py …`, `tools.py` or `watch.py` |
-//! | official servers, which are mounted as upstreams | `tests/clients/servers` | `target/clients/servers` | `node target/clients/servers/node_modules/@modelcontextprotocol/server-everything/dist/index.js`, or with the Python of that client `tests/clients/servers/server.py` |
+//! | official servers, which are mounted as upstreams | `tests/clients/servers` | `target/clients/servers` | `node target/clients/servers/node_modules/@modelcontextprotocol/server-everything/dist/index.js`, or with the Python client's interpreter `tests/clients/servers/server.py` |
 //! | the authorization server `oidc-provider` | `tests/clients/authorization-server` | `target/clients/authorization-server` | with the same Node.js, `target/clients/authorization-server/server.mjs` |
-//! | the conformance suite and MCP Inspector | `tests/clients/tools` | `target/clients/tools` | with the Node.js that is installed beside them, in `node_modules/node-linux-*/bin/node` |
+//! | the conformance suite and MCP Inspector | `tests/clients/tools` | `target/clients/tools` | with the Node.js that is installed with them, in `node_modules/node-linux-*/bin/node` |
 //! | dynaconf, an application with a layered configuration | `tests/clients/dynaconf` | `target/clients/dynaconf` | `target/clients/dynaconf/bin/dynaconf` |
 //! | Google's client for Drive, and a stand-in for Drive | `tests/clients/google` | `target/clients/google` | `target/clients/google/bin/python tests/clients/google/server.py …` or `walk.py` |
 //! | agents of LangChain, the OpenAI Agents SDK and Pydantic AI | `tests/clients/frameworks` | `target/clients/frameworks` | `target/clients/frameworks/bin/python tests/clients/frameworks/framework.py …` |
 //! | an agent of the AI SDK | `tests/clients/ai-sdk` | `target/clients/ai-sdk` | `node target/clients/ai-sdk/agent.mjs …` |
 //! | the server of NATS | `tests/clients/nats` | `target/clients/nats` | `target/clients/nats/bin/nats-server` |
-//! | a validator of manifests of Kubernetes | `tests/clients/kubernetes` | `target/clients/kubernetes` | `target/clients/kubernetes/bin/kubernetes-validate --strict …` |
-//! | Sigstore's signer, and its services as a mock | `tests/clients/sigstore` | `target/clients/sigstore` | `node target/clients/sigstore/sign.mjs`, with that of the tools |
+//! | a validator for Kubernetes manifests | `tests/clients/kubernetes` | `target/clients/kubernetes` | `target/clients/kubernetes/bin/kubernetes-validate --strict …` |
+//! | Sigstore's signer, and its services as a mock | `tests/clients/sigstore` | `target/clients/sigstore` | `node target/clients/sigstore/sign.mjs`, with the Node.js of the tools |
 //! | Sigstore's verifier in Python | `tests/clients/sigstore-python` | `target/clients/sigstore-python` | `target/clients/sigstore-python/bin/python tests/clients/sigstore-python/verify.py …` |
-//! | a browser's driver and the checks of accessibility, for the console | `tests/clients/console` | `target/clients/console` | `node target/clients/console/console.mjs …` |
+//! | a browser driver and accessibility checks, for the console | `tests/clients/console` | `target/clients/console` | `node target/clients/console/console.mjs …` |
 //!
-//! Versions are locked in the sources. A stamp beside each installation has the digest of its inputs, so that it is
-//! installed again only when these change.
+//! Versions are locked in the sources. A stamp file in each installation contains the digest of its inputs, so that a
+//! change of these causes a new installation.
 
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,7 @@ use crate::install::{copy_into, npm_install, pip_install};
 use crate::progress::Progress;
 use crate::workspace::Workspace;
 
-/// Installs all of them, unless they are installed.
+/// Installs all programs that are missing or out of date.
 pub(crate) fn install(workspace: &Workspace, progress: &Progress) -> Result<()> {
     install_typescript(workspace, progress)?;
     install_tools(workspace, progress)?;
@@ -45,11 +45,12 @@ pub(crate) fn install(workspace: &Workspace, progress: &Progress) -> Result<()> 
     install_console(workspace, progress)
 }
 
-/// Installs the official client in TypeScript.
+/// Installs the official TypeScript client.
 pub(crate) fn install_typescript(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let (sources, installed) = client_paths(workspace, "typescript");
     npm_install("ci", &sources, &installed, progress, "the TypeScript client", "target/clients/typescript")?;
-    // Node resolves packages relative to the file that imports them, so the programs are copied beside them.
+    // Node resolves packages relative to the importing file, so the programs are copied into the folder of the
+    // packages.
     ["connect.mjs", "oauth.mjs", "tools.mjs", "walk.mjs", "watch.mjs"]
         .iter()
         .try_for_each(|program| copy_into(&sources.join(program), &installed))
@@ -102,7 +103,7 @@ fn install_ai_sdk(workspace: &Workspace, progress: &Progress) -> Result<()> {
     copy_into(&sources.join("agent.mjs"), &installed)
 }
 
-/// Installs the server of NATS.
+/// Installs the NATS server.
 pub(crate) fn install_nats(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let (sources, installed) = client_paths(workspace, "nats");
     let requirements = sources.join("requirements.txt");
@@ -130,7 +131,7 @@ fn install_console(workspace: &Workspace, progress: &Progress) -> Result<()> {
     ["console.mjs", "payloads.mjs"].iter().try_for_each(|program| copy_into(&sources.join(program), &installed))
 }
 
-/// The sources of a client, and its installation.
+/// Returns the folders of a client's sources and of its installation.
 fn client_paths(workspace: &Workspace, language: &str) -> (PathBuf, PathBuf) {
     let below = Path::new("clients").join(language);
     (workspace.root().join("tests").join(&below), workspace.target().join(below))

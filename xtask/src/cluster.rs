@@ -1,7 +1,7 @@
-//! `cargo xtask cluster`: replicas, nodes of NATS and a balancer on loopback, with a fault each ten seconds.
+//! `cargo xtask cluster`: replicas, NATS nodes and a load balancer on loopback, with a fault every ten seconds.
 //!
-//! The program is `tests/src/bin/mcp-host-cluster.rs`. This task builds it with the command `mcp-host`, installs what it needs, and passes
-//! on its exit code.
+//! The program is `tests/src/bin/mcp-host-cluster.rs`. This task builds it together with the command `mcp-host`,
+//! installs its prerequisites, and fails if it fails.
 
 use std::process::Command;
 
@@ -22,12 +22,12 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Builds and runs it.
+    /// Builds and runs the cluster.
     pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
         Plugins::default().run(workspace, progress)?;
         clients::install_nats(workspace, progress)?;
         debian::install_balancer(progress)?;
-        // The whole workspace: with other features, everything would be compiled again.
+        // The whole workspace is built: another set of features would recompile all dependencies.
         let built = cargo::pass_through(workspace.cargo(workspace.root()).args(["build", "--workspace", "--bins"]))?;
         ensure!(built, "the programs cannot be built; see above");
         let mut command = Command::new(workspace.target().join("debug/mcp-host-cluster"));

@@ -1,7 +1,7 @@
-//! `cargo xtask console`: builds the files of the console, which are committed, from its sources.
+//! `cargo xtask console`: builds the committed files of the console from their sources.
 //!
-//! A build of the host needs no Node.js: it embeds what is committed in [`DIST`]. The tests build the files again, and compare them with
-//! those. `build.mjs` of the sources checks their sizes.
+//! A build of the host needs no Node.js, because it embeds the committed files in [`DIST`]. The tests build the files
+//! again and compare them with the committed ones. `build.mjs` of the sources checks their sizes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,13 +17,13 @@ use crate::workspace::Workspace;
 
 /// The sources, below the root of the repository.
 const SOURCES: &str = "host/server/console";
-/// The built files, in the sources.
+/// The built files, below the sources.
 const DIST: &str = "dist";
 
 /// Files by name.
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// Builds the files into the sources.
+/// Builds the files and writes them to [`DIST`].
 pub(crate) fn generate(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let built = build(workspace, progress)?;
     let dist = workspace.root().join(SOURCES).join(DIST);
@@ -37,7 +37,7 @@ pub(crate) fn generate(workspace: &Workspace, progress: &Progress) -> Result<()>
     Ok(())
 }
 
-/// Builds the files, and compares them with the committed ones.
+/// Builds the files and compares them with the committed ones.
 pub(crate) fn check(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let built = build(workspace, progress)?;
     let committed = files(&workspace.root().join(SOURCES).join(DIST))?;
@@ -78,7 +78,7 @@ fn build(workspace: &Workspace, progress: &Progress) -> Result<Files> {
     files(&folder.join(DIST))
 }
 
-/// The files of a directory.
+/// Reads the files of a directory.
 fn files(directory: &Path) -> Result<Files> {
     let all = if directory.is_dir() { walk(directory)? } else { Vec::new() };
     all.into_iter()
@@ -90,7 +90,7 @@ fn files(directory: &Path) -> Result<Files> {
         .collect()
 }
 
-/// All files below a directory.
+/// Returns all files below a directory.
 fn walk(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let entries = fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;

@@ -1,15 +1,16 @@
-//! Packages of Debian whose programs and documents the tests use: unpacked into `target/debian`, and not installed but for some.
+//! Debian packages with programs and documents for the tests. Most packages are only unpacked into `target/debian`; a
+//! few are installed.
 //!
 //! | package | used by the tests of |
 //! |---|---|
 //! | `prometheus` with `promtool`, `prometheus-node-exporter` | the provider `prometheus`: a server, and an exporter that it scrapes |
 //! | `debian-reference-ja`, `developers-reference-ja`, `manpages-ja` | the provider `notes`: documents in Japanese |
-//! | `manpages-ja`, `manpages-ja-dev`, `manpages-dev`, `ripgrep` | the quality of search: judged texts, and another engine |
-//! | `zabbix-server-pgsql` | the provider `database`: a schema of 173 tables with data, made by others |
-//! | `docker-registry`; `skopeo` and `strace`, installed: they need libraries | components from registries: a registry, another client of it, and what `serve` connects to |
-//! | `chromium`, installed: it needs many libraries | the console |
-//! | `haproxy`, installed: it needs libraries | replicas: a balancer |
-//! | `postgresql`, installed: the server needs libraries, and a user of its own if the tests run as root | the provider `database` |
+//! | `manpages-ja`, `manpages-ja-dev`, `manpages-dev`, `ripgrep` | the quality of search: texts with relevance judgments, and another engine |
+//! | `zabbix-server-pgsql` | the provider `database`: a third-party schema of 173 tables with data |
+//! | `docker-registry`; `skopeo` and `strace`, which are installed because they need libraries | components from registries: a registry, another client for it, and a trace of the connections of `serve` |
+//! | `chromium`, installed because it needs many libraries | the console |
+//! | `haproxy`, installed because it needs libraries | replicas: a load balancer |
+//! | `postgresql`, installed because the server needs libraries, and a separate user if the tests run as root | the provider `database` |
 
 use anyhow::{Context, Result};
 use std::fs;
@@ -33,19 +34,19 @@ const PACKAGES: [&str; 10] = [
     "docker-registry",
 ];
 
-/// Where Debian has the programs of PostgreSQL, by version.
+/// The directory of Debian's PostgreSQL programs, by version.
 const POSTGRESQL: &str = "/usr/lib/postgresql";
 
-/// Where Debian has the programs that see components from registries from outside.
+/// Debian's programs that observe components from registries from outside.
 const REGISTRY_TOOLS: [&str; 2] = ["/usr/bin/skopeo", "/usr/bin/strace"];
 
-/// Where Debian has the balancer.
+/// The path of Debian's load balancer.
 const HAPROXY: &str = "/usr/sbin/haproxy";
 
-/// Where Debian has the browser.
+/// The path of Debian's browser.
 const CHROMIUM: &str = "/usr/bin/chromium";
 
-/// Installs the balancer, unless it is there.
+/// Installs the load balancer if it is missing.
 pub(crate) fn install_balancer(progress: &Progress) -> Result<()> {
     if Path::new(HAPROXY).is_file() {
         Ok(())
@@ -54,7 +55,7 @@ pub(crate) fn install_balancer(progress: &Progress) -> Result<()> {
     }
 }
 
-/// Unpacks them, unless they are there, and installs PostgreSQL, Chromium, HAProxy, skopeo and strace, unless they are.
+/// Unpacks the packages, and installs PostgreSQL, Chromium, HAProxy, skopeo and strace, if they are missing.
 pub(crate) fn install(workspace: &Workspace, progress: &Progress) -> Result<()> {
     if !Path::new(POSTGRESQL).is_dir() {
         apt::install(&["postgresql"], "the server for the tests of databases", progress)?;
@@ -69,10 +70,10 @@ pub(crate) fn install(workspace: &Workspace, progress: &Progress) -> Result<()> 
     unpack_into(&workspace.target().join("debian"), &PACKAGES, "packages of Debian for the tests", progress)
 }
 
-/// Unpacks packages of this release into a directory, unless they are there.
+/// Unpacks packages of the current Debian release into a directory, unless it already contains them.
 pub(crate) fn unpack_into(installed: &Path, packages: &[&str], what: &str, progress: &Progress) -> Result<()> {
     let release = Release::current()?;
-    // The list of what it was made from is written last.
+    // The file with the list of packages is written last, so it marks a complete directory.
     let list = installed.join(".packages");
     let expected = format!("{} {}", release.codename, packages.join(" "));
     if fs::read_to_string(&list).is_ok_and(|found| found == expected) {

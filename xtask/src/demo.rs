@@ -1,8 +1,8 @@
-//! `cargo xtask demo`: the whole path from a config to a client, on this repository itself.
+//! `cargo xtask demo`: serves this repository with the example config, and reads it with a client.
 //!
-//! It builds the providers and the host, serves `examples/demo.toml` on loopback, has a client list and read over HTTP,
-//! and serves until it is interrupted (with `--once` it exits). The host is always shut down gracefully: with a signal
-//! first, and killed only when it does not exit.
+//! The task builds the providers and the host, serves `examples/demo.toml` on loopback, and runs a client that lists
+//! and reads resources over HTTP. Then it serves until it is interrupted; with `--once` it exits. The host is always
+//! shut down gracefully: it receives a signal first, and is killed only if it does not exit.
 
 mod host;
 
@@ -20,22 +20,23 @@ use crate::plugins::Plugins;
 use crate::progress::Progress;
 use crate::workspace::Workspace;
 
-/// The config, in the repository.
+/// The path of the config in the repository.
 const CONFIG: &str = "examples/demo.toml";
 
-/// The providers that it declares.
+/// The providers that the config declares.
 const PLUGINS: [&str; 4] = ["files", "git", "notes", "results"];
 
-/// The address in it.
+/// The address in the config.
 const ADDRESS: &str = "127.0.0.1:8321";
 
 /// An ephemeral port on loopback.
 const ANY_PORT: &str = "127.0.0.1:0";
 
-/// URIs that the client reads beside one resource of each plugin: a file of the checkout, and the newest result.
+/// The URIs that the client reads in addition to one resource of each plugin: a file of the checkout, and the newest
+/// result.
 const SHOWN: [&str; 2] = ["files:///Cargo.toml?lines=1-4", "results:///latest"];
 
-/// The latest commits, which it reads where there is a repository.
+/// The URI of the latest commits, which the client reads if there is a repository.
 const HISTORY: &str = "git://mcp-host/log/HEAD?limit=3";
 
 #[derive(Debug, Args)]
@@ -113,7 +114,7 @@ struct Programs {
     client: PathBuf,
 }
 
-/// Builds the host and the client, and not the tests.
+/// Builds the host and the client, without the tests.
 fn build(workspace: &Workspace, progress: &Progress) -> Result<Programs> {
     let mut step = progress.step("building the host (the first time about 8 minutes on two processors)");
     let mut command = workspace.cargo(workspace.root());
@@ -125,17 +126,18 @@ fn build(workspace: &Workspace, progress: &Progress) -> Result<Programs> {
     Ok(programs)
 }
 
-/// Has the host compile the components into its cache: a client that connects earlier is told to try again.
+/// Runs `mcp-host check`, which compiles the components into the host's cache. During the compilation, a client would
+/// get a retryable error.
 fn compile(programs: &Programs, workspace: &Workspace, progress: &Progress) {
     let step = progress.step("compiling the components");
     let mut check = Command::new(&programs.host);
     check.args(["check", "--config", CONFIG]).current_dir(workspace.root());
-    // What is wrong with a plugin is in the log of the server that starts next.
+    // The log of the server that starts next has any error of a plugin.
     let _ = cargo::capture(&mut check);
     step.done("compiled the components");
 }
 
-/// Returns why this copy of the repository has no history to serve, if it has none.
+/// Returns the reason why this copy of the repository has no history to serve; `None` if it has a history.
 fn history_missing(workspace: &Workspace) -> Option<String> {
     let git = workspace.root().join(".git");
     let why = if git.is_dir() {

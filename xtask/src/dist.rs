@@ -1,23 +1,25 @@
-//! `cargo xtask dist`: the packages of a version, for the machine's architecture, in `target/dist`.
+//! `cargo xtask dist`: builds the packages of a version for the machine's architecture, in `target/dist`.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `mcp-host-VERSION-TARGET.tar.gz` | program, providers, manual pages, completions, units of systemd, to unpack into `/usr/local` |
-//! | `mcp-host_VERSION-1_ARCH.deb` | the same as a package of Debian |
+//! | `mcp-host_VERSION-1_ARCH.deb` | the same files as a Debian package |
 //! | `mcp-host-VERSION-ARCH.oci.tar` | an OCI image, as an archive of its layout |
-//! | `mcp-host-VERSION-1.ARCH.rpm` | the same as a package of Fedora |
-//! | `npm/*.tgz` | packages of npm: a launcher, and the program for this platform |
+//! | `mcp-host-VERSION-1.ARCH.rpm` | the same files as a Fedora package |
+//! | `npm/*.tgz` | npm packages: a launcher, and the program for this platform |
 //! | `python/*.whl` | a wheel for pip and uv |
 //! | `mcp-host-VERSION-PLATFORM.mcpb` | a bundle that desktop clients install by a double click |
-//! | `mcp-host.rb` | a formula of Homebrew, which installs the tarball |
+//! | `mcp-host.rb` | a Homebrew formula, which installs the tarball |
 //! | `server.json` | the entry for the MCP registry |
 //! | `sbom/NAME.cdx.json` | the crates in the program and in each provider (CycloneDX) |
-//! | `SHA256SUMS` | the digests of all of them |
+//! | `SHA256SUMS` | the digests of all files |
 //!
-//! The packages depend on the sources and not on the machine: all are built in a copy of the tracked files, paths in programs are replaced
-//! by names, and times of files are [`EPOCH`], else the time of the last commit. The providers are built in a copy of their own, the
-//! root of which is that of their workspace ([`guest_workspace`]). Equal programs give equal packages. With another profile than `release` the programs of the working tree are packed instead, and with `--binary` a given one: to try the
-//! packages. All have the program and the included providers, and the version of `Cargo.toml`.
+//! The packages depend on the sources and not on the machine. They are built in a copy of the tracked files, paths in
+//! programs are replaced by names, and the time of all files is [`EPOCH`], else the time of the last commit. The
+//! providers are built in a second copy, whose root is the root of their workspace ([`guest_workspace`]). Equal
+//! programs give equal packages. To test packaging alone, another profile than `release` packs the programs of the
+//! working tree, and `--binary` packs a given program. All packages contain the program and the included providers, and
+//! have the version of `Cargo.toml`.
 
 mod archive;
 mod deb;
@@ -56,10 +58,10 @@ use crate::cargo;
 use crate::progress::Progress;
 use crate::workspace::Workspace;
 
-/// The time of all files, in seconds since the epoch of Unix (reproducible-builds.org).
+/// The variable with the time of all files, in seconds since the Unix epoch (reproducible-builds.org).
 const EPOCH: &str = "SOURCE_DATE_EPOCH";
 
-/// The checksums of the packages.
+/// The file with the checksums of the packages.
 const CHECKSUMS: &str = "SHA256SUMS";
 
 #[derive(Debug, Args)]
@@ -82,7 +84,7 @@ pub(crate) struct Dist {
 }
 
 impl Dist {
-    /// Builds the packages, and verifies them.
+    /// Builds the packages and verifies them.
     pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
         let ways = self.verify.as_deref().map(Way::named).unwrap_or_default();
         verify::ensure_possible(&ways)?;
@@ -136,17 +138,17 @@ impl Dist {
     }
 }
 
-/// The directory for everything that is not a package.
+/// Returns the directory of all intermediate files.
 fn work(workspace: &Workspace) -> PathBuf {
     workspace.target().join("dist-work")
 }
 
-/// What names and dates the packages.
+/// The values that determine the names and times of the packages.
 #[derive(Debug)]
 struct Version {
-    /// `0.1.0`.
+    /// For example `0.1.0`.
     number: String,
-    /// `x86_64-unknown-linux-gnu`.
+    /// For example `x86_64-unknown-linux-gnu`.
     target: String,
     /// The time of all files.
     epoch: u64,
@@ -167,7 +169,7 @@ impl Version {
         Ok(Self { number: env!("CARGO_PKG_VERSION").to_owned(), target: target.to_owned(), epoch })
     }
 
-    /// The architecture, as Debian and OCI name it.
+    /// Returns the architecture by its name in Debian and OCI.
     fn architecture(&self) -> &str {
         match self.target.split('-').next() {
             Some("x86_64") => "amd64",
@@ -190,7 +192,7 @@ impl Version {
     }
 }
 
-/// What all packages are made with.
+/// The inputs of all packages.
 struct Packaging<'a> {
     /// The copy of the tracked files.
     sources: &'a Workspace,
@@ -219,7 +221,7 @@ impl Packaging<'_> {
     }
 }
 
-/// Only a directory of packages is emptied.
+/// Fails if `out` has files and is not a directory of packages, because its contents will be removed.
 fn ensure_replaceable(out: &Path) -> Result<()> {
     let is_empty = fs::read_dir(out).map_or(true, |mut entries| entries.next().is_none());
     ensure!(
@@ -230,7 +232,7 @@ fn ensure_replaceable(out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes an empty directory.
+/// Makes a directory, or empties it.
 fn recreate(directory: &Path) -> Result<()> {
     if directory.exists() {
         fs::remove_dir_all(directory).with_context(|| format!("cannot empty {}", directory.display()))?;
@@ -238,7 +240,7 @@ fn recreate(directory: &Path) -> Result<()> {
     fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))
 }
 
-/// Copies a file, with the directories that it is in.
+/// Copies a file, and creates its parent directories.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let copy = || {
         to.parent().map_or(Ok(()), fs::create_dir_all)?;
@@ -248,7 +250,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes a file, with the directories that it is in.
+/// Writes a file, and creates its parent directories.
 fn write(file: &Path, bytes: &[u8]) -> Result<()> {
     let write = || {
         file.parent().map_or(Ok(()), fs::create_dir_all)?;
@@ -264,7 +266,7 @@ fn set(object: &mut Value, key: &str, value: Value) {
     }
 }
 
-/// The files and links below a directory, by their paths from there, sorted.
+/// Returns the relative paths of the files and links below a directory, sorted.
 fn files(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut directories = vec![directory.to_owned()];
@@ -282,7 +284,7 @@ fn files(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The digest of a file, in hexadecimal digits.
+/// Returns the SHA-256 digest of a file in hexadecimal digits.
 fn sha256(file: &Path) -> Result<String> {
     let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     Ok(Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect())

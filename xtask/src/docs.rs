@@ -1,7 +1,8 @@
-//! `cargo xtask docs`: the documentation as a site with search, in `target/docs/site`.
+//! `cargo xtask docs`: builds the documentation as a site with search, in `target/docs/site`.
 //!
-//! mdbook renders the pages that [`SUMMARY`] names. The site has the layout of the repository, so that links between pages, and from
-//! pages to sources and pictures, stay as they are; [`site`] adds the files that they lead to, and finds those that lead nowhere.
+//! mdbook renders the pages that [`SUMMARY`] names. The site has the layout of the repository, so that links between
+//! pages, and from pages to sources and pictures, are valid without changes. [`site`] adds the linked files, and
+//! reports broken links.
 
 mod links;
 mod site;
@@ -30,7 +31,7 @@ const SETTINGS: &str = "docs/book.toml";
 pub(crate) struct Docs {}
 
 impl Docs {
-    /// Builds the site, and checks the links in it.
+    /// Builds the site and checks its links.
     pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
         let options = ["--no-default-features", "--features", "search"];
         let mdbook = install::cargo_install("mdbook", MDBOOK, &options, workspace, progress)?;
@@ -48,7 +49,7 @@ impl Docs {
     }
 }
 
-/// Copies the pages into the sources of the book, and returns how many there are.
+/// Copies the pages into the sources of the book, and returns their number.
 fn stage(workspace: &Workspace, book: &Path) -> Result<usize> {
     if book.exists() {
         fs::remove_dir_all(book).with_context(|| format!("cannot empty {}", book.display()))?;
@@ -80,7 +81,7 @@ fn from_root(summary: &str) -> Result<(String, Vec<PathBuf>)> {
                 pages.push(page);
             }
             None => {
-                // An entry without a page is a draft of mdbook, which shows it as a heading.
+                // An entry without a page is an mdbook draft, which mdbook shows as a heading.
                 let heading = line.trim_start().strip_prefix("- ");
                 let indent = line.len().saturating_sub(line.trim_start().len());
                 match heading {
@@ -94,7 +95,7 @@ fn from_root(summary: &str) -> Result<(String, Vec<PathBuf>)> {
     Ok((text, pages))
 }
 
-/// Resolves `.` and `..` in a relative path. None if it leads out of where it begins.
+/// Resolves `.` and `..` in a relative path. Returns `None` for a path that leads out of its root.
 fn normal(path: &Path) -> Option<PathBuf> {
     let mut normal = PathBuf::new();
     for component in path.components() {

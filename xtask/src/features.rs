@@ -1,7 +1,8 @@
-//! `cargo xtask features`: lints the libraries with each of their features alone, and without any.
+//! `cargo xtask features`: lints the libraries with each of their features alone, and without any feature.
 //!
-//! The other lints and all tests build the whole workspace, whose features are unified: there the libraries always have all of
-//! them, and code that lacks a `cfg` compiles. Dev-dependencies are not built, so they enable nothing.
+//! The other lints and all tests build the whole workspace, which unifies features: its libraries always have all of
+//! their features, so code that lacks a `cfg` compiles. This task does not build dev-dependencies, so they enable no
+//! feature.
 
 use anyhow::{Result, ensure};
 use clap::Args;
@@ -10,8 +11,9 @@ use crate::cargo;
 use crate::progress::Progress;
 use crate::workspace::Workspace;
 
-/// The packages that an application depends on, with their sets of features. `mcp-host-server` passes each of its features on to
-/// `mcp-resource-host`, and clippy lints the packages of the workspace that a package depends on: each feature is enabled once.
+/// The packages that an application depends on, with their sets of features. `mcp-host-server` passes each of its
+/// features on to `mcp-resource-host`, and clippy also lints the workspace packages that a package depends on. So each
+/// feature is in one set only.
 const FEATURE_SETS: [(&str, &str); 7] = [
     ("mcp-resource-host", ""),
     ("mcp-resource-host", "upstream"),
@@ -26,7 +28,7 @@ const FEATURE_SETS: [(&str, &str); 7] = [
 pub(crate) struct Features {}
 
 impl Features {
-    /// Lints every set; one that fails does not keep the others from running.
+    /// Lints every set. A failed set does not stop the others.
     pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
         let mut failed = Vec::new();
         for (package, features) in FEATURE_SETS {

@@ -1,10 +1,9 @@
 //! `cargo xtask fuzz`: fuzzes everything that parses untrusted bytes.
 //!
-//! The targets are those of `fuzz/fuzz_targets`, each a function of the host's module `fuzzing`. The fuzzer is
-//! cargo-fuzz, which is installed into `target/tools`; its corpus is kept in `target/fuzz/corpus` for the next run, and
-//! its findings in
-//! `target/fuzz/artifacts`. Our own code is not unsafe, so no sanitizer is needed, and the repository's own toolchain
-//! suffices.
+//! The targets are in `fuzz/fuzz_targets`; each calls a function of the host's module `fuzzing`. The fuzzer is
+//! cargo-fuzz, which is installed into `target/tools`. It keeps its corpus in `target/fuzz/corpus` for the next run,
+//! and its findings in `target/fuzz/artifacts`. The fuzzed code is safe Rust, so no sanitizer is needed, and the
+//! repository's own toolchain suffices.
 
 use std::fs;
 use std::path::Path;
@@ -31,7 +30,7 @@ pub(crate) struct Fuzz {
 }
 
 impl Fuzz {
-    /// Runs the targets in sequence; a finding in one does not stop the others.
+    /// Runs the targets in sequence. A finding in one target does not stop the others.
     pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
         let known = targets(&workspace.root().join("fuzz/fuzz_targets"))?;
         let unknown: Vec<_> = self.targets.iter().filter(|target| !known.contains(target)).collect();

@@ -1,6 +1,7 @@
-//! Installs what is made by others: packages of npm and pip, and subcommands of cargo, at locked versions, below `target/`.
+//! Installs third-party programs below `target/`: npm and pip packages, and crates of crates.io, at locked versions.
 //!
-//! A stamp beside each installation has the digest of its inputs, so that it is installed again only when these change.
+//! A stamp file in each installation contains the digest of its inputs, so that a change of these causes a new
+//! installation.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,11 +17,11 @@ use crate::workspace::Workspace;
 /// The minimum Node.js version of the clients and of the SDK for JavaScript.
 const MIN_NODE_VERSION: u32 = 20;
 
-/// The minimum Python version of the client and of the SDK for Python, as its minor version after 3.
+/// The minimum Python version of the client and of the SDK for Python: the minor version after 3.
 const MIN_PYTHON_MINOR: u32 = 10;
 
-/// Installs the packages of a `package-lock.json`, with a command of npm: `ci`, or `install` where the lock file lacks
-/// optional packages for other systems, which are not in the registry.
+/// Installs the packages of a `package-lock.json` by the npm command `ci`. The command is `install` if the lock file
+/// lacks optional packages for other systems, which are not in the registry.
 pub(crate) fn npm_install(
     command: &str,
     sources: &Path,
@@ -48,7 +49,7 @@ pub(crate) fn npm_install(
     Ok(())
 }
 
-/// Installs requirements into a virtual environment.
+/// Installs a requirements file into a virtual environment.
 pub(crate) fn pip_install(
     requirements: &Path,
     installed: &Path,
@@ -77,7 +78,8 @@ pub(crate) fn pip_install(
     Ok(())
 }
 
-/// Returns the path of a program of crates.io, and installs it if needed, with these options of `cargo install`.
+/// Returns the path of a program from crates.io. A missing program is installed by `cargo install` with the given
+/// options.
 pub(crate) fn cargo_install(
     name: &str,
     version: &str,
@@ -93,31 +95,31 @@ pub(crate) fn cargo_install(
         command.args(["install", name, "--locked", "--version", version, "--root"]).arg(&root);
         let build = root.join("build");
         cargo::capture(command.args(options).arg("--target-dir").arg(&build))?;
-        // What is left of the build is larger than the program by far.
+        // The build directory is far larger than the program.
         let _ = fs::remove_dir_all(&build);
         step.done(&format!("installed {name} {version} into target/tools"));
     }
     Ok(program)
 }
 
-/// Returns the pip of a virtual environment.
+/// Returns a command that runs the pip of a virtual environment.
 pub(crate) fn pip(environment: &Path) -> Command {
     let mut pip = Command::new(venv_program(environment, "python"));
     pip.args(["-m", "pip", "--no-input", "--disable-pip-version-check", "--quiet"]);
     pip
 }
 
-/// Returns a program of a virtual environment.
+/// Returns the path of a program of a virtual environment.
 pub(crate) fn venv_program(environment: &Path, name: &str) -> PathBuf {
     environment.join(if cfg!(windows) { "Scripts" } else { "bin" }).join(name)
 }
 
-/// Returns npm.
+/// Returns a command that runs npm.
 pub(crate) fn npm() -> Command {
     Command::new(if cfg!(windows) { "npm.cmd" } else { "npm" })
 }
 
-/// Returns the version of an interpreter, after checking it against the minimum.
+/// Returns the version of an interpreter. Fails if it is older than the minimum.
 pub(crate) fn version(program: &str, kind: &str, oldest: u32) -> Result<String> {
     let (name, wanted, packages) = match kind {
         "node" => ("Node.js", format!("{oldest}"), "nodejs npm"),
@@ -139,7 +141,7 @@ pub(crate) fn version(program: &str, kind: &str, oldest: u32) -> Result<String> 
     Ok(said)
 }
 
-/// Parses `v20.1.0` and `Python 3.11.7`.
+/// Parses versions such as `v20.1.0` and `Python 3.11.7`.
 fn is_supported(said: &str, kind: &str, oldest: u32) -> bool {
     let numbers = said.trim_start_matches("Python ").trim_start_matches('v');
     let mut numbers = numbers.split('.').map(|number| number.parse::<u32>().unwrap_or_default());
@@ -147,7 +149,7 @@ fn is_supported(said: &str, kind: &str, oldest: u32) -> bool {
     if kind == "node" { major >= oldest } else { (major, minor) >= (3, oldest) }
 }
 
-/// The inputs of an installation.
+/// The stamp of an installation: a file with the digest of its inputs.
 #[derive(Debug)]
 pub(crate) struct Stamp {
     file: PathBuf,
@@ -155,7 +157,7 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// Returns the stamp of `folder` for these files and this interpreter.
+    /// Returns the stamp of `folder` for the given files and interpreter version.
     pub(crate) fn new(folder: &Path, files: &[PathBuf], interpreter: &str) -> Result<Self> {
         let mut hash = Sha256::new_with_prefix(interpreter);
         for file in files {
@@ -169,7 +171,7 @@ impl Stamp {
         fs::read_to_string(&self.file).is_ok_and(|found| found == self.expected)
     }
 
-    /// Removes the stamp, so that an interrupted installation does not count.
+    /// Removes the stamp, so that an interrupted installation is not regarded as complete.
     pub(crate) fn clear(&self) -> Result<()> {
         match fs::remove_file(&self.file) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -188,7 +190,7 @@ impl Stamp {
     }
 }
 
-/// Copies a file into a folder, which is made if it is missing.
+/// Copies a file into a folder, and creates the folder if it is missing.
 pub(crate) fn copy_into(file: &Path, folder: &Path) -> Result<()> {
     let name = file.file_name().context("a file has a name")?;
     let copy = || {

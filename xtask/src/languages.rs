@@ -1,4 +1,5 @@
-//! `cargo xtask languages`: the SDKs as packages, the example provider in each language, and `mcp-host new`.
+//! `cargo xtask languages`: builds and tests the SDKs as packages, the example providers in each language, and the
+//! projects of `mcp-host new`.
 //!
 //! | language | SDK | examples | toolchain, in `target/languages` |
 //! |---|---|---|---|
@@ -6,15 +7,16 @@
 //! | Python | `sdk-guest/python`, as a wheel | `examples/{csv,folder,calendar}/python` | `python`: a virtual environment with componentize-py |
 //! | JavaScript, TypeScript | `sdk-guest/js`, as an npm tarball | `examples/{csv,folder}/{javascript,typescript}` | `javascript`: componentize-qjs, esbuild, the TypeScript compiler |
 //! | C | `sdk-guest/c`, as sources | `examples/csv/c` | clang of the distribution, and `wasi-libc`: a C library, unpacked |
-//! | Go | `sdk-guest/go`, as a module | `examples/csv/go` | Go in PATH, else `go`: one of pip |
+//! | Go | `sdk-guest/go`, as a module | `examples/csv/go` | Go in PATH, else `go`: Go from pip |
 //!
-//! Each SDK is packaged as its registry wants it, and installed from the package. Then its unit tests and those of the
-//! examples run, types are checked, and the providers are built: `target/plugins/fixtures/csv-LANG.wasm`; `folder-LANG.wasm`,
-//! a provider of functions, in the languages that have them; one that fails in every way, `failing-LANG.wasm`; one that uses
-//! each grant, `granted-LANG.wasm`, of which `lists-typescript.wasm` is a part; and one that uses the standard library,
-//! `standard-python.wasm`. Last, `mcp-host new` writes a project in each language, whose printed instructions are followed
-//! ([`projects`]). All of that is skipped while its inputs are the same. [`worlds`] compiles the bindings of each world of the
-//! contract in C and Go; the other languages do so beside their SDK.
+//! Each SDK is packaged for its registry, and installed from the package. Then the unit tests of the SDK and of the
+//! examples run, types are checked, and the providers are built in `target/plugins/fixtures`: `csv-LANG.wasm`;
+//! `folder-LANG.wasm`, a provider of functions, in the languages that support them; `failing-LANG.wasm`, which fails in
+//! every way; `granted-LANG.wasm`, which uses each grant (`lists-typescript.wasm` does a part of this in TypeScript);
+//! `preparing-LANG.wasm`, which prepares an index over several calls; and `standard-python.wasm`, which uses the
+//! standard library. Last, `mcp-host new` writes a project in each language, and the task follows the instructions that
+//! it prints ([`projects`]). Each part is skipped if its inputs are unchanged. [`worlds`] compiles the bindings of each
+//! world of the contract in C and Go; for the other languages this is part of the SDK's build.
 
 mod c;
 mod go;
@@ -35,7 +37,7 @@ use crate::cargo;
 use crate::progress::Progress;
 use crate::workspace::Workspace;
 
-/// Builds and tests them, unless that was done with these sources.
+/// Builds and tests the SDKs and their examples. Skips a language whose sources are unchanged.
 pub(crate) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     rust::build(workspace, progress)?;
     build_without_host(workspace, progress)?;
@@ -45,22 +47,23 @@ pub(crate) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     projects::build(workspace, progress)
 }
 
-/// The same for the languages whose tools need nothing of the host.
+/// Builds and tests the SDKs for Python and JavaScript, whose tools do not need the host.
 pub(crate) fn build_without_host(workspace: &Workspace, progress: &Progress) -> Result<()> {
     python::build(workspace, progress)?;
     javascript::build(workspace, progress)
 }
 
-/// Builds the host, and all tests.
+/// Builds the host and all tests.
 pub(crate) fn build_host(workspace: &Workspace, progress: &Progress) -> Result<()> {
     host_program(workspace, progress).map(drop)
 }
 
-/// Builds the host, whose command `componentize` ends the builds of C and Go.
+/// Builds the host. The builds in C and Go end with its command `componentize`.
 fn host_program(workspace: &Workspace, progress: &Progress) -> Result<PathBuf> {
     let mut step = progress.step("building mcp-host");
     let mut command = workspace.cargo(workspace.root());
-    // As the test command builds it, with the features of dev-dependencies: otherwise its dependencies would be built twice.
+    // As in the test command, dev-dependencies and their features are included. With other features, cargo would
+    // compile the dependencies twice.
     command.args(["test", "--workspace", "--no-run"]);
     let artifacts = cargo::build(command, workspace, progress, &mut step)?;
     let host = artifacts.into_iter().filter(|artifact| artifact.target.name == "mcp-host" && !artifact.profile.test);
@@ -69,12 +72,12 @@ fn host_program(workspace: &Workspace, progress: &Progress) -> Result<PathBuf> {
     Ok(host.into())
 }
 
-/// The folder of the toolchains.
+/// Returns the folder of a language's toolchain.
 fn folder(workspace: &Workspace, language: &str) -> PathBuf {
     workspace.target().join("languages").join(language)
 }
 
-/// Returns the path of a component that is built here.
+/// Returns the path of a component that this task builds.
 fn component(workspace: &Workspace, name: &str) -> PathBuf {
     workspace.target().join("plugins/fixtures").join(format!("{name}.wasm"))
 }
@@ -87,7 +90,7 @@ fn world_names(workspace: &Workspace) -> Result<Vec<String>> {
     Ok(worlds.map(str::to_owned).collect())
 }
 
-/// Returns all files below these folders, sorted, but for what tools leave there, and copies of `wit/`.
+/// Returns all files below the given folders, sorted, except files that tools generate and copies of `wit/`.
 fn files(folders: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for folder in folders {
@@ -112,13 +115,13 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Removes a folder with all that an earlier build left there, and makes it again.
+/// Empties a folder, or creates it.
 fn make_empty(folder: &Path) -> Result<()> {
     let remove = || if folder.exists() { fs::remove_dir_all(folder) } else { Ok(()) };
     remove().and_then(|()| fs::create_dir_all(folder)).with_context(|| format!("cannot clear {}", folder.display()))
 }
 
-/// Copies a folder's files, in the folders that they are in.
+/// Copies the files of a folder with their subfolders.
 fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     for file in files(&[from.to_owned()])? {
         let below = file.strip_prefix(from).context("a file is below its folder")?;

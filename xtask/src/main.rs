@@ -1,10 +1,10 @@
-//! The tasks of this repository: `cargo xtask plugins`, `demo`, `test`, `fuzz` and their parts.
+//! The tasks of this repository: `cargo xtask plugins`, `demo`, `test`, `fuzz` and others.
 //!
-//! Every task starts from a fresh clone: it installs and builds its prerequisites, skips what is up to date, and shows
-//! its progress. It writes into the repository's `target/` only, except that the guest toolchain's fallback may install
-//! packages of the distribution ([`toolchain`]). All messages of a task go to stderr.
+//! Every task works in a fresh clone: it installs and builds its prerequisites, skips those that are up to date, and
+//! shows its progress. It writes only into the repository's `target/`, except that the fallback for the guest toolchain
+//! may install packages of the distribution ([`toolchain`]). All messages of a task go to stderr.
 //!
-//! A task that fails exits with code 1, and its message says what is missing, where it looked and what to do.
+//! A failed task exits with code 1. Its message names the missing part, where the task searched for it, and the remedy.
 
 mod bindings;
 mod build_times;

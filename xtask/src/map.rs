@@ -1,7 +1,7 @@
 //! `cargo xtask map`: figures about the structure of the host's code.
 //!
-//! The program is a workspace of its own, [`xtask/map`](../map/src/main.rs): it parses Rust, and its features of `syn` would be
-//! those of the whole workspace.
+//! The program is a separate workspace, [`xtask/map`](../map/src/main.rs): it parses Rust, and in this workspace the
+//! features of `syn` that it enables would apply to all packages.
 
 use anyhow::{Result, ensure};
 use clap::Args;
@@ -17,7 +17,7 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    /// Builds the program and runs it.
+    /// Builds and runs the program.
     pub(crate) fn run(&self, workspace: &Workspace) -> Result<()> {
         let mut command = workspace.cargo(&workspace.root().join("xtask/map"));
         command.args(["run", "--quiet", "--"]).arg(workspace.root()).arg(self.files.to_string());

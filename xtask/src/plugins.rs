@@ -1,6 +1,6 @@
 //! `cargo xtask plugins`: builds every provider of the guest workspace.
 //!
-//! A package of `plugins/Cargo.toml` is a provider when its manifest says so:
+//! A package of `plugins/Cargo.toml` is a provider if its manifest has this table:
 //!
 //! ```toml
 //! [package.metadata.mcp-host]
@@ -9,10 +9,10 @@
 //! fixture = "traps"       # ends up as target/plugins/fixtures/traps.wasm
 //! ```
 //!
-//! Each provider is built by a run of cargo of its own, as cargo unifies the features of what it builds at once: so a component has the
-//! same bytes whatever else is built beside it, and no features that only others need. The fixtures, which nobody ships, are built by
-//! one run. A component is replaced only when its bytes changed, and atomically, so that a
-//! running host never reads half of one.
+//! A separate run of cargo builds each provider, because cargo unifies the features of all packages of one run. So the
+//! bytes of a component do not depend on the other packages, and it has no features that only they need. The fixtures,
+//! which are never shipped, are built by one run. A component is replaced atomically, and only if its bytes changed, so
+//! that a running host never reads a partial file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -49,7 +49,7 @@ impl Plugins {
         self.build(workspace, |_| Ok(()), progress)
     }
 
-    /// Builds the providers by a cargo that is configured first.
+    /// Builds the providers. `configure` modifies each cargo command before it runs.
     pub(crate) fn build(
         &self,
         workspace: &Workspace,
@@ -89,8 +89,8 @@ impl Plugins {
         Ok(())
     }
 
-    /// The providers that are part of every installation, those whose sources are in `plugins/` and no examples: the directory of the
-    /// package by the name of the provider.
+    /// Returns the providers that are part of every installation: their sources are in `plugins/`, so examples are
+    /// excluded. The result maps the name of a provider to the directory of its package.
     pub(crate) fn included(workspace: &Workspace) -> Result<BTreeMap<String, PathBuf>> {
         let metadata = cargo::metadata(workspace.cargo(&workspace.guests()))?;
         let mut included = BTreeMap::new();
@@ -115,14 +115,14 @@ struct Provider {
 }
 
 impl Provider {
-    /// Its path below `target/plugins`.
+    /// Returns the provider's path below `target/plugins`.
     fn file(&self) -> PathBuf {
         let folder = if self.fixture { "fixtures" } else { "" };
         Path::new(folder).join(format!("{}.wasm", self.name))
     }
 }
 
-/// The contents of `[package.metadata.mcp-host]`.
+/// The content of `[package.metadata.mcp-host]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "lowercase")]
 enum ProviderMark {
@@ -130,7 +130,7 @@ enum ProviderMark {
     Fixture(String),
 }
 
-/// Returns the providers of a workspace, sorted by file name; those for tests only if `fixtures` is set.
+/// Returns the providers of a workspace, sorted by file name. Fixtures are included only if `fixtures` is set.
 fn discover(metadata: &Metadata, fixtures: bool) -> Result<Vec<Provider>> {
     let mut providers = BTreeMap::new();
     for package in metadata.workspace_packages() {
@@ -149,7 +149,7 @@ fn discover(metadata: &Metadata, fixtures: bool) -> Result<Vec<Provider>> {
     Ok(providers.into_values().collect())
 }
 
-/// The packages of each run of cargo.
+/// Returns the packages of each run of cargo.
 fn runs(providers: &[Provider]) -> Vec<Vec<&str>> {
     let (fixtures, shipped): (Vec<_>, Vec<_>) = providers.iter().partition(|provider| provider.fixture);
     let mut runs: Vec<_> = shipped.iter().map(|provider| vec![provider.package.as_str()]).collect();
@@ -159,7 +159,7 @@ fn runs(providers: &[Provider]) -> Vec<Vec<&str>> {
     runs
 }
 
-/// Returns the providers that are named, or all if none is named.
+/// Returns the providers with the given names, or all providers if `names` is empty.
 fn select(mut providers: Vec<Provider>, names: &[String]) -> Result<Vec<Provider>> {
     if let Some(unknown) = names.iter().find(|&name| providers.iter().all(|provider| &provider.name != name)) {
         let known: Vec<_> = providers.iter().map(|provider| provider.name.as_str()).collect();
@@ -192,7 +192,7 @@ fn provider(package: &Package) -> Result<Option<Provider>> {
     Ok(Some(Provider { package: package.name.to_string(), id: package.id.clone(), name, fixture }))
 }
 
-/// Returns the component among the artifacts that cargo built for a provider.
+/// Returns a provider's component among the artifacts of cargo.
 fn component<'a>(artifacts: &'a [Artifact], provider: &Provider) -> Result<&'a Path> {
     artifacts
         .iter()
@@ -209,7 +209,7 @@ fn component<'a>(artifacts: &'a [Artifact], provider: &Provider) -> Result<&'a P
         })
 }
 
-/// Copies `from` to `to` unless their bytes are equal, and returns whether it did.
+/// Copies `from` to `to` if their bytes differ, and returns whether it did.
 fn install(from: &Path, to: &Path) -> Result<bool> {
     let new = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
     if fs::read(to).is_ok_and(|old| old == new) {
@@ -219,7 +219,7 @@ fn install(from: &Path, to: &Path) -> Result<bool> {
         if let Some(folder) = to.parent() {
             fs::create_dir_all(folder)?;
         }
-        // In the same directory, so that the rename stays within one file system.
+        // The temporary file is in the same directory, so that the rename stays within one file system.
         let aside = to.with_extension(format!("{}.new", std::process::id()));
         fs::write(&aside, &new)?;
         fs::rename(&aside, to)

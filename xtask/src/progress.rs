@@ -1,7 +1,7 @@
 //! Progress of long work.
 //!
-//! On a terminal each step is a spinner with its name and its elapsed time; elsewhere (a log, CI) it is a plain line
-//! when it starts, a line at an interval while it lasts, and a line when it is done. All of it goes to stderr.
+//! On a terminal, a step is a spinner with the step's name and elapsed time. In a log or in CI, a step is a plain line
+//! at its start, one at each interval while it lasts, and one at its end. All output goes to stderr.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 /// The interval of the spinner.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The interval of the lines where there is no spinner.
+/// The interval of the lines if there is no spinner.
 const HEARTBEAT: Duration = Duration::from_secs(20);
 
-/// Shows steps, at the requested verbosity.
+/// Displays steps at the requested verbosity.
 #[derive(Debug)]
 pub(crate) struct Progress {
     terminal: bool,
@@ -22,17 +22,17 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Creates progress on stderr; `verbose` passes on the output of tools as it comes.
+    /// Creates a display on stderr; `verbose` passes on the output of tools immediately.
     pub(crate) fn new(verbose: bool) -> Self {
         Self { terminal: std::io::stderr().is_terminal(), verbose }
     }
 
-    /// Whether stderr is a terminal.
+    /// Returns whether stderr is a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
         self.terminal
     }
 
-    /// Whether the output of tools is passed on as it comes.
+    /// Returns whether the output of tools is passed on immediately.
     pub(crate) fn is_verbose(&self) -> bool {
         self.verbose
     }
@@ -42,7 +42,7 @@ impl Progress {
         eprintln!("{message}");
     }
 
-    /// Starts a step, such as `building the host`.
+    /// Starts a step with a title such as `building the host`.
     pub(crate) fn step(&self, title: impl Into<String>) -> Step {
         let title = title.into();
         let bar = (self.terminal && !self.verbose).then(|| {
@@ -62,7 +62,7 @@ impl Progress {
     }
 }
 
-/// One step under way. Dropped without [`Step::done`], it leaves no line behind on a terminal.
+/// A step in progress. If it is dropped without [`Step::done`], it leaves no line on a terminal.
 #[derive(Debug)]
 pub(crate) struct Step {
     title: String,
@@ -84,12 +84,12 @@ impl Step {
         }
     }
 
-    /// Returns how long the step has taken so far.
+    /// Returns the elapsed time of the step.
     pub(crate) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// Ends the step with its result, and the time that it took.
+    /// Ends the step, and prints its result and its duration.
     pub(crate) fn done(self, outcome: &str) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -106,7 +106,7 @@ impl Drop for Step {
     }
 }
 
-/// Formats a duration for people: `0.4 s`, `1 min 32 s`.
+/// Formats a duration for messages: `0.4 s`, `1 min 32 s`.
 pub(crate) fn seconds(time: Duration) -> String {
     match time.as_secs() {
         0..60 => format!("{:.1} s", time.as_secs_f64()),

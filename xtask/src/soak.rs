@@ -1,7 +1,8 @@
-//! `cargo xtask soak`: thousands of subscribers for some minutes, in release mode; with `--operations` a server with everything on.
+//! `cargo xtask soak`: runs thousands of subscribers for some minutes in release mode; with `--operations`, a server
+//! with all features on.
 //!
-//! The soak tests are in `host/core/benches/changes` and `tests/benches/server/soak.rs`. This task builds and starts one of them, and
-//! passes on its exit code.
+//! The soak tests are in `host/core/benches/changes` and `tests/benches/server/soak.rs`. This task builds and runs one
+//! of them, and fails if it fails.
 
 use anyhow::{Result, ensure};
 use clap::Args;
@@ -23,7 +24,7 @@ pub(crate) struct Soak {
 }
 
 impl Soak {
-    /// Builds and runs it.
+    /// Builds and runs the soak test.
     pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
         Plugins { fixtures: true, ..Plugins::default() }.run(workspace, progress)?;
         progress.print(&format!("soaking for {} minutes", self.minutes));

@@ -1,8 +1,9 @@
-//! `cargo xtask test`: all tests.
+//! `cargo xtask test`: runs all tests.
 //!
-//! Two parts, each of which can be run by itself: `guests`, the providers and their SDK, natively; and `host`,
-//! everything of the host's workspace, with the components, the SDKs in other languages, the clients that its tests drive
-//! and the servers and documents that these use. What cargo does not build is set up at the same time. The output is cargo's own; the slowest tests are named after it ([`crate::test_times`]).
+//! The tests have two parts, each of which can run alone. `guests` tests the providers and their SDK natively. `host`
+//! tests the workspace of the host, and first prepares the components, the SDKs in other languages, and the clients,
+//! servers and documents of the tests. Prerequisites that cargo does not build are set up concurrently. The output is
+//! cargo's own; the slowest tests are listed after it ([`crate::test_times`]).
 
 use std::process::Command;
 use std::thread::{self, ScopedJoinHandle};
@@ -16,7 +17,7 @@ use crate::test_times::TestTimes;
 use crate::workspace::Workspace;
 use crate::{bindings, cargo, clients, console, debian, languages};
 
-/// What [`set_up`] does beside other work.
+/// The result of [`set_up`], which runs concurrently with other work.
 type SetUp<'scope> = ScopedJoinHandle<'scope, Result<()>>;
 
 #[derive(Debug, Args)]
@@ -38,13 +39,14 @@ enum Part {
 }
 
 impl Test {
-    /// Runs the tests; a failure in one part does not stop the other.
+    /// Runs the tests. A failure in one part does not stop the other.
     pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
         let times = TestTimes::create(workspace)?;
         let mut failed = Vec::new();
         thread::scope(|scope| -> Result<()> {
             let set_up = (self.part != Some(Part::Guests)).then(|| scope.spawn(|| set_up(workspace, progress)));
-            // A terminal shows one step at a time, and asks for a password.
+            // On a terminal the set-up runs alone: a terminal shows one step at a time, and the set-up may prompt for a
+            // password.
             let set_up = if progress.is_terminal() {
                 join(set_up)?;
                 None
@@ -83,7 +85,7 @@ impl Test {
         languages::build(workspace, progress)?;
         progress.print("testing the host");
         let passed = self.cargo_test(workspace.cargo(workspace.root()), times)?;
-        // Arguments may name targets, which it does not have.
+        // The arguments may name targets that the workspace of `xtask/map` does not have.
         let passed_map = !self.arguments.is_empty()
             || self.cargo_test(workspace.cargo(&workspace.root().join("xtask/map")), times)?;
         Ok(passed && passed_map)
@@ -95,7 +97,8 @@ impl Test {
     }
 }
 
-/// Installs and builds what the host's tests use and cargo does not build: downloads, and programs that use one core.
+/// Installs and builds the prerequisites of the host's tests that cargo does not build: downloads, and programs that
+/// use one core.
 fn set_up(workspace: &Workspace, progress: &Progress) -> Result<()> {
     clients::install(workspace, progress)?;
     console::check(workspace, progress)?;

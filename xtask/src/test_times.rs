@@ -1,10 +1,11 @@
-//! How long each test took, and what the tests that failed printed: `target/test-times.tsv` and
-//! `target/test-failures.txt`, of the last `cargo xtask test`.
+//! The duration of each test and the output of failed tests: `target/test-times.tsv` and `target/test-failures.txt` of
+//! the last `cargo xtask test`.
 //!
-//! libtest measures tests, but prints their times only by an option that is unstable, which it accepts if `RUSTC_BOOTSTRAP` is
-//! set. That variable must not reach the compiler: it would change what build scripts detect, and compile all dependencies once
-//! more. So cargo runs each test executable by a runner, this program, which sets the variable for the executable alone, to the
-//! value with which a compiler that a test starts is a stable one. The runner removes the times from the output.
+//! libtest measures tests, but prints the durations only with an unstable option, which it accepts if `RUSTC_BOOTSTRAP`
+//! is set. The compiler must not see this variable: it changes what build scripts detect, so all dependencies would be
+//! compiled again. So cargo runs each test executable through a runner, this program, which sets the variable for the
+//! executable alone. With the runner's value of the variable, a compiler that a test starts behaves as a stable one.
+//! The runner removes the durations from the output.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -18,15 +19,15 @@ use clap::Args;
 use crate::progress::Progress;
 use crate::workspace::Workspace;
 
-/// The number of tests that are named at the end.
+/// The number of slow tests that are listed at the end.
 const SLOWEST: usize = 10;
 
-/// The two files.
+/// The files with the durations and the failures.
 #[derive(Debug)]
 pub(crate) struct TestTimes {
-    /// One line for each test, with its time in seconds, its executable and its name.
+    /// A file with one line for each test: its duration in seconds, its executable and its name.
     file: PathBuf,
-    /// libtest's list of failures, of each executable that has one.
+    /// A file with libtest's list of failures of each executable that has failures.
     failures: PathBuf,
 }
 
@@ -42,7 +43,7 @@ impl TestTimes {
         Ok(Self { file: create("test-times.tsv")?, failures: create("test-failures.txt")? })
     }
 
-    /// Returns the value of cargo's `--config` with which test executables are run by [`RunTests`].
+    /// Returns the value of cargo's `--config` that sets [`RunTests`] as the runner of test executables.
     pub(crate) fn cargo_config(&self) -> Result<String> {
         let program = std::env::current_exe().context("cannot find the path of this program")?;
         let (times, failures) = (self.file.to_string_lossy(), self.failures.to_string_lossy());
@@ -50,8 +51,8 @@ impl TestTimes {
         Ok(format!("target.'cfg(all())'.runner={}", serde_json::to_string(&words)?))
     }
 
-    /// Sorts the times, the slowest test first; prints the slowest ones, and then what the tests that failed printed: at
-    /// the end of a long log, where it is found, and is kept if the log is cut.
+    /// Sorts the durations in descending order, and prints the slowest tests and then the output of failed tests.
+    /// There, at the end of a long log, the failures are easy to find and survive truncation of the log.
     pub(crate) fn finish(&self, progress: &Progress) -> Result<()> {
         let text = fs::read_to_string(&self.file).with_context(|| format!("cannot read {}", self.file.display()))?;
         let mut tests: Vec<(f64, &str)> = text
@@ -93,18 +94,20 @@ pub(crate) struct RunTests {
 }
 
 impl RunTests {
-    /// Runs the program to its end, and returns its exit code.
+    /// Runs the program and returns its exit code.
     ///
     /// # Errors
     ///
-    /// The program cannot be started or is terminated, its output cannot be passed on, or its times cannot be written.
+    /// When the program cannot be started or is terminated, its output cannot be passed on, or its durations cannot be
+    /// written.
     pub(crate) fn run(&self) -> Result<ExitCode> {
         let (program, arguments) = self.command.split_first().context("expected a command after `--`")?;
         let program = Path::new(program);
         let context = || format!("cannot run {}", program.display());
         let mut command = Command::new(program);
         command.args(arguments);
-        // Doctests and examples are elsewhere. A test without libtest is here, too: it ignores arguments, as it ignores filters.
+        // Doctests and examples are in other folders. A test without libtest is here, too; it ignores arguments, as it
+        // ignores filters.
         let is_test = program.parent().and_then(Path::file_name).is_some_and(|folder| folder == "deps");
         let status = if is_test {
             if io::stdout().is_terminal() {
@@ -136,8 +139,8 @@ fn executable(program: &Path) -> &str {
     name.rsplit_once('-').map_or(name, |(name, _)| name)
 }
 
-/// Copies libtest's output without the times of tests, which go into `times`. The output from the line `failures:` on
-/// goes into `failures`, too.
+/// Copies libtest's output without the durations of tests, which are appended to `times`. The output from the line
+/// `failures:` on is also appended to `failures`.
 fn pass_on(
     mut from: impl BufRead,
     to: &mut impl Write,
@@ -169,7 +172,7 @@ fn pass_on(
     Ok(())
 }
 
-/// A line of libtest about a test that has ended: `test NAME ... ok <1.234s>`.
+/// A line of libtest about a completed test: `test NAME ... ok <1.234s>`.
 #[derive(Debug, PartialEq)]
 struct TimedLine<'a> {
     name: &'a str,
@@ -193,7 +196,7 @@ impl<'a> TimedLine<'a> {
 mod tests {
     use super::*;
 
-    /// Returns what is passed on of libtest's output, the times and the failures.
+    /// Returns the copied output, the durations and the failures for the given output of libtest.
     fn passed_on(output: &str) -> [String; 3] {
         let [mut to, mut times, mut failures] = [const { Vec::new() }; 3];
         pass_on(output.as_bytes(), &mut to, &mut times, &mut failures, "it").unwrap();

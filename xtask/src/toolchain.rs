@@ -1,9 +1,10 @@
 //! The toolchain for guests: a Rust toolchain with the standard library of `wasm32-wasip2`.
 //!
-//! Rustup has it, and `rustup target add` is all that most machines need ([`rustup`]). Where rustup cannot download,
-//! Debian's own packages do ([`distribution`]): its compiler builds the standard library from its sources along with
-//! the guests. The choice is made anew by each run and is cheap once made: rustup's toolchain if it is there, else the
-//! result of an earlier fallback, else first one and then the other is tried. `MCP_HOST_GUEST_TOOLCHAIN` forces one.
+//! Most machines need only `rustup target add` ([`rustup`]). If rustup cannot download, Debian's packages are used
+//! ([`distribution`]): their compiler builds the standard library from its sources along with the guests. Each run
+//! selects a toolchain again, which is cheap after the first time: rustup's toolchain if its target is installed, else
+//! the result of an earlier fallback, else it tries to install rustup's and then Debian's. `MCP_HOST_GUEST_TOOLCHAIN`
+//! forces one.
 
 pub(crate) mod apt;
 mod distribution;
@@ -29,14 +30,14 @@ const CHOICE_VARIABLE: &str = "MCP_HOST_GUEST_TOOLCHAIN";
 /// A toolchain that can compile guests.
 #[derive(Debug)]
 pub(crate) enum Toolchain {
-    /// Rustup's compiler and its standard library of the target.
+    /// Rustup's compiler, and its standard library for the target.
     Rustup,
-    /// The distribution's compiler, which builds the standard library too.
+    /// The distribution's compiler, which also builds the standard library.
     Distribution(Overlay),
 }
 
 impl Toolchain {
-    /// Configures a `cargo build --target wasm32-wasip2` to use it.
+    /// Configures a `cargo build --target wasm32-wasip2` for this toolchain.
     pub(crate) fn configure(&self, cargo: &mut Command) -> Result<()> {
         match self {
             Self::Rustup => Ok(()),
@@ -54,11 +55,11 @@ impl fmt::Display for Toolchain {
     }
 }
 
-/// Returns a toolchain for guests, and installs its missing parts.
+/// Returns a toolchain for guests after installing its missing parts.
 ///
 /// # Errors
 ///
-/// When none is available: the error has the reason for each, and what to do.
+/// When no toolchain is available. The error has the reason for each toolchain, and the remedy.
 pub(crate) fn ensure(workspace: &Workspace, progress: &Progress) -> Result<Toolchain> {
     match Choice::from_environment()? {
         Choice::Rustup => {
@@ -89,7 +90,7 @@ fn ensure_any(workspace: &Workspace, progress: &Progress) -> Result<Toolchain> {
     })
 }
 
-/// The toolchain that was requested.
+/// The requested toolchain.
 #[derive(Debug, PartialEq, Eq)]
 enum Choice {
     Either,

@@ -1,4 +1,4 @@
-//! Paths: the repository, its `target/`, and the cargo that drives both workspaces.
+//! Paths of the repository and its `target/`, and the cargo command for both workspaces.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    /// Finds the repository: the folder above this crate's, which cargo names when it runs a task.
+    /// Finds the repository: the parent folder of this crate's manifest, which cargo passes to a running task.
     pub(crate) fn find() -> Result<Self> {
         let manifest_dir =
             env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
@@ -27,22 +27,23 @@ impl Workspace {
         Ok(Self { root: root.to_owned() })
     }
 
-    /// A copy of the repository.
+    /// Returns a copy of the repository at `root`.
     pub(crate) fn at(root: &Path) -> Self {
         Self { root: root.to_owned() }
     }
 
-    /// The repository's root.
+    /// Returns the root of the repository.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The root of the guest workspace.
+    /// Returns the root of the guest workspace.
     pub(crate) fn guests(&self) -> PathBuf {
         self.root.join("plugins")
     }
 
-    /// The target directory of the tasks, regardless of `CARGO_TARGET_DIR`: configs and tests name files below it.
+    /// Returns the target directory of the tasks, regardless of `CARGO_TARGET_DIR`: configs and tests name files below
+    /// it.
     pub(crate) fn target(&self) -> PathBuf {
         self.root.join("target")
     }
@@ -52,9 +53,9 @@ impl Workspace {
         path.strip_prefix(&self.root).unwrap_or(path).display()
     }
 
-    /// Returns the cargo that started this task, to run in `dir`.
+    /// Returns a command for `dir` with the cargo that started this task.
     ///
-    /// Rustup proxies that it starts download nothing by themselves: the tasks install explicitly what they need.
+    /// Rustup's automatic installation is disabled: the tasks install their prerequisites explicitly.
     pub(crate) fn cargo(&self, dir: &Path) -> Command {
         let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.current_dir(dir).env("RUSTUP_AUTO_INSTALL", "0");

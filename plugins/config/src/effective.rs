@@ -1,7 +1,7 @@
-//! The effective configuration: what is served of the merged layers.
+//! The effective configuration: the values served from the merged layers.
 //!
-//! A layer that is a file which is not there is absent, as applications have it. One that cannot be parsed is left out,
-//! and its fault is shown: what is effective of the others helps to find out why an application does not start.
+//! A layer whose file does not exist is absent, as in applications. A layer that cannot be parsed is skipped, and its
+//! fault is shown: the values of the other layers help to find out why an application does not start.
 
 use crate::environment::{self, Variables};
 use crate::merge::{Merged, Origin, Source};
@@ -15,28 +15,28 @@ use std::time::SystemTime;
 /// The maximum size of the pointers and origins of one answer, in bytes.
 const MAX_ORIGINS: usize = 2 << 20;
 
-/// The maximum size of the files of all layers together, in files of the maximum size.
+/// The maximum total size of the files of all layers, as a multiple of the maximum size of one file.
 const MAX_FULL_LAYERS: usize = 4;
 
-/// The layers, read.
+/// The layers, as read.
 #[derive(Debug)]
 pub(crate) struct Effective {
     merged: Merged,
     layers: Vec<Layer>,
-    /// The secrets of all layers, of which one may be copied below another key while it is overridden itself.
+    /// The secrets of all layers, including overridden values, because another key may have a copy of one.
     secrets: Secrets,
-    /// The time of the newest file among them.
+    /// The modification time of the newest file.
     pub(crate) modified: Option<SystemTime>,
 }
 
-/// A layer, as it is shown.
+/// The displayed form of a layer.
 #[derive(Debug)]
 struct Layer {
     name: String,
     state: State,
 }
 
-/// What became of a layer.
+/// The result of reading a layer.
 #[derive(Debug)]
 enum State {
     Merged,
@@ -80,7 +80,7 @@ impl Effective {
                 self.merged.merge(table, &Source { layer: self.layers.len(), variable: None });
                 State::Merged
             }
-            // An empty file.
+            // An empty file has no values.
             Ok(Value::Null) => State::Merged,
             Ok(_) => State::Faulty("expected a table, that is keys with values, found something else".to_owned()),
             Err(fault) => State::Faulty(fault),
@@ -100,7 +100,8 @@ impl Effective {
                 self.layers.push(Layer { name, state: State::Absent });
                 return Ok(());
             }
-            // It is too large, or leads out of the directory. Any other failure is that of the whole.
+            // The file is too large, or a link that leads out of the directory. Any other failure is a failure of the
+            // whole.
             Err(Failure::Denied(reason)) => {
                 self.add(settings, name, Err(reason));
                 return Ok(());
@@ -117,7 +118,7 @@ impl Effective {
         Ok(())
     }
 
-    /// Returns what is shown at a pointer: the values, redacted, their origins, and the layers.
+    /// Returns the document at a pointer: the redacted values, their origins, and the layers.
     ///
     /// # Errors
     ///
@@ -164,11 +165,12 @@ fn layer(layer: &Layer) -> Value {
     }
 }
 
-/// Reads the values of a file, or why it has none, with its metadata at that time. Keys are redacted.
+/// Reads the values of a file, or the reason why it has none, with the file's metadata at the time of the read. Keys
+/// are redacted.
 ///
 /// # Errors
 ///
-/// The failures of the file system, and a file that is too large.
+/// Failures of the file system, and [`Failure::Denied`] for a file that is too large.
 pub(crate) fn read_values(
     folder: &Folder,
     settings: &Settings,

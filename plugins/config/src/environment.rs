@@ -1,19 +1,19 @@
 //! Environment variables as a layer.
 //!
-//! With the prefix `APP_` and the separator `__`, `APP_SERVER__PORT=80` is the key `port` in `server`. Names are compared
-//! with keys without regard to case, and a key that is new is in lower case. A value that is JSON other than a string
-//! (`80`, `true`, `["a"]`, `{"a": 1}`) is that value; any other is text.
+//! With the prefix `APP_` and the separator `__`, `APP_SERVER__PORT=80` sets the key `port` in `server`. Names match
+//! keys without regard to case, and a new key is in lower case. A value that is JSON other than a string (`80`, `true`,
+//! `["a"]`, `{"a": 1}`) is parsed; any other value is text.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The maximum number of keys that the name of one variable has; the last one has the rest of the name.
+/// The maximum number of keys in the name of one variable. The last key contains the rest of the name.
 const MAX_KEYS: usize = 32;
 
 /// Variables, by name.
 pub(crate) type Variables = BTreeMap<String, String>;
 
-/// How names of variables become keys.
+/// The rules by which names of variables become keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Naming {
     prefix: String,
@@ -21,7 +21,7 @@ pub(crate) struct Naming {
 }
 
 impl Naming {
-    /// Creates a naming.
+    /// Creates the rules.
     pub(crate) fn new(prefix: &str, separator: &str) -> Self {
         Self { prefix: prefix.to_owned(), separator: separator.to_owned() }
     }
@@ -31,7 +31,8 @@ impl Naming {
         &self.prefix
     }
 
-    /// Returns the keys in the name of a variable, from the outermost, in lower case; `None` if it is no part of the layer.
+    /// Returns the keys in the name of a variable, outermost first, in lower case; `None` if the variable is not part
+    /// of the layer.
     pub(crate) fn keys(&self, name: &str) -> Option<Vec<String>> {
         let rest = name.strip_prefix(&self.prefix).filter(|rest| !rest.is_empty())?;
         let keys: Vec<String> = rest.splitn(MAX_KEYS, self.separator.as_str()).map(str::to_lowercase).collect();
@@ -39,7 +40,7 @@ impl Naming {
     }
 }
 
-/// Returns what the value of a variable stands for.
+/// Parses the value of a variable.
 pub(crate) fn value(text: &str) -> Value {
     match serde_json::from_str(text) {
         Ok(Value::String(_)) | Err(_) => Value::String(text.to_owned()),

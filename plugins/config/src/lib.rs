@@ -1,11 +1,12 @@
 //! A provider of an application's configuration and environment.
 //!
 //! The `README.md` of this crate is for users; for the code, see `route` for the meaning of paths, `format` for the
-//! parsers of files, `environment` for variables as a layer, `merge` for layers and the origin of each value, `effective`
-//! for what is served of them, and `redact` for what is not shown. The crate `folder` has the walks and change tokens.
+//! parsers of files, `environment` for variables as a layer, `merge` for layers and the origin of each value,
+//! `effective` for the served document, and `redact` for the redaction of secrets. The crate `folder` has the walks and
+//! change tokens.
 //!
-//! Files are untrusted data. Each parser is bounded in depth and in what it expands to, and a fault names a line and
-//! never the text in it, which may be a secret.
+//! Files are untrusted data. Each parser limits the depth and the expanded size, and a fault names a line but never
+//! quotes its text, which may be a secret.
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows must fail"))]
 

@@ -1,31 +1,31 @@
-//! Layers, merged: the values of the topmost layer that has them, each with its origin.
+//! Merged layers: the value of the topmost layer for each key, with its origin.
 //!
-//! Tables are merged key by key; anything else, lists included, is replaced as a whole. A null replaces, too.
+//! Tables are merged key by key; any other value, including a list, is replaced as a whole. A null replaces, too.
 
 use crate::pointer;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Source {
-    /// The number of the layer, from 0, the lowest.
+    /// The number of the layer; 0 is the lowest.
     pub(crate) layer: usize,
-    /// The variable, if it was one.
+    /// The variable, if the value comes from one.
     pub(crate) variable: Option<Rc<str>>,
 }
 
-/// The origin of a value: where it comes from, and which lower layers have another one.
+/// The origin of a value: its source, and the lower layers that have another value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Origin {
-    /// Where it comes from.
+    /// The source.
     pub(crate) source: Source,
-    /// The lower layers that have another value there, from the topmost.
+    /// The lower layers with another value there, topmost first.
     pub(crate) overrides: Vec<usize>,
 }
 
-/// Merged layers: a table of others, or anything else.
+/// Merged layers: a table, or any other value.
 #[derive(Debug)]
 pub(crate) struct Merged {
     origin: Origin,
@@ -41,7 +41,7 @@ impl Merged {
         Self::empty_table(Origin { source: Source { layer: 0, variable: None }, overrides: Vec::new() })
     }
 
-    /// Merges the value of a layer above all that were merged before.
+    /// Merges the value of a layer above all layers merged so far.
     pub(crate) fn merge(&mut self, value: Value, source: &Source) {
         let Value::Object(members) = value else {
             self.origin = self.origin_of_replacement(source);
@@ -55,7 +55,7 @@ impl Merged {
         }
     }
 
-    /// Merges a value at keys, which are in lower case and compared without regard to case.
+    /// Merges a value at keys. The keys are in lower case and match without regard to case.
     pub(crate) fn merge_at(&mut self, keys: &[String], value: Value, source: &Source) {
         let Some((key, rest)) = keys.split_first() else { return self.merge(value, source) };
         let table = self.make_table(source);
@@ -71,12 +71,12 @@ impl Merged {
         }
     }
 
-    /// Calls `show` with the pointer and the origin of each value at a pointer and below, until it fails. A list is one
-    /// value, and so is a table without members.
+    /// Calls `show` with the pointer and the origin of each value at a pointer and below, until `show` fails. A list
+    /// counts as one value, and so does an empty table.
     pub(crate) fn origins<E>(&self, at: &str, mut show: impl FnMut(&str, &Origin) -> Result<(), E>) -> Result<(), E> {
         let mut merged = self;
         for key in pointer::keys(at) {
-            // In a list all values have the origin of the list.
+            // All values in a list have the list's origin.
             match merged.table.as_ref().and_then(|table| table.get(&key)) {
                 Some(child) => merged = child,
                 None => break,
@@ -96,12 +96,12 @@ impl Merged {
         Self { origin, table: Some(BTreeMap::new()), value: Value::Null }
     }
 
-    /// Returns a place at which nothing was before.
+    /// Returns the state of a place without a value.
     fn unset(source: &Source) -> Self {
         Self::empty_table(Origin { source: source.clone(), overrides: Vec::new() })
     }
 
-    /// Returns the table here. A value that is no table is replaced by an empty one.
+    /// Returns the table here. Any other value is replaced by an empty table.
     fn make_table(&mut self, source: &Source) -> &mut BTreeMap<String, Self> {
         if self.table.is_none() {
             self.origin = self.origin_of_replacement(source);
@@ -119,7 +119,7 @@ impl Merged {
         Origin { source: source.clone(), overrides }
     }
 
-    /// Adds the layers that have values here or below.
+    /// Adds the layers that have values at this place or below.
     fn add_layers(&self, layers: &mut Vec<usize>) {
         layers.extend(&self.origin.overrides);
         match &self.table {

@@ -22,7 +22,7 @@ pub(crate) fn join(parent: &str, key: &str) -> String {
     format!("{parent}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
-/// Returns the keys of a pointer, from the outermost.
+/// Returns the keys of a pointer, outermost first.
 pub(crate) fn keys(pointer: &str) -> impl Iterator<Item = String> {
     pointer.split('/').skip(1).map(|key| key.replace("~1", "/").replace("~0", "~"))
 }

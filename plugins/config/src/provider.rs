@@ -27,7 +27,7 @@ pub struct Configuration {
     folder: Folder,
     settings: Settings,
     variables: Variables,
-    /// The secrets among the variables, which files may copy.
+    /// The secrets among the variables, because files may contain copies of them.
     secrets: Secrets,
 }
 
@@ -88,7 +88,7 @@ impl Provider for Configuration {
             return Ok(vec![self.file(&item, pointer.as_deref())?]);
         }
         if route == Route::Variables {
-            // Each with its own path, so that the host leaves out those that the client may not see.
+            // Each variable has its own path, so the host can omit the ones that the client may not read.
             let values = self.variables.keys().map(|name| self.variable(name));
             return std::iter::once(Ok(Contents::directory(entries::variables()))).chain(values).collect();
         }
@@ -150,7 +150,7 @@ impl Provider for Configuration {
     fn changes(&self, watched: &[String], since: Option<&str>) -> Result<Changes> {
         changes::changes(&self.folder, watched, since, |path| match Route::parse(path) {
             Ok(Route::File(names, None)) => Watched::Item(names),
-            // What depends on several files, or on a part of one, is told by its content.
+            // A resource that depends on several files, or on a part of one, is compared by its content.
             Ok(_) => Watched::State(self.content_hash(path)),
             Err(_) => Watched::Nothing,
         })
@@ -158,13 +158,13 @@ impl Provider for Configuration {
 }
 
 impl Configuration {
-    /// Returns a hash of the content of a resource; that of nothing if it cannot be read.
+    /// Returns a hash of the content of a resource; a resource that cannot be read has the hash of empty content.
     fn content_hash(&self, path: &str) -> u64 {
         let contents = self.read(path).unwrap_or_default();
         state_hash(&contents.iter().map(|one| (one.entry.path.as_str(), one.as_bytes())).collect::<Vec<_>>())
     }
 
-    /// Lists what is no file; the next page begins with the files.
+    /// Lists the resources that are not files; the next page starts with the files.
     fn list_head(&self, cursor: Option<&str>, limit: usize) -> Result<Page> {
         let mut paths = vec![Route::Effective(None).path(), Route::Variables.path()];
         paths.extend(self.variables.keys().map(|name| Route::Variable(name.clone()).path()));
@@ -173,7 +173,7 @@ impl Configuration {
         let next_cursor = page.next_cursor.as_ref().map_or_else(|| ":".to_owned(), |next| format!("{HEAD}{next}"));
         let page = page.try_map(|path| match self.stat(&path) {
             Ok(entry) => Ok(Some(entry)),
-            // Of these, only the layers can fail.
+            // Of these resources, only the layers can fail.
             Err(failure) => {
                 log::warn!("{path:?} listed without its size: {failure}");
                 Ok(Some(entries::effective(&Route::Effective(None)).meta(FAULT, failure.to_string())))
@@ -186,7 +186,7 @@ impl Configuration {
         listing::page(walk, limit, |found, cost| self.entry_for_listing(found, cost))
     }
 
-    /// Returns the entry of a file for a listing; an unreadable one is omitted, so that the rest is listed.
+    /// Returns the entry of a file for a listing. An unreadable file is omitted, so the listing does not fail.
     fn entry_for_listing(&self, found: &Found, cost: &mut PageCost) -> Option<Entry> {
         let item = self.folder.item_for_listing(found)?;
         if item.kind == ItemKind::Folder {
@@ -221,7 +221,7 @@ impl Configuration {
         Effective::read(&self.folder, &self.settings, &self.variables, &self.secrets)
     }
 
-    /// Reads what is no file.
+    /// Reads a resource that is not a file.
     fn part(&self, route: &Route) -> Result<Contents> {
         match route {
             Route::Effective(pointer) => {
@@ -239,7 +239,7 @@ impl Configuration {
         }
     }
 
-    /// Reads the values of a file, or the one at a pointer.
+    /// Reads the values of a file, or the value at a pointer.
     fn file(&self, item: &Item, pointer: Option<&str>) -> Result<Contents> {
         let (values, item) = read_values(&self.folder, &self.settings, item)?;
         let mut values = values.map_err(Failure::Denied)?;
@@ -255,13 +255,13 @@ fn document(variables: &Variables) -> Value {
 }
 
 fn json_contents(entry: Entry, value: &Value) -> Contents {
-    // A value of this type is always JSON.
+    // Serialization of this type never fails.
     let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
     text.push('\n');
     Contents::text(entry, text)
 }
 
-/// Completes a pointer like a path in a shell: with the keys in the value whose pointer was typed so far.
+/// Completes a pointer like a path in a shell: with the keys of the parent value.
 fn complete_pointer(values: &Value, typed: &str) -> Completion {
     let parent = typed.rsplit_once('/').map_or("", |(parent, _)| parent);
     let child = |key: &str| pointer::join(parent, key);
@@ -272,7 +272,7 @@ fn complete_pointer(values: &Value, typed: &str) -> Completion {
     }
 }
 
-/// Fails if a value of a directory is asked for.
+/// Rejects a pointer for a directory.
 fn check_whole(pointer: Option<&str>) -> Result<()> {
     match pointer {
         None => Ok(()),

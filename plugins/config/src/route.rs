@@ -1,4 +1,4 @@
-//! The routes: what a path refers to.
+//! The routes: the mapping from paths to resources.
 //!
 //! | path | resource |
 //! |---|---|
@@ -18,7 +18,7 @@ pub(crate) const VARIABLE: &str = "env/{name}";
 pub(crate) const FILE: &str = "file/{+path}";
 pub(crate) const POINTER: &str = "file/{+path}{?pointer}";
 
-/// What a path refers to, whether or not the resource exists.
+/// The target of a path, whether or not the resource exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Route {
     /// The merged layers, or the part at a pointer.
@@ -68,7 +68,7 @@ fn pointer_of(query: &str) -> Result<String> {
     let Some(encoded) = query.strip_prefix("pointer=").filter(|value| !value.contains('&')) else {
         return Err(Failure::invalid(format!("expected `pointer=/a/b` in the query, found {query:?}")));
     };
-    // A slash in a query is a character like any other (RFC 3986, section 3.4), encoded or not.
+    // In a query, a slash is an ordinary character (RFC 3986, section 3.4), encoded or not.
     let pointer = encoded.split('/').map(path::decode_segment).collect::<Result<Vec<_>>>()?.join("/");
     pointer::check(&pointer)?;
     Ok(pointer)
@@ -76,7 +76,7 @@ fn pointer_of(query: &str) -> Result<String> {
 
 fn with_pointer(path: String, pointer: Option<&str>) -> String {
     match pointer {
-        // What may not stand in a query, or separates its parts, is encoded.
+        // Characters that are not allowed in a query, or that separate its parts, are encoded.
         Some(pointer) => format!("{path}?pointer={}", path::encode(pointer).replace('&', "%26").replace('+', "%2B")),
         None => path,
     }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 /// The directory, by default.
 const DEFAULT_DIR: &str = "/config";
-/// What separates nested keys in the name of a variable, by default.
+/// The default separator of nested keys in the name of a variable.
 const DEFAULT_SEPARATOR: &str = "__";
 /// The maximum size of a file that is parsed, by default.
 const DEFAULT_MAX_FILE: usize = 1 << 20;
@@ -25,11 +25,11 @@ pub(crate) struct Settings {
     pub(crate) defaults: Option<Map<String, Value>>,
     /// `layers`: the names of the files of the other layers, lowest first.
     pub(crate) layers: Vec<String>,
-    /// `env-prefix` and `env-separator`: which variables are the topmost layer.
+    /// `env-prefix` and `env-separator`: the rules for the variables of the topmost layer.
     pub(crate) naming: Option<Naming>,
     /// `formats`: the formats of files.
     pub(crate) formats: Formats,
-    /// `redact`, `secret-keys`, `public-keys`: what is not shown.
+    /// `redact`, `secret-keys`, `public-keys`: the redaction of secrets.
     pub(crate) redactor: Redactor,
     /// `max-file`: the maximum size of a file that is parsed.
     pub(crate) max_file: usize,

@@ -1,14 +1,14 @@
-//! Which files are served: those of a known format.
+//! The visibility rule: files of a known format are served.
 //!
-//! Names that begin with a dot are served only as files of a known format, such as `.env`; directories of such a name are
-//! not, nor what is in them.
+//! A name that begins with a dot is served only if it is a file of a known format, such as `.env`. Directories with
+//! such a name are hidden, with everything in them.
 
 use crate::format::Formats;
 use folder::{Folder, Rules, is_hidden, last_name};
 use mcp_provider::Result;
 use std::rc::Rc;
 
-/// The rules inside of every folder.
+/// The rules in every folder.
 #[derive(Debug)]
 pub(crate) struct Visibility {
     formats: Formats,

@@ -1,4 +1,4 @@
-//! The provider on directories on disk. The process's own variables are served, too.
+//! The provider on directories on disk. The process's variables are served, too.
 #![cfg(unix)]
 #![allow(
     clippy::unwrap_used,
@@ -144,7 +144,7 @@ fn a_secret_that_is_in_a_key_or_copied_is_not_shown_in_values_origins_and_comple
         [
             ("a.yaml", "urls: {\"https://u:hunter2key@h/\": 1}\nx: {password: &p hunter2alias}\ncopy: *p\n"),
             ("b.env", "DB_PASSWORD=hunter2env\nGREETING=\"hello $DB_PASSWORD!\"\n"),
-            // The copy is still the password of the layer below.
+            // The copy is still the lower layer's password.
             ("c.yaml", "DB_PASSWORD: other\n"),
             ("d.ini", "[url \"https://u:hunter2ini@github.com/\"]\na = b\n"),
         ],
@@ -184,7 +184,7 @@ fn exactly_what_an_edit_concerns_has_changed() {
     fixture.write("c.toml", "z = 22\n");
     let (now, listing, token) = changed(&fixture, &paths, &start);
     assert_eq!((now, listing), (vec!["file/c.toml".to_owned()], true));
-    // `x` of this file is overridden, and `y` stays what it is.
+    // The file's `x` is overridden, and `y` is unchanged.
     fixture.write("a.toml", "x = 333\ny = 1\n");
     let (now, _, token) = changed(&fixture, &paths, &token);
     assert_eq!(now, ["file/a.toml"]);

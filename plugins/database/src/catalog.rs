@@ -6,12 +6,12 @@ use mcp_provider::sql::{Database, DatabaseInfo, Value};
 use mcp_provider::{Failure, Result};
 use serde::Deserialize;
 
-/// The maximum number of tables of a dictionary.
+/// The maximum number of tables in a dictionary.
 const MAX_TABLES: usize = 2000;
-/// The rows of the catalog that one query reads.
+/// The number of rows of the catalog that one query reads.
 const BATCH: u32 = 200;
 
-/// A table, view or the like.
+/// A table, view or similar relation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Table {
     pub(crate) name: TableName,
@@ -21,9 +21,9 @@ pub(crate) struct Table {
     pub(crate) columns: Vec<Column>,
     /// The columns of the primary key.
     pub(crate) key: Vec<String>,
-    /// Keys and checks, in SQL.
+    /// Keys and checks, as SQL.
     pub(crate) constraints: Vec<String>,
-    /// Indexes, in SQL.
+    /// Indexes, as SQL.
     pub(crate) indexes: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ fn boolean<'d, D: serde::Deserializer<'d>>(deserializer: D) -> std::result::Resu
     Ok(value.as_bool().unwrap_or_else(|| value.as_i64() != Some(0)))
 }
 
-/// The database with what it is.
+/// The database, with its description.
 #[derive(Debug, Clone)]
 pub(crate) struct Catalog {
     pub(crate) database: Database,
@@ -71,7 +71,7 @@ impl Catalog {
         tables.into_iter().next().ok_or(Failure::NotFound)
     }
 
-    /// Returns the tables of a schema behind a name, at most so many, and whether there are more.
+    /// Returns at most `limit` tables of a schema after a name, and whether there are more.
     pub(crate) fn tables_of(&self, schema: &str, behind: &str, limit: u32) -> Result<(Vec<Table>, bool)> {
         if !self.info.schemas.iter().any(|known| known == schema) {
             return Err(Failure::NotFound);
@@ -93,7 +93,7 @@ impl Catalog {
         }
     }
 
-    /// Returns the tables of all schemas behind a table, at most so many, and whether there are more.
+    /// Returns at most `limit` tables of all schemas after a table, and whether there are more.
     pub(crate) fn all_behind(&self, behind: Option<&TableName>, limit: u32) -> Result<(Vec<Table>, bool)> {
         let behind = behind.map_or(("", ""), |name| (&name.schema, &name.table));
         self.batch(&self.info.schemas, None, behind, limit)
@@ -150,7 +150,7 @@ fn text(value: &Value) -> &str {
     value.as_text().unwrap_or_default()
 }
 
-/// Reads a list in JSON; NULL is an empty one.
+/// Reads a JSON list; NULL is an empty list.
 fn list<T: for<'d> Deserialize<'d>>(value: &Value) -> Result<Vec<T>> {
     let Some(text) = value.as_text() else { return Ok(Vec::new()) };
     serde_json::from_str(text).map_err(|_| unexpected())

@@ -1,8 +1,9 @@
-//! Changes: a digest of what each watched path shows.
+//! Change detection by a digest of the content of each watched path.
 //!
-//! The digest of rows is that of the very rows, read again: exact, whatever has changed them, and bounded as every read
-//! is. A saved query may have a cheaper one, its `version`. The listing has schemas and saved queries, which are those of
-//! the config, so it does not change. The token has the digests by those of the watched paths.
+//! The digest of rows is computed from the rows, which are read again: it is exact for every kind of change, and
+//! bounded like every read. A saved query may have a cheaper digest, its `version`. The listing consists of schemas and
+//! of the config's saved queries, so it does not change. The token maps the digest of each watched path to the digest
+//! of its content.
 
 use mcp_provider::{Changes, Failure, Result};
 use siphasher::sip::SipHasher13;
@@ -11,15 +12,15 @@ use std::hash::Hasher;
 
 /// The beginning of every token.
 const VERSION: &str = "1|";
-/// The digest of what cannot be read, such as a table that is gone.
+/// The digest of unreadable content, such as a deleted table.
 const NOTHING: &str = "-";
 
-/// Digests by path, each as hexadecimal digits.
+/// Digests of content by digests of paths, in hexadecimal.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Token(BTreeMap<String, String>);
 
 impl Token {
-    /// Reads a token; none if it is not one of these.
+    /// Parses a token; `None` if this provider did not issue it.
     fn parse(text: &str) -> Option<Self> {
         let pairs = text.strip_prefix(VERSION)?.split(',').filter(|pair| !pair.is_empty()).map(|pair| {
             let (path, digest) = pair.split_once(':')?;
@@ -34,7 +35,7 @@ impl Token {
     }
 }
 
-/// Returns which of the watched paths changed. `show` reads what a path shows.
+/// Returns which of the watched paths changed. `show` reads the content of a path.
 pub(crate) fn changes(
     watched: &[String],
     since: Option<&str>,

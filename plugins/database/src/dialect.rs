@@ -1,15 +1,15 @@
-//! The SQL that differs between the kinds of databases: names, and the catalog.
+//! The SQL dialects: names, and the queries of the catalog.
 
 use mcp_provider::sql::{DatabaseInfo, Kind, Value};
 
-/// A statement of this provider with its parameters.
+/// A statement with its parameters.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Statement {
     pub(crate) sql: String,
     pub(crate) parameters: Vec<Value>,
 }
 
-/// Describes tables: one row for each, sorted by schema and name. Lists in it are JSON.
+/// Describes tables: one row per table, sorted by schema and name. Lists are JSON.
 const POSTGRESQL_TABLES: &str = r"
 SELECT n.nspname::text, c.relname::text, c.relkind::text, pg_catalog.obj_description(c.oid, 'pg_class'),
 (
@@ -43,7 +43,7 @@ AND (
 AND ($2::text IS NULL OR c.relname = $2::text) AND (n.nspname::text, c.relname::text) > ($3, $4)
 ORDER BY n.nspname::text, c.relname::text";
 
-/// The same of SQLite, which has one schema and no comments.
+/// The same for SQLite, which has one schema and no comments.
 const SQLITE_TABLES: &str = r#"
 SELECT 'main', l.name, l.type, NULL,
 (
@@ -73,7 +73,7 @@ FROM pg_catalog.pg_enum e JOIN pg_catalog.pg_type t ON t.oid = e.enumtypid
 JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
 WHERE n.nspname = ANY ($1) GROUP BY 1, 2 ORDER BY 1, 2";
 
-/// Returns the statement that describes tables: those of the schemas behind a name, or one.
+/// Returns the statement that describes the tables of the schemas after a name, or one table.
 pub(crate) fn tables(info: &DatabaseInfo, schemas: &[String], table: Option<&str>, behind: (&str, &str)) -> Statement {
     match info.kind {
         Kind::Sqlite => Statement { sql: SQLITE_TABLES.to_owned(), parameters: vec![table.into(), behind.1.into()] },
@@ -84,13 +84,13 @@ pub(crate) fn tables(info: &DatabaseInfo, schemas: &[String], table: Option<&str
     }
 }
 
-/// Returns the statement that lists the members of enums; none for a database that has none.
+/// Returns the statement that lists the members of enums; `None` for a database without enums.
 pub(crate) fn enums(info: &DatabaseInfo) -> Option<Statement> {
     let sql = POSTGRESQL_ENUMS.to_owned();
     (info.kind != Kind::Sqlite).then(|| Statement { sql, parameters: vec![names(&info.schemas)] })
 }
 
-/// The column that identifies a row of a table without a key, if there is one.
+/// Returns the column that identifies a row of a table without a primary key, if there is one.
 pub(crate) fn row_id(info: &DatabaseInfo, kind: &str) -> Option<&'static str> {
     match (info.kind, kind) {
         (Kind::Sqlite, "table") => Some("rowid"),

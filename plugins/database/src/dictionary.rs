@@ -1,4 +1,4 @@
-//! What the tables are, in Markdown and JSON.
+//! The data dictionary in Markdown and JSON.
 
 use crate::catalog::{Enum, Table};
 use mcp_provider::sql::{DatabaseInfo, Kind};
@@ -35,8 +35,7 @@ pub(crate) fn table_markdown(table: &Table) -> String {
     text
 }
 
-/// Describes what belongs to no table: the database and its enums, in JSON. `has_more` says that not all tables are described
-/// beside it.
+/// Describes the database and its enums in JSON. `has_more` states that some tables are not described.
 pub(crate) fn to_json(info: &DatabaseInfo, enums: &[Enum], has_more: bool) -> Value {
     let kind = if info.kind == Kind::Sqlite { "sqlite" } else { "postgresql" };
     json!({

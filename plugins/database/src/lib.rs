@@ -1,8 +1,8 @@
 //! A provider of the tables and saved queries of an SQL database.
 //!
-//! The `README.md` of this crate is for users; for the code, see `route` for paths, `catalog` and `dialect` for what the
-//! database says of its tables, `page` for pages by keyset, `render` for the formats. The host connects to the database
-//! and enforces that nothing is written, whatever the SQL here says: see `docs/grants.md`.
+//! The `README.md` of this crate is for users; for the code, see `route` for paths, `catalog` and `dialect` for the
+//! descriptions of tables, `page` for keyset pagination, `render` for the formats. The host connects to the database
+//! and rejects every write, whatever SQL this provider sends: see `docs/grants.md`.
 
 mod catalog;
 mod changes;
@@ -26,7 +26,7 @@ use results::Results;
 use route::{ROWS_TEMPLATE, Route, SCHEMA_TEMPLATE, SQL_TEMPLATE, TableName, query_template, template_query};
 use settings::{SavedQuery, Settings};
 
-// The name of the database is the administrator's choice, so none is asked for.
+// The administrator chooses the name of the database, so no database is declared here.
 mcp_provider::needs! {
     "config": {
         "database": { "type": "string", "why": "the granted database, if several are granted" },
@@ -40,10 +40,10 @@ mcp_provider::needs! {
 /// The maximum number of tables of one page of a schema or of the dictionary.
 const MAX_LISTED: u32 = 500;
 
-/// The beginning of a cursor, before the name of the last table of a page.
+/// The prefix of a cursor, before the name of the last table of a page.
 const CURSOR: &str = "behind:";
 
-/// A database with its saved queries.
+/// A provider of a database and its saved queries.
 pub struct DatabaseProvider {
     settings: Settings,
 }
@@ -170,7 +170,7 @@ impl Provider for DatabaseProvider {
 }
 
 impl DatabaseProvider {
-    /// The database, with what it is.
+    /// Opens the database, and reads its description.
     fn catalog(&self) -> Result<Catalog> {
         let database = match &self.settings.database {
             Some(name) => Database::open(name),
@@ -201,7 +201,7 @@ impl DatabaseProvider {
         if self.settings.free_sql { Ok(()) } else { Err(Failure::NotFound) }
     }
 
-    /// The dictionary, the schemas, and the queries that need no parameter.
+    /// Lists the dictionary, the schemas, and the queries without required parameters.
     fn list_root(&self) -> Result<Page> {
         let catalog = self.catalog()?;
         let schemas = catalog.info.schemas.iter().map(|schema| schema_entry(schema));
@@ -224,7 +224,7 @@ impl DatabaseProvider {
         Ok(Page { entries: entries.collect(), next_cursor })
     }
 
-    /// The descriptions of the tables of all schemas.
+    /// Lists the descriptions of the tables of all schemas.
     fn list_dictionary(&self, cursor: Option<&str>, limit: usize) -> Result<Page> {
         let limit = u32::try_from(limit).unwrap_or(MAX_LISTED).clamp(1, MAX_LISTED);
         let behind = cursor.map(|cursor| cursor.strip_prefix(CURSOR).ok_or_else(invalid_cursor)).transpose()?;
@@ -240,8 +240,8 @@ impl DatabaseProvider {
         Ok(Page { entries: tables.iter().map(table_entry).collect(), next_cursor })
     }
 
-    /// The index of all tables, then what belongs to none of them, then the description of each with its own path, so that
-    /// the host leaves out those that the client may not see.
+    /// Reads the index of all tables, the description of the database, and the description of each table. Each table
+    /// has its own path, so the host can omit the ones that the client may not read.
     fn read_dictionary(&self) -> Result<Vec<Contents>> {
         let catalog = self.catalog()?;
         let ((tables, has_more), enums) = (catalog.all()?, catalog.enums()?);
@@ -258,7 +258,7 @@ impl DatabaseProvider {
             .collect())
     }
 
-    /// What a path shows, or something cheaper that changes with it.
+    /// Returns the content of a path, or a cheaper text that changes with it.
     fn shown(&self, path: &str) -> Result<String> {
         if let Route::Query(name, ..) = Route::parse(path)?
             && let Some(version) = &self.saved(&name)?.version
@@ -299,7 +299,7 @@ fn table_entry(table: &Table) -> Entry {
     table.comment.iter().fold(entry, |entry, comment| entry.description(comment))
 }
 
-/// The description of a table, in Markdown and JSON.
+/// Returns the description of a table, in Markdown and JSON.
 fn table_contents(table: &Table) -> [Contents; 2] {
     let json = Entry::new(table.name.schema_path(), "schema").mime_type("application/json");
     [

@@ -1,8 +1,9 @@
-//! Pages of a table, by keyset: a page begins behind the last row of the one before. Rows that are inserted or deleted meanwhile
-//! shift none. In the order of the primary key that row is found by the index, so the last page costs what the first does.
+//! Keyset pagination of a table: a page starts after the last row of the previous page, so inserted and deleted rows do
+//! not shift the pages. By primary key, the start is found in the index, so every page has the same cost.
 //!
-//! Rows are ordered by the primary key, or by a column and then the primary key: then the rows before are passed over. A table without one is ordered by where
-//! its rows are (`ctid`, `rowid`). A view has neither: it has one page.
+//! Rows are ordered by the primary key, or by a column and then the primary key; in the latter case, the rows of
+//! earlier pages are scanned. A table without a primary key is ordered by the location of its rows (`ctid`, `rowid`). A
+//! view has neither, and has one page.
 
 use crate::catalog::Table;
 use crate::dialect::{self, Statement, quote};
@@ -10,25 +11,25 @@ use crate::route::RowsOptions;
 use mcp_provider::sql::{DatabaseInfo, Rows, Value};
 use mcp_provider::{Failure, Result};
 
-/// A statement for a page, and what its last columns are.
+/// The statement of a page.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PageQuery {
     pub(crate) statement: Statement,
-    /// The columns at the end of a row that are its position, and no part of the page.
+    /// The number of columns at the end of a row that are its position, and are not shown.
     positions: usize,
 }
 
-/// How rows are ordered.
+/// The order of rows.
 struct Order<'a> {
-    /// The column that the client named, and whether it descends.
+    /// The column that the client chose, and whether the order descends.
     column: Option<(&'a str, bool)>,
     /// The columns that identify a row.
     key: Vec<&'a str>,
 }
 
 impl PageQuery {
-    /// The query of a page of that many rows, and one more, which tells whether there is a next page. Without a limit in the
-    /// statement the database would plan for all rows.
+    /// Creates the query of a page of `limit` rows. One more row is requested, to find out whether there is a next
+    /// page. The statement has a limit, because the database would otherwise plan for all rows.
     pub(crate) fn new(info: &DatabaseInfo, table: &Table, options: &RowsOptions, limit: u32) -> Result<Self> {
         let order = Order::new(info, table, options.order.as_deref())?;
         let columns = selected(table, &options.columns)?;
@@ -45,7 +46,7 @@ impl PageQuery {
         let by: Vec<_> = order.terms();
         let by = if by.is_empty() { String::new() } else { format!(" ORDER BY {}", by.join(", ")) };
         let name = format!("{}.{}", quote(&table.name.schema), quote(&table.name.table));
-        // A parameter that no condition has would be one too many.
+        // The condition has no placeholder for NULL, so NULL is not passed as a parameter.
         let parameters = parameters.into_iter().filter(|value| !matches!(value, Value::Null)).collect();
         Ok(Self {
             statement: Statement {
@@ -60,8 +61,8 @@ impl PageQuery {
         })
     }
 
-    /// Removes the positions from the rows, and returns that of the last one, where the next page begins. None for the last page, for a
-    /// view, and if a value of the key has no form in a path.
+    /// Removes the positions from the rows, and returns the last one, where the next page starts. `None` for the last
+    /// page, for a view, and if a value of the key cannot be part of a path.
     pub(crate) fn split(&self, rows: &mut Rows) -> Option<String> {
         let width = rows.columns.len().saturating_sub(self.positions);
         let next = rows.rows.last().filter(|_| rows.has_more && self.positions > 0);
@@ -102,13 +103,13 @@ impl<'a> Order<'a> {
         column.into_iter().chain(self.key.iter().map(|name| quote(name))).collect()
     }
 
-    /// The condition for rows behind the one with these values.
+    /// Returns the condition for rows after the row with these values.
     fn behind(&self, values: &[Value]) -> String {
         let Some((name, descends)) = self.column else {
             return format!("({}) > ({})", self.key_names(), placeholders(1, self.key.len()));
         };
         let (name, key) = (quote(name), self.key_names());
-        // Rows without a value come last.
+        // NULLs sort last.
         if matches!(values.first(), Some(Value::Null)) {
             return format!("{name} IS NULL AND ({key}) > ({})", placeholders(1, self.key.len()));
         }
@@ -126,7 +127,7 @@ fn placeholders(first: usize, count: usize) -> String {
     numbers.collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the columns that a client selects; all if it names none.
+/// Returns the columns that a client selects; all columns by default.
 fn selected<'a>(table: &'a Table, names: &'a [String]) -> Result<Vec<&'a str>> {
     if names.is_empty() {
         return Ok(table.columns.iter().map(|column| column.name.as_str()).collect());
@@ -142,7 +143,7 @@ fn check_column(table: &Table, name: &str) -> Result<()> {
     Err(Failure::invalid(format!("there is no column `{name}`; the columns are `{}`", known.join("`, `"))))
 }
 
-/// Writes a position: a list in JSON. None if a value cannot be compared with.
+/// Encodes a position as a JSON list; `None` if a value cannot be compared.
 fn encode(values: &[Value]) -> Option<String> {
     let json = values.iter().map(|value| {
         Some(match value {
@@ -158,7 +159,8 @@ fn encode(values: &[Value]) -> Option<String> {
     Some(serde_json::Value::Array(json.collect::<Option<_>>()?).to_string())
 }
 
-/// Reads a position of so many values. Only the first may be NULL, if it is that of the column that orders the rows.
+/// Decodes a position of `count` values. Only the value of the column that orders the rows, which is the first, may be
+/// NULL.
 fn decode(text: &str, count: usize, has_order: bool) -> Result<Vec<Value>> {
     let invalid = || Failure::invalid("expected in `after` what a page told as its `next`");
     let values: Vec<serde_json::Value> = serde_json::from_str(text).map_err(|_| invalid())?;

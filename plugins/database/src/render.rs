@@ -1,11 +1,11 @@
-//! Results as texts: Markdown, JSON, CSV.
+//! Renders results as Markdown, JSON or CSV.
 
 use crate::settings::Format;
 use mcp_provider::sql::{Rows, Value};
 use serde_json::json;
 use std::fmt::Write;
 
-/// The maximum length of a value in a table of Markdown, in characters.
+/// The maximum length of a value in a Markdown table, in characters.
 pub(crate) const MAX_CELL: usize = 2000;
 
 /// Renders a result.
@@ -47,12 +47,12 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// Where a value is cut in a table of Markdown, if it is.
+/// Returns where a value is cut in a Markdown table, if it is.
 fn cell_end(text: &str) -> Option<usize> {
     text.char_indices().nth(MAX_CELL).map(|(end, _)| end)
 }
 
-/// Whether a result has values that are cut in a table of Markdown.
+/// Returns whether a result has values that are cut in a Markdown table.
 pub(crate) fn has_cut_cells(rows: &Rows) -> bool {
     let is_cut = |value| plain(value).is_some_and(|text| cell_end(&text).is_some());
     rows.rows.iter().flatten().any(is_cut)
@@ -74,7 +74,7 @@ fn json_value(value: &Value) -> serde_json::Value {
         Value::Null => serde_json::Value::Null,
         Value::Boolean(value) => (*value).into(),
         Value::Integer(value) => (*value).into(),
-        // Neither infinite numbers nor NaN are numbers of JSON.
+        // JSON has no infinite numbers and no NaN.
         Value::Float(value) => {
             serde_json::Number::from_f64(*value).map_or_else(|| value.to_string().into(), Into::into)
         }
@@ -103,7 +103,7 @@ fn csv(rows: &Rows) -> String {
     text
 }
 
-/// Writes a record. NULL is an empty field, and an empty text a quoted one.
+/// Writes a CSV record. NULL is an empty field, an empty text is `""`.
 fn record(text: &mut String, fields: impl Iterator<Item = Option<String>>) {
     for (index, field) in fields.enumerate() {
         if index > 0 {
@@ -119,7 +119,7 @@ fn record(text: &mut String, fields: impl Iterator<Item = Option<String>>) {
     text.push_str("\r\n");
 }
 
-/// The text of a value; none of NULL.
+/// Returns the text of a value; `None` for NULL.
 fn plain(value: &Value) -> Option<String> {
     Some(match value {
         Value::Null => return None,
@@ -132,7 +132,7 @@ fn plain(value: &Value) -> Option<String> {
     })
 }
 
-/// Writes bytes as hexadecimal digits.
+/// Encodes bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
@@ -140,7 +140,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Reads hexadecimal digits.
+/// Decodes hexadecimal digits.
 pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
     let byte = |pair: &[u8; 2]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();

@@ -1,4 +1,4 @@
-//! Results of queries, as the contents of a resource.
+//! Results of queries as the contents of a resource.
 
 use crate::catalog::{Catalog, Table};
 use crate::page::PageQuery;
@@ -10,21 +10,21 @@ use mcp_provider::sql::{QueryError, Rows, Value};
 use mcp_provider::{Completion, Contents, Entry, Failure, Notice, Result};
 use std::collections::BTreeMap;
 
-/// Runs queries, and renders what they return.
+/// Runs queries, and renders their results.
 pub(crate) struct Results<'a> {
     pub(crate) catalog: &'a Catalog,
     pub(crate) settings: &'a Settings,
 }
 
 impl Results<'_> {
-    /// Rows of a table.
+    /// Reads rows of a table.
     pub(crate) fn rows(&self, path: &str, table: &Table, options: &RowsOptions) -> Result<Vec<Contents>> {
         let limit = self.limit(&options.result);
         let page = PageQuery::new(&self.catalog.info, table, options, limit)?;
         let statement = &page.statement;
         let result = self.catalog.database.query(&statement.sql, &statement.parameters, Some(limit));
         let mut rows = result.map_err(|error| match &options.after {
-            // The values of `after` are the client's.
+            // The client supplied the values of `after`.
             Some(after) => failure_of_values(error, &vec![("after", after.as_str()); statement.parameters.len()]),
             None => error.into(),
         })?;
@@ -38,7 +38,7 @@ impl Results<'_> {
         Ok(self.contents(&rows_entry(path, table), &rows, notice, &options.result))
     }
 
-    /// The result of a saved query.
+    /// Reads the result of a saved query.
     pub(crate) fn saved(
         &self,
         path: &str,
@@ -70,7 +70,7 @@ impl Results<'_> {
         Ok(self.contents(&query_entry(path, name, query), &rows, notice, options))
     }
 
-    /// The result of a client's own statement.
+    /// Reads the result of a client's statement.
     pub(crate) fn free(&self, path: &str, statement: &str, options: &ResultOptions) -> Result<Vec<Contents>> {
         let result = self.catalog.database.query(statement, &[], Some(self.limit(options)));
         let rows = result.map_err(|error| match error {
@@ -82,7 +82,7 @@ impl Results<'_> {
         Ok(self.contents(&entry, &rows, notice, options))
     }
 
-    /// The values of a parameter that begin with what was typed.
+    /// Returns the values of a parameter that start with the typed text.
     pub(crate) fn values(&self, statement: &str, typed: &str) -> Result<Completion> {
         let run = |parameters: &[Value]| self.catalog.database.query(statement, parameters, None);
         let has_parameter = statement.contains("$1");
@@ -94,7 +94,7 @@ impl Results<'_> {
         Ok(Completion::matching(values, typed))
     }
 
-    /// The result of a statement as one text.
+    /// Returns the result of a statement as one text.
     pub(crate) fn version(&self, statement: &str) -> Result<String> {
         Ok(format!("{:?}", self.catalog.database.query(statement, &[], None)?.rows))
     }
@@ -103,8 +103,8 @@ impl Results<'_> {
         options.limit.unwrap_or(self.settings.page_size).min(self.catalog.info.max_rows)
     }
 
-    /// A value of a path, which PostgreSQL converts to the type of the parameter. SQLite does not compare texts with
-    /// numbers, so there a number is one.
+    /// Converts a parameter of a path. PostgreSQL converts it to the parameter's type. SQLite does not compare texts
+    /// with numbers, so there a numeric text becomes a number.
     fn parameter(&self, text: &str) -> Value {
         match self.catalog.info.kind {
             mcp_provider::sql::Kind::Sqlite => sqlite_parameter(text),
@@ -112,8 +112,8 @@ impl Results<'_> {
         }
     }
 
-    /// The notice of a result that has more rows, and no next page. The same path with the largest `limit` has more of them, if it is
-    /// larger.
+    /// Returns the notice of a truncated result without a next page. If a larger `limit` is allowed, the notice links
+    /// to the same path with the largest one.
     fn one_page(&self, path: &str, rows: &Rows, options: &ResultOptions) -> Option<Notice> {
         let (limit, largest) = (self.limit(options), self.catalog.info.max_rows);
         let text = format!("{}, and there are more", count(rows));
@@ -126,7 +126,7 @@ impl Results<'_> {
         })
     }
 
-    /// The formats of a result, each a content of the resource.
+    /// Returns the contents of a result, one per format.
     fn contents(&self, entry: &Entry, rows: &Rows, notice: Option<Notice>, options: &ResultOptions) -> Vec<Contents> {
         let formats = options.format.map_or_else(|| self.settings.formats.clone(), |format| vec![format]);
         let content = |format: Format| {
@@ -139,12 +139,12 @@ impl Results<'_> {
     }
 }
 
-/// The notice of a table of Markdown with values that are cut. It has no next part: another format has the same rows.
+/// Returns the notice of a Markdown table with cut values. There is no next part: another format has the whole values.
 fn cut_cells() -> Notice {
     Notice::cut(format!("values of more than {MAX_CELL} characters are cut in Markdown; `format=json` has them whole"))
 }
 
-/// The number of rows, for people.
+/// Returns the number of rows as text.
 fn count(rows: &Rows) -> String {
     match rows.rows.len() {
         1 => "1 row".to_owned(),
@@ -152,14 +152,14 @@ fn count(rows: &Rows) -> String {
     }
 }
 
-/// A statement with values of a client, each with the name of its parameter: one that the database cannot convert is the client's
-/// fault.
+/// Converts the error of a statement that has a client's values, each with the name of its parameter. A value that the
+/// database cannot convert is an invalid request.
 fn failure_of_values(error: QueryError, values: &[(&str, &str)]) -> Failure {
     let (sqlstate, message) = match &error {
         QueryError::Rejected { sqlstate, message, .. } => (sqlstate, message),
         _ => return error.into(),
     };
-    // A value that violates the constraint of a domain is of class 23.
+    // A violated constraint of a domain is of class 23.
     if !sqlstate.starts_with("22") && !sqlstate.starts_with("23") {
         return error.into();
     }
@@ -184,7 +184,8 @@ fn parameter_number(message: &str) -> Option<usize> {
     rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// A value for SQLite: a number if the text is one as SQLite itself writes it, so that text such as `007`, `1.10` or `1e5` stays text.
+/// Converts a value for SQLite: to a number if SQLite itself would write that number in this form, so texts such as
+/// `007`, `1.10` and `1e5` stay text.
 fn sqlite_parameter(text: &str) -> Value {
     let integer = text.parse::<i64>().ok().filter(|number| number.to_string() == text);
     let float = || {
@@ -200,7 +201,7 @@ mod tests {
     use super::*;
     use mcp_provider::sql::Database;
 
-    /// The notices of each content of a result with more rows than it has.
+    /// Returns the notices of each content of a result that has further rows.
     fn notices(path: &str, value: &str, options: &ResultOptions) -> Vec<Vec<(String, Option<String>)>> {
         let catalog = Catalog { database: Database::open("shop"), info: crate::tests::postgresql() };
         let settings =

@@ -1,4 +1,4 @@
-//! Paths: what they mean, and how they are written.
+//! Paths: parsing and writing.
 
 use crate::settings::Format;
 use mcp_provider::{Failure, Result, path};
@@ -11,10 +11,10 @@ pub(crate) const SCHEMA_TEMPLATE: &str = "{schema}/{table}/schema";
 /// The template of a client's own statement.
 pub(crate) const SQL_TEMPLATE: &str = "sql{?q,limit,format}";
 
-/// The bytes of a value that a message quotes.
+/// The maximum number of bytes of a value that a message quotes.
 const MAX_QUOTED: usize = 64;
 
-/// What a path means.
+/// The target of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Route {
     /// All tables with their columns.
@@ -39,33 +39,33 @@ pub(crate) struct TableName {
 }
 
 impl TableName {
-    /// The path of its description.
+    /// Returns the path of the table's description.
     pub(crate) fn schema_path(&self) -> String {
         format!("{}/{}/schema", path::encode_segment(&self.schema), path::encode_segment(&self.table))
     }
 
-    /// The path of its first rows.
+    /// Returns the path of the table's first rows.
     pub(crate) fn rows_path(&self) -> String {
         format!("{}/{}/rows", path::encode_segment(&self.schema), path::encode_segment(&self.table))
     }
 }
 
-/// How many rows are wanted, and in which format.
+/// The number and the format of the rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ResultOptions {
     pub(crate) limit: Option<u32>,
     pub(crate) format: Option<Format>,
 }
 
-/// Which rows of a table are wanted.
+/// The options of a request for rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RowsOptions {
     pub(crate) result: ResultOptions,
-    /// The position behind which the rows begin, as a page told it.
+    /// The position after which the rows start, as returned by a page.
     pub(crate) after: Option<String>,
-    /// The columns; all if there are none.
+    /// The columns; empty for all.
     pub(crate) columns: Vec<String>,
-    /// The column that orders the rows, with `-` in front for the descending order.
+    /// The column that orders the rows, with the prefix `-` for descending order.
     pub(crate) order: Option<String>,
 }
 
@@ -115,7 +115,7 @@ impl Values {
         let mut values = BTreeMap::new();
         for pair in query.into_iter().flat_map(|query| query.split('&')).filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            // A value may have a slash, which a segment has not.
+            // A value may contain a slash, a segment may not.
             let decoded = |text: &str| path::decode_segment(&text.replace('/', "%2F"));
             if values.insert(decoded(name)?, decoded(value)?).is_some() {
                 return Err(Failure::invalid(format!("expected the parameter `{name}` once")));
@@ -152,7 +152,7 @@ impl Values {
     }
 }
 
-/// The beginning of a value of a path, for a message.
+/// Returns the beginning of a value, for a message.
 pub(crate) fn quoted(value: &str) -> String {
     match value.split_at_checked(value.floor_char_boundary(MAX_QUOTED)) {
         Some((beginning, rest)) if !rest.is_empty() => format!("\"{}…\"", beginning.escape_debug()),
@@ -160,23 +160,23 @@ pub(crate) fn quoted(value: &str) -> String {
     }
 }
 
-/// Returns a path with that value of a parameter, in place of the value that it has.
+/// Returns a path with the given value of a parameter, in place of its current value.
 pub(crate) fn with_parameter(path_of: &str, name: &str, value: &str) -> String {
     let (resource, query) = path_of.split_once('?').unwrap_or((path_of, ""));
     let is_other = |pair: &&str| !pair.is_empty() && pair.split('=').next() != Some(name);
     let others: String = query.split('&').filter(is_other).flat_map(|pair| [pair, "&"]).collect();
-    // In a query these separate parameters, which a segment may have as they are.
+    // These characters separate parameters in a query, but are allowed in a segment.
     let value = path::encode_segment(value).replace('&', "%26").replace('=', "%3D").replace('+', "%2B");
     format!("{resource}?{others}{name}={value}")
 }
 
-/// The template of a saved query with those parameters.
+/// Returns the template of a saved query with its parameters.
 pub(crate) fn query_template<'a>(name: &str, parameters: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<_> = parameters.chain(["limit", "format"]).collect();
     format!("query/{name}{{?{}}}", names.join(","))
 }
 
-/// Returns the name of the saved query of a template that [`query_template`] wrote.
+/// Returns the name of the saved query in a template of [`query_template`].
 pub(crate) fn template_query(template: &str) -> Option<&str> {
     template.strip_prefix("query/")?.split_once('{').map(|(name, _)| name)
 }

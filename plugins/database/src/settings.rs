@@ -23,10 +23,10 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// All formats, in the order in which a resource has them.
+    /// All formats, in the order of a resource's contents.
     pub(crate) const ALL: [Self; 3] = [Self::Markdown, Self::Json, Self::Csv];
 
-    /// Its name in paths and in the config.
+    /// Returns the name in paths and in the config.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Markdown => "markdown",
@@ -35,7 +35,7 @@ impl Format {
         }
     }
 
-    /// Its media type.
+    /// Returns the media type.
     pub(crate) fn mime_type(self) -> &'static str {
         match self {
             Self::Markdown => "text/markdown",
@@ -45,21 +45,21 @@ impl Format {
     }
 }
 
-/// A query that the administrator saved.
+/// A query saved in the config.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct SavedQuery {
-    /// The statement, with `$1` and so on.
+    /// The statement, with placeholders `$1` and so on.
     pub(crate) sql: String,
     /// A title for people.
     pub(crate) title: Option<String>,
-    /// What it answers.
+    /// A description.
     pub(crate) description: Option<String>,
     /// The parameters: `$1` is the first.
     #[serde(default)]
     pub(crate) parameters: Vec<Parameter>,
-    /// A statement without parameters whose result changes when that of the query does. Without it, the query itself
-    /// is run to find out.
+    /// A statement without parameters whose result changes whenever the query's result changes. Without it, the query
+    /// itself is run to detect changes.
     pub(crate) version: Option<String>,
 }
 
@@ -67,31 +67,32 @@ pub(crate) struct SavedQuery {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Parameter {
-    /// Its name in the path.
+    /// The name in the path.
     pub(crate) name: String,
-    /// Its value in a path that has none. Without it the parameter is required.
+    /// The value if the path has none. Without a default, the parameter is required.
     pub(crate) default: Option<String>,
-    /// A statement whose first column has values of the parameter. Its parameter `$1`, if it has one, is what was typed.
+    /// A statement whose first column contains values of the parameter. Its parameter `$1`, if present, is the typed
+    /// text.
     pub(crate) complete: Option<String>,
 }
 
 /// The parsed config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// The database; none stands for the only one that is granted.
+    /// The database; `None` for the only granted one.
     pub(crate) database: Option<String>,
     /// The formats of rows; at least one.
     pub(crate) formats: Vec<Format>,
-    /// Whether clients may send statements of their own.
+    /// Whether clients may send their own statements.
     pub(crate) free_sql: bool,
-    /// The rows of a page, unless a path says how many.
+    /// The default number of rows of a page.
     pub(crate) page_size: u32,
     /// The saved queries, by name.
     pub(crate) queries: BTreeMap<String, SavedQuery>,
 }
 
 impl Settings {
-    /// Parses the config; an unknown key is an error, since it is most likely a typo.
+    /// Parses the config. An unknown key is an error, because it is most likely a typo.
     pub(crate) fn parse(config: &Config) -> Result<Self> {
         config.refuse_unknown(&[DATABASE, FORMATS, FREE_SQL, PAGE_SIZE, QUERIES])?;
         let settings = Self {
@@ -117,7 +118,7 @@ fn check_query(name: &str, query: &SavedQuery) -> Result<()> {
         return Err(fault("expected a name of a-z, A-Z, 0-9, `-` and `_`".to_owned()));
     }
     for (index, parameter) in query.parameters.iter().enumerate() {
-        // The names are variables of a path template.
+        // The names become variables of a path template.
         let is_variable = is_plain(&parameter.name) && !parameter.name.contains('-');
         if !is_variable || ["format", "limit"].contains(&parameter.name.as_str()) {
             let expected = "expected letters, digits and `_`, and neither `format` nor `limit`";

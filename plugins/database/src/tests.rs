@@ -1,10 +1,10 @@
-//! What the tests of the modules share, and tests of what needs no database.
+//! Helpers of the modules' tests, and tests that need no database.
 
 use mcp_provider::sql::{Column, DatabaseInfo, Kind, Rows, Value};
 
 use super::*;
 
-/// A server of PostgreSQL.
+/// Returns the description of a PostgreSQL server.
 pub(crate) fn postgresql() -> DatabaseInfo {
     DatabaseInfo {
         kind: Kind::Postgresql,
@@ -15,7 +15,7 @@ pub(crate) fn postgresql() -> DatabaseInfo {
     }
 }
 
-/// A result with those columns.
+/// Returns a result with these columns.
 pub(crate) fn rows(columns: &[&str], rows: Vec<Vec<Value>>) -> Rows {
     let column = |name: &&str| Column { name: (*name).to_owned(), type_name: String::new() };
     Rows { columns: columns.iter().map(column).collect(), rows, has_more: false }

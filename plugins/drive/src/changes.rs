@@ -1,8 +1,8 @@
-//! Changes, by Drive's list of changes: the token is Drive's page token, which does not expire.
+//! Change detection by Drive's list of changes: the token is Drive's page token, which does not expire.
 //!
-//! The list has all changes that the account sees, each with the state afterwards. A change of a file is one of its
-//! resources. Where it was before is not told, so any change may be one of any folder and of the listing: those are
-//! always reported as changed.
+//! The list has all changes that the account can read, each with the new state. A changed file affects its own
+//! resources. The list does not contain the former folder, so every change may affect any folder and the listing: these
+//! are always reported as changed.
 
 use crate::api::{Change, Error, FOLDER, SHORTCUT};
 use crate::id::Id;
@@ -13,13 +13,13 @@ use mcp_provider::{Changes, Result};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The beginning of a token, with the version of its form.
+/// The prefix of a token, with the version of its format.
 const PREFIX: &str = "1:";
 
 /// The maximum number of pages of changes that one call requests.
 const MAX_PAGES: usize = 10;
 
-/// The delay before the next call if there are more.
+/// The delay before the next call if there are more changes.
 const NEXT_ROUND: Duration = Duration::from_secs(1);
 
 /// Returns what changed since a token.
@@ -66,12 +66,12 @@ fn start(session: &Session<'_>) -> Result<String> {
     Ok(format!("{PREFIX}{}", session.client.start_page_token()?))
 }
 
-/// What changed.
+/// The changes.
 #[derive(Default)]
 struct Changed {
     is_any: bool,
     files: BTreeSet<Id>,
-    /// Whether it may have been a folder, or a shortcut to one.
+    /// Whether a folder, or a shortcut to one, may have changed.
     is_tree: bool,
 }
 

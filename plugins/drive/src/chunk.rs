@@ -1,12 +1,12 @@
 //! Chunks: parts of a text that fit into a prompt or an embedding.
 //!
-//! Markdown is divided by its headings: a section with all that is below it is one chunk if it fits; otherwise its own
-//! text is one, and so is each section below it. What is still too large is cut at the end of a paragraph, a line, a
-//! sentence or a word, whichever there is; then each piece but the first repeats the end of the one before. So the chunks
-//! of a section depend on that section alone: an edit of another one changes neither their text nor their ids. Other
-//! text is one section.
+//! Markdown is divided by its headings. A section with everything below it is one chunk if it fits. If not, its own
+//! text is one chunk, and each section below it is divided in turn. A text that is still too large is cut at the end of
+//! a paragraph, else of a line, a sentence or a word; each piece but the first repeats the end of the previous one
+//! (overlap). The chunks of a section depend only on that section: an edit elsewhere changes neither their text nor
+//! their ids. Other text is one section.
 //!
-//! The chunks without what they repeat are the whole text, in order.
+//! The chunks without their overlap are the whole text, in order.
 
 use crate::sections::{Section, sections};
 use crate::session::digest;
@@ -28,31 +28,31 @@ pub(crate) struct Chunks {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Heading {
     title: String,
-    /// The heading above it, by its index.
+    /// The index of the heading above it.
     parent: Option<usize>,
 }
 
 /// A chunk of a text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Chunk {
-    /// Its first byte, behind what it repeats.
+    /// The start of the chunk, after its overlap.
     start: usize,
-    /// Behind its last byte.
+    /// The end of the chunk.
     end: usize,
-    /// The number of bytes that it repeats of the chunk before.
+    /// The number of bytes repeated from the previous chunk.
     overlap: usize,
-    /// The heading of its section, by its index.
+    /// The index of its section's heading.
     heading: Option<usize>,
-    /// The id, from the headings and the text; the same as long as these are.
+    /// The id: a hash of the headings and the text.
     pub(crate) id: String,
 }
 
 /// The sizes of chunks, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Sizes {
-    /// The maximum size, without what is repeated.
+    /// The maximum size, without the overlap.
     pub(crate) chunk: usize,
-    /// The maximum size of what is repeated.
+    /// The maximum size of the overlap.
     pub(crate) overlap: usize,
 }
 
@@ -69,7 +69,7 @@ impl Chunks {
         }
         let mut chunks = division.chunks;
         let mut divided = Self { headings: headings(sections), chunks: Vec::new() };
-        // A chunk that occurs several times has several ids.
+        // Equal chunks get different ids.
         let mut seen: HashMap<u64, usize> = HashMap::new();
         for chunk in &mut chunks {
             let hash = digest(&(divided.headings(chunk), text.get(chunk.start..chunk.end)));
@@ -90,7 +90,7 @@ impl Chunks {
         self.chunks.get(index)
     }
 
-    /// Returns the titles of the headings that a chunk is below, from the highest level.
+    /// Returns the titles of the headings above a chunk, highest level first.
     pub(crate) fn headings(&self, chunk: &Chunk) -> Vec<&str> {
         let mut titles = Vec::new();
         let mut next = chunk.heading;
@@ -105,18 +105,18 @@ impl Chunks {
 }
 
 impl Chunk {
-    /// Returns its bytes, with what it repeats.
+    /// Returns the range of bytes, with the overlap.
     pub(crate) fn range(&self) -> Range<usize> {
         self.start.saturating_sub(self.overlap)..self.end
     }
 
-    /// Returns the number of bytes at its beginning that it repeats of the chunk before.
+    /// Returns the length of the overlap with the previous chunk, in bytes.
     pub(crate) fn overlap(&self) -> usize {
         self.overlap
     }
 }
 
-/// Returns the headings of sections, each with the one above it.
+/// Returns the headings of sections, each with its parent.
 fn headings(sections: Vec<Section>) -> Vec<Heading> {
     let mut path: Vec<(usize, usize)> = Vec::new();
     let mut headings = Vec::with_capacity(sections.len());
@@ -130,7 +130,7 @@ fn headings(sections: Vec<Section>) -> Vec<Heading> {
     headings
 }
 
-/// A text while it is divided.
+/// The state of a division into chunks.
 struct Division<'a> {
     text: &'a str,
     sizes: Sizes,
@@ -139,7 +139,8 @@ struct Division<'a> {
 }
 
 impl Division<'_> {
-    /// The heading of a text that is one chunk: if it has one at the beginning, and no other of that level.
+    /// Returns the heading of a text that is one chunk: the text must begin with it, and all other headings must be
+    /// below it.
     fn only_top_heading(&self) -> Option<usize> {
         let (first, rest) = self.sections.split_first()?;
         (first.level > 0 && rest.iter().all(|section| section.level > first.level)).then_some(0)
@@ -151,7 +152,7 @@ impl Division<'_> {
             let heading = (section.level > 0).then_some(index);
             let next = index.saturating_add(1);
             let below = self.sections.get(next..).unwrap_or_default();
-            // The preamble has nothing below it.
+            // No section is below the preamble.
             let count = below.iter().take_while(|other| section.level > 0 && other.level > section.level).count();
             let behind = next.saturating_add(count);
             let whole = section.start..self.start_of(behind);
@@ -181,7 +182,7 @@ impl Division<'_> {
         }
     }
 
-    /// Returns how much of the end of a range is repeated: whole lines or words, if there is a beginning of one.
+    /// Returns the length of the overlap at the end of a range: whole lines or words, if one starts there.
     fn overlap(&self, before: Range<usize>) -> usize {
         let before = self.text.get(before).unwrap_or_default();
         let from = before.ceil_char_boundary(before.len().saturating_sub(self.sizes.overlap));
@@ -205,14 +206,14 @@ fn piece(text: &str, max: usize) -> usize {
     }
     let end = text.floor_char_boundary(max);
     let window = text.get(..end).unwrap_or_default();
-    // A piece of less than half of the size would be mostly overlap.
+    // A piece of less than half the size would consist mostly of overlap.
     let least = max.checked_div(2).unwrap_or_default();
     let behind = |separator: &str| {
         let end = window.rfind(separator)?.saturating_add(separator.len());
         (end > least).then_some(end)
     };
     let cut = ["\n\n", "\n", ". ", "。", " "].into_iter().find_map(behind).unwrap_or(end);
-    // `end` is 0 if the first character alone is larger.
+    // `end` is 0 if the first character exceeds `max`.
     if cut > 0 { cut } else { text.ceil_char_boundary(max.max(1)) }
 }
 

@@ -1,5 +1,4 @@
-//! Completion of template variables: ids by the name of the file, the text of a search by names, numbers of chunks and
-//! sheets.
+//! Completion of template variables: ids by file name, search texts by file name, numbers of chunks and sheets.
 
 use crate::content::Document;
 use crate::id::Id;
@@ -10,7 +9,7 @@ use crate::session::Session;
 use mcp_provider::{Argument, Completion, Failure, Result};
 use std::collections::BTreeSet;
 
-/// Completes a variable. The text that was typed is the beginning of an id, or of a word of the name.
+/// Completes a variable. The typed text is the beginning of an id, or of a word of the name.
 pub(crate) fn complete(
     session: &Session<'_>,
     template: &str,
@@ -45,20 +44,20 @@ fn file(session: &Session<'_>, typed: &str) -> Result<Completion> {
     Ok(Completion { values, total: None, has_more: found.is_incomplete })
 }
 
-/// Completes the text of a search: a file is found by its name, too.
+/// Completes the text of a search. A search also matches names.
 fn title(session: &Session<'_>, typed: &str) -> Result<Completion> {
     let found = named(session, typed)?;
     let titles: BTreeSet<String> = found.entries.into_iter().filter_map(|entry| entry.title).collect();
     Ok(Completion { values: titles.into_iter().collect(), total: None, has_more: found.is_incomplete })
 }
 
-/// Returns the files of which a word of the name begins with the text.
+/// Returns the files with a word in their name that begins with the text.
 fn named(session: &Session<'_>, typed: &str) -> Result<Found> {
     let condition = Some(typed.trim()).filter(|typed| !typed.is_empty()).map(query::name_begins_with);
     search::find(session, condition.as_deref(), Completion::MAX_VALUES)
 }
 
-/// Completes the number of a chunk or a sheet of the file that is known.
+/// Completes the number of a chunk or a sheet of the known file.
 fn numbers(
     session: &Session<'_>,
     known: &[Argument],

@@ -1,4 +1,4 @@
-//! What a read of a file returns.
+//! The content that a read of a file returns.
 
 use crate::entries;
 use crate::format::{CSV, Format, WORKBOOK};
@@ -9,7 +9,7 @@ use crate::sheets::{self, Sheet};
 use crate::text::{Header, Source, export_first};
 use mcp_provider::{Contents, Entry, Failure, Notice, Page, Result, mime};
 
-/// A file with the format in which it is served.
+/// A file with its format.
 pub(crate) struct Document<'s> {
     session: &'s Session<'s>,
     served: Served,
@@ -17,7 +17,7 @@ pub(crate) struct Document<'s> {
 }
 
 impl<'s> Document<'s> {
-    /// Opens a file that is served.
+    /// Opens a served file.
     pub(crate) fn open(session: &'s Session<'s>, id: &Id) -> Result<Self> {
         let served = session.served(id)?;
         let format = if served.target.is_google_type() {
@@ -99,7 +99,7 @@ impl<'s> Document<'s> {
         Ok(self.read_sheets()?.len())
     }
 
-    /// Returns the text, if it has one that is divided into chunks.
+    /// Returns the text if the file has one that can be divided into chunks.
     fn chunked(&self) -> Result<Source<'_>> {
         if !self.format.is_text(&self.served.target, self.session.settings.max_read) {
             return Err(Failure::invalid(
@@ -119,14 +119,14 @@ impl<'s> Document<'s> {
         let size = target.size().ok_or_else(|| Failure::unavailable("Drive does not say how large the file is"))?;
         let (first, len) = wanted(bytes, size, max)?;
         let part = client.media(&target.id, size, first, len)?;
-        // Several responses may be of several versions.
+        // Several responses may belong to different versions.
         if part.requests > 1 && client.file(&target.id)?.modified_time != target.modified_time {
             return Err(Failure::unavailable("the file changed while it was read"));
         }
         Ok(contents(entry, part.bytes, first, size))
     }
 
-    /// Returns a part of what was exported.
+    /// Returns a part of an exported document.
     fn part_of(&self, entry: Entry, mut exported: Vec<u8>, bytes: Option<Bytes>) -> Result<Contents> {
         let size = u64::try_from(exported.len()).unwrap_or(u64::MAX);
         let (first, len) = wanted(bytes, size, self.session.settings.max_read)?;
@@ -136,7 +136,7 @@ impl<'s> Document<'s> {
         Ok(contents(entry, exported, first, size))
     }
 
-    /// Reads the sheets: a content for each, at most `max-read` bytes together.
+    /// Reads the sheets: one content per sheet, at most `max-read` bytes in total.
     fn read_sheets(&self) -> Result<Vec<Contents>> {
         let Format::Sheets(formats) = &self.format else {
             return Err(Failure::invalid("expected a spreadsheet: other files have no sheets"));
@@ -147,7 +147,7 @@ impl<'s> Document<'s> {
             let fault = |fault| Failure::unavailable(format!("Drive's answer cannot be used: {fault}"));
             sheets::sheets(exported, max).map_err(fault)?
         } else {
-            // All that there is of a workbook that is too large.
+            // For a workbook that is too large, Drive exports only one sheet, as CSV.
             let csv = String::from_utf8_lossy(&exported).replace("\r\n", "\n");
             vec![Sheet { name: self.served.file.name.clone(), csv, is_cut: false }]
         };
@@ -170,7 +170,7 @@ impl<'s> Document<'s> {
     }
 }
 
-/// Returns the first byte and the number of bytes that are read of `size` bytes.
+/// Returns the first byte and the number of bytes to read from a file of `size` bytes.
 fn wanted(bytes: Option<Bytes>, size: u64, max: usize) -> Result<(u64, usize)> {
     let Bytes { first, last } = bytes.unwrap_or(Bytes { first: 0, last: None });
     if first >= size && first > 0 {
@@ -181,12 +181,13 @@ fn wanted(bytes: Option<Bytes>, size: u64, max: usize) -> Result<(u64, usize)> {
     Ok((first, len.min(max)))
 }
 
-/// Returns a part as contents. It says what it is, and where the next one begins, unless it is everything.
+/// Returns a part as contents. Unless the part is the whole file, the metadata contains its range and the start of the
+/// next part.
 fn contents(mut entry: Entry, mut part: Vec<u8>, first: u64, size: u64) -> Contents {
     let end = |part: &[u8]| first.saturating_add(u64::try_from(part.len()).unwrap_or(u64::MAX));
     let is_text = entry.mime_type.as_deref().is_some_and(mime::is_text);
     if is_text && end(&part) < size {
-        // A character that is cut off would make it a blob.
+        // An incomplete character at the end would make the text a blob.
         let valid = std::str::from_utf8(&part).map_or_else(|error| error.valid_up_to(), str::len);
         if valid > 0 && part.len().saturating_sub(valid) < 4 {
             part.truncate(valid);
@@ -206,7 +207,7 @@ fn contents(mut entry: Entry, mut part: Vec<u8>, first: u64, size: u64) -> Conte
     Contents::bytes(entry, part)
 }
 
-/// Adds what was made of the text of a document.
+/// Adds the properties of an exported text.
 fn text_meta(mut entry: Entry, text: &Header) -> Entry {
     if entry.mime_type.as_deref() != Some(text.format.as_str()) {
         let preferred = entry.mime_type.take().unwrap_or_default();
@@ -220,7 +221,7 @@ fn text_meta(mut entry: Entry, text: &Header) -> Entry {
     entry.meta("drive/chunks", text.chunks.len())
 }
 
-/// Returns a page of `count` entries; the cursor is the number of those before.
+/// Returns a page of `count` entries. The cursor is the number of entries before the page.
 fn numbered_page(
     count: usize,
     cursor: Option<&str>,

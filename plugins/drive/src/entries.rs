@@ -20,7 +20,7 @@ pub(crate) fn folder(session: &Session<'_>, id: &Id, folder: &Folder) -> Entry {
         .ttl(session.settings.refresh)
 }
 
-/// Returns the entry of a file in this format.
+/// Returns the entry of a file in a format.
 pub(crate) fn file(session: &Session<'_>, served: &Served, format: &Format) -> Result<Entry> {
     let Served { file, target } = served;
     let max_read = session.settings.max_read;
@@ -30,7 +30,7 @@ pub(crate) fn file(session: &Session<'_>, served: &Served, format: &Format) -> R
     if let Some(description) = target.description.as_deref().map(str::trim).filter(|text| !text.is_empty()) {
         entry = entry.description(description.chars().take(MAX_DESCRIPTION).collect::<String>());
     }
-    // A listing does not know how large the target of a shortcut is.
+    // The size of a shortcut's target is not known in a listing.
     if !file.is_shortcut() && (matches!(format, Format::Sheets(_)) || format.is_text(target, max_read)) {
         entry = entry.listable();
     }
@@ -68,7 +68,7 @@ pub(crate) fn chunk(session: &Session<'_>, served: &Served, text: &Header, index
     Some(entry)
 }
 
-/// Returns the entry of a sheet, which has this number.
+/// Returns the entry of the sheet with this number.
 pub(crate) fn sheet(session: &Session<'_>, served: &Served, sheet: &str, number: usize) -> Entry {
     let file = &served.file;
     let entry = Entry::new(Route::sheet(&file.id, number), sheet);
@@ -78,8 +78,8 @@ pub(crate) fn sheet(session: &Session<'_>, served: &Served, sheet: &str, number:
         .meta("drive/sheet", number)
 }
 
-/// Adds what a file, its chunks and its sheets have in common. The changes of a shortcut are not those of its target, so
-/// it cannot be watched.
+/// Adds the metadata that a file, its chunks and its sheets share. A change of a shortcut's target is not a change of
+/// the shortcut, so a shortcut cannot be watched.
 fn common(mut entry: Entry, session: &Session<'_>, served: &Served) -> Entry {
     entry = entry.ttl(session.settings.refresh);
     if let Some(time) = &served.target.modified_time {
@@ -88,12 +88,12 @@ fn common(mut entry: Entry, session: &Session<'_>, served: &Served) -> Entry {
     if served.file.is_shortcut() { entry.meta("drive/target", served.target.id.as_str()) } else { entry.subscribable() }
 }
 
-/// Returns a name, or the id of what has none.
+/// Returns a name, or the id if the name is empty.
 fn name<'n>(name: &'n str, id: &'n Id) -> &'n str {
     if name.trim().is_empty() { id.as_str() } else { name }
 }
 
-/// Returns the file of a shortcut as far as the shortcut knows it, for a listing.
+/// Returns the target of a shortcut, as far as the shortcut describes it, for a listing.
 pub(crate) fn listed(file: File) -> Option<Served> {
     let mut target = file.clone();
     if let Some(shortcut) = &file.shortcut_details {

@@ -1,6 +1,6 @@
-//! In which format a file is served: as it is stored, or as one of the formats that Drive exports it to.
+//! The format in which a file is served: the stored one, or one of Drive's export formats.
 //!
-//! Which formats there are is the server's to say (`about.exportFormats`); which of them is taken is decided here.
+//! The server lists the available formats (`about.exportFormats`); this module chooses one.
 
 use crate::api::{ExportFormats, File};
 use mcp_provider::mime;
@@ -13,11 +13,11 @@ pub(crate) const WORKBOOK: &str = "application/vnd.openxmlformats-officedocument
 
 const SPREADSHEET: &str = "application/vnd.google-apps.spreadsheet";
 
-/// The formats that spreadsheets are exported to, the preferred first.
+/// The export formats of spreadsheets, the preferred first.
 const OF_SPREADSHEETS: [&str; 2] = [WORKBOOK, CSV];
-/// The formats that are text.
+/// The text formats, the preferred first.
 const TEXTS: [&str; 4] = [MARKDOWN, PLAIN, CSV, "application/vnd.google-apps.script+json"];
-/// The formats of what has no text: drawings, for example.
+/// The formats of files without text, such as drawings.
 const OTHERS: [&str; 4] = ["image/png", "image/svg+xml", "application/pdf", "application/zip"];
 
 /// The format of a file.
@@ -25,16 +25,16 @@ const OTHERS: [&str; 4] = ["image/png", "image/svg+xml", "application/pdf", "app
 pub(crate) enum Format {
     /// The stored content.
     Stored,
-    /// A text that is exported; the formats are tried in order.
+    /// An exported text. The formats are tried in order.
     Text(Vec<&'static str>),
-    /// The sheets of a spreadsheet as CSV; the formats are tried in order.
+    /// The sheets of a spreadsheet as CSV. The formats are tried in order.
     Sheets(Vec<&'static str>),
-    /// Something else that is exported.
+    /// Any other exported content.
     Other(&'static str),
 }
 
 impl Format {
-    /// Returns the format of a file; `None` if Drive exports it to none that is served.
+    /// Returns the format of a file; `None` if Drive exports it to no served format.
     pub(crate) fn of(file: &File, exported: &ExportFormats) -> Option<Self> {
         if !file.is_google_type() {
             return Some(Self::Stored);
@@ -54,7 +54,7 @@ impl Format {
         }
     }
 
-    /// Returns the MIME type under which a file is served.
+    /// Returns the MIME type of the served file.
     pub(crate) fn mime_type<'f>(&self, file: &'f File) -> &'f str
     where
         'static: 'f,
@@ -77,7 +77,7 @@ impl Format {
     }
 }
 
-/// Returns whether so many bytes are within a limit.
+/// Returns whether a size is within a limit.
 pub(crate) fn fits(size: u64, limit: usize) -> bool {
     usize::try_from(size).is_ok_and(|size| size <= limit)
 }

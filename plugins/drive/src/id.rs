@@ -1,13 +1,13 @@
 //! Ids of files, folders and shared drives.
 //!
-//! An id stands in URLs and in queries, so only the characters that Drive uses are accepted, from clients, from the
-//! config and from the server alike: nothing in an id has to be escaped, and none leaves its place.
+//! An id is part of URLs and queries, so only the characters that Drive uses are accepted, from clients, from the
+//! config and from the server: an id needs no escaping, and cannot inject anything.
 
 use mcp_provider::Failure;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The maximum length of an id. Those of Drive have 19 to 44 characters.
+/// The maximum length of an id. Drive's ids have 19 to 44 characters.
 const MAX_LEN: usize = 128;
 
 /// An id of a file, a folder or a shared drive.
@@ -22,7 +22,7 @@ impl Id {
         is_valid.then(|| Self(text.to_owned()))
     }
 
-    /// Parses the id of a client's path. What cannot be an id is not found, as are ids that do not exist.
+    /// Parses the id in a client's path. An invalid id is not found, like an id that does not exist.
     pub(crate) fn of_path(text: &str) -> Result<Self, Failure> {
         Self::parse(text).ok_or(Failure::NotFound)
     }

@@ -1,9 +1,9 @@
 //! A provider of the documents of a Google Drive.
 //!
-//! What the config names is served, and nothing else. The `README.md` of this crate is for users; for the code, see
-//! `route` for paths, `api` for requests and their bounds, `tree` and `session` for what is in scope, `listing` and
-//! `search` for what is found, `format`, `content`, `text` and `sheets` for what is read, `chunk` and `sections` for chunks, `changes`
-//! for subscriptions. HTTP is behind the trait [`Transport`], the bucket behind [`Store`], time behind a function.
+//! Only the scope of the config is served. The `README.md` of this crate is for users; for the code, see `route` for
+//! paths, `api` for requests and their bounds, `tree` and `session` for the scope, `listing` and `search` for finding
+//! files, `format`, `content`, `text` and `sheets` for reading, `chunk` and `sections` for chunks, `changes` for
+//! subscriptions. HTTP is behind the trait [`Transport`], the bucket behind [`Store`], time behind a function.
 
 mod api;
 mod changes;

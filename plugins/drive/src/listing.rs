@@ -1,10 +1,10 @@
-//! Listings: what the config names, and the children of a folder.
+//! Listings: the scope of the config, and the children of a folder.
 //!
-//! The default listing has the folders of the config, then the files in the tree, by [`BATCH`](crate::tree::BATCH) folders
-//! at a time in order of their ids, then the files that match a query of the config and are in no folder of the tree. A
-//! cursor has the position in this sequence and Drive's page token. The token belongs to its query; if the folders of a
-//! batch are others by then, or Drive no longer accepts the token, the batch begins anew, as the API asks for. A listing
-//! ends after `max-files` files, so it ends whatever the server answers.
+//! The default listing consists of the config's folders; then the files in the tree, [`BATCH`](crate::tree::BATCH)
+//! folders at a time, by id; then the files that match a query of the config and are in no folder of the tree. A cursor
+//! contains the position in this sequence and Drive's page token. The token belongs to its query: if the folders of a
+//! batch changed, or Drive rejects the token, the batch starts again, as the API requires. A listing ends after
+//! `max-files` files, so it ends whatever the server answers.
 
 use crate::api::{Error, FOLDER, File, FileList, FileQuery};
 use crate::entries::{self, listed};
@@ -15,25 +15,25 @@ use crate::session::{Session, digest, query_fault};
 use mcp_provider::{Contents, Entry, Failure, Page, Result, log};
 use serde::{Deserialize, Serialize};
 
-/// The maximum number of pages that one page of a listing requests, if they have nothing that is listed.
+/// The maximum number of Drive's pages without listed files that one page of a listing requests.
 const MAX_EMPTY_PAGES: usize = 8;
 
 /// A cursor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Cursor {
-    /// The number of files on the pages before, listed or not.
+    /// The number of files on the previous pages, listed or not.
     seen: usize,
     at: Position,
 }
 
-/// Where the next page begins.
+/// The start of the next page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Position {
-    /// At a root, by its index.
+    /// At the root with this index.
     Roots(usize),
-    /// In the batch behind this folder.
+    /// In the batch of folders after this one.
     Folders { after: Option<Id>, token: Option<Token> },
     /// In the results of the queries.
     Queries { token: Option<Token> },
@@ -41,18 +41,18 @@ enum Position {
     Children { token: Token },
 }
 
-/// A page token, with the digest of the query that it belongs to.
+/// A page token, with the digest of its query.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Token {
     query: u64,
     token: String,
 }
 
-/// A page of files, and the position behind it.
+/// A page of files, and the position after it.
 #[derive(Default)]
 struct Files {
     files: Vec<File>,
-    /// The number of files that Drive returned, at least one for each page: pages without files end, too.
+    /// The number of files that Drive returned, at least one per page, so an endless sequence of empty pages ends, too.
     seen: usize,
     next: Option<Position>,
 }
@@ -126,7 +126,7 @@ fn in_folders(session: &Session<'_>, after: Option<&Id>, token: Option<&Token>, 
     };
     let (mut list, query) = page(session, &query, token)?;
     let seen = list.files.len().max(1);
-    // A file with several parents is listed with the first of them.
+    // A file with several parents is listed only with the first one, by id.
     list.files.retain(|file| tree.parent_of(file).is_some_and(|parent| batch.contains(parent)));
     let next = match list.next_page_token {
         Some(token) => Position::Folders { after: after.cloned(), token: Some(Token { query, token }) },
@@ -146,7 +146,8 @@ fn of_queries(session: &Session<'_>, token: Option<&Token>, limit: usize) -> Res
     Ok(Files { files: list.files, seen, next })
 }
 
-/// Returns a page of a query, and the digest of the query. A token of another query, or one that Drive refuses, is dropped.
+/// Returns a page of a query, and the digest of the query. A token of another query, or one that Drive rejects, is
+/// dropped.
 fn page(session: &Session<'_>, query: &FileQuery, token: Option<&Token>) -> Result<(FileList, u64)> {
     let digest = digest(&query.q);
     let token = token.filter(|token| token.query == digest).map(|token| token.token.as_str());
@@ -190,13 +191,13 @@ pub(crate) fn children(session: &Session<'_>, folder: &Id, cursor: Option<&str>,
     Ok(Page { entries: children, next_cursor: next.transpose()? })
 }
 
-/// Reads a folder, whose index the host makes of its children.
+/// Reads a folder. The host creates its index from the folder's children.
 pub(crate) fn read_folder(session: &Session<'_>, id: &Id) -> Result<Contents> {
     let folder = session.tree()?.get(id).ok_or(Failure::NotFound)?;
     Ok(Contents::directory(entries::folder(session, id, folder)))
 }
 
-/// Returns the entry of a file or folder in a folder; `None` for what is not served.
+/// Returns the entry of a file or folder in a folder; `None` if it is not served.
 fn child_entry(session: &Session<'_>, file: File) -> Result<Option<Entry>> {
     let folder = match &file.shortcut_details {
         Some(shortcut) => Some(&shortcut.target_id).filter(|_| shortcut.target_mime_type == FOLDER),
@@ -208,7 +209,7 @@ fn child_entry(session: &Session<'_>, file: File) -> Result<Option<Entry>> {
     }
 }
 
-/// Returns the entry of a file; `None` for what is not served.
+/// Returns the entry of a file; `None` if it is not served.
 pub(crate) fn file_entry(session: &Session<'_>, file: File) -> Result<Option<Entry>> {
     if file.trashed || file.is_shortcut() && !session.settings.follow_shortcuts {
         return Ok(None);
@@ -222,7 +223,7 @@ pub(crate) fn file_entry(session: &Session<'_>, file: File) -> Result<Option<Ent
     format.map(|format| entries::file(session, &served, &format)).transpose()
 }
 
-/// The failure of a cursor that this provider did not issue.
+/// Returns the failure for a cursor that this provider did not issue.
 pub(crate) fn foreign_cursor() -> Failure {
     Failure::invalid("expected a cursor that this provider returned")
 }

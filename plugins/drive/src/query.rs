@@ -3,23 +3,23 @@
 use crate::api::{FOLDER, SHORTCUT};
 use crate::id::Id;
 
-/// Returns a text as a literal: `'it\'s'`.
+/// Quotes a text as a literal: `'it\'s'`.
 fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
-/// Files and folders in one of the folders.
+/// Matches files and folders in one of the folders.
 pub(crate) fn in_folders<'a>(folders: impl IntoIterator<Item = &'a Id>) -> String {
     any_of(folders.into_iter().map(|id| format!("{} in parents", quote(id.as_str()))))
 }
 
-/// Folders, and shortcuts if they are followed.
+/// Matches folders, and shortcuts if they are followed.
 pub(crate) fn folders(follow_shortcuts: bool) -> String {
     let folder = format!("mimeType = '{FOLDER}'");
     if follow_shortcuts { format!("({folder} or mimeType = '{SHORTCUT}')") } else { folder }
 }
 
-/// Files, and shortcuts if they are followed.
+/// Matches files, and shortcuts if they are followed.
 pub(crate) fn files(follow_shortcuts: bool) -> String {
     let file = format!("mimeType != '{FOLDER}'");
     if follow_shortcuts { file } else { format!("{file} and {}", no_shortcuts()) }
@@ -29,7 +29,7 @@ pub(crate) fn no_shortcuts() -> String {
     format!("mimeType != '{SHORTCUT}'")
 }
 
-/// Whatever matches one of the queries.
+/// Matches files that match one of the queries.
 pub(crate) fn any_of(queries: impl IntoIterator<Item = impl std::fmt::Display>) -> String {
     let queries: Vec<String> = queries.into_iter().map(|query| query.to_string()).collect();
     match queries.as_slice() {
@@ -50,7 +50,7 @@ pub(crate) fn contains_text(text: &str) -> String {
     format!("fullText contains {}", quote(text))
 }
 
-/// What fulfils all conditions, and is not in the trash.
+/// Matches files that fulfil all conditions and are not in the trash.
 pub(crate) fn not_trashed_and<'a>(conditions: impl IntoIterator<Item = &'a str>) -> String {
     std::iter::once("trashed = false").chain(conditions).collect::<Vec<_>>().join(" and ")
 }

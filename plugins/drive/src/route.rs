@@ -1,4 +1,4 @@
-//! The routes: what a path refers to.
+//! The routes: the mapping from paths to resources.
 //!
 //! | path | resource |
 //! |---|---|
@@ -17,7 +17,7 @@ pub(crate) const SHEET: &str = "file/{id}/sheet/{n}";
 pub(crate) const FOLDER: &str = "folder/{id}";
 pub(crate) const SEARCH: &str = "search{?q}";
 
-/// The maximum length of the text of a search, in bytes.
+/// The maximum length of a search text, in bytes.
 const MAX_SEARCH: usize = 1000;
 
 /// A parsed path.
@@ -32,11 +32,11 @@ pub(crate) enum Route {
     Search(String),
 }
 
-/// A range of bytes, numbered from 0; the last is included.
+/// A range of bytes, numbered from 0, including the last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bytes {
     pub(crate) first: u64,
-    /// The last byte; without one, the range goes to the end.
+    /// The last byte; `None` for the end of the file.
     pub(crate) last: Option<u64>,
 }
 
@@ -89,7 +89,7 @@ impl Route {
     }
 }
 
-/// Parses a number from 1. It has one spelling, so that an access rule for a path covers the resource.
+/// Parses a number from 1. Only the canonical spelling is accepted, so an access rule for a path covers the resource.
 fn number(text: &str) -> Result<usize> {
     let number = text.parse::<usize>().ok().filter(|number| *number > 0 && number.to_string() == text);
     number.ok_or(Failure::NotFound)

@@ -1,8 +1,8 @@
-//! Full-text search, by Drive, in what is served.
+//! Drive's full-text search, restricted to the scope.
 //!
-//! The folders of the tree are searched in batches, then the queries of the config. Each condition is part of the query, and
-//! what Drive returns for folders is checked once more, as in a listing. Drive orders the results of a query by relevance;
-//! those of several queries take turns.
+//! The folders of the tree are searched in batches, then the config's queries. The scope is a condition of each query,
+//! and Drive's results for folders are checked again, as in a listing. Drive sorts the results of a query by relevance;
+//! the results of several queries are interleaved.
 
 use crate::api::{Corpora, FileQuery};
 use crate::id::Id;
@@ -16,38 +16,38 @@ use std::collections::{HashSet, VecDeque};
 /// The maximum number of files that a search returns.
 pub(crate) const MAX_RESULTS: usize = 50;
 
-/// The maximum number of queries of one search: those for the first folders.
+/// The maximum number of queries per search. Queries beyond it are not sent.
 const MAX_QUERIES: usize = 20;
 
-/// A query, and whether its results have to be in a folder of the tree.
+/// A query, and whether its results must be in a folder of the tree.
 struct ScopedQuery {
     query: FileQuery,
     in_folders: bool,
 }
 
-/// What a search is not.
+/// The description of a search's limits.
 const DESCRIPTION: &str = "At most 50 files, the most relevant first; there may be more.";
 
-/// What a search found.
+/// The results of a search.
 pub(crate) struct Found {
     pub(crate) entries: Vec<Entry>,
     /// Whether there may be more.
     pub(crate) is_incomplete: bool,
 }
 
-/// Returns the files that a search for a text found, on one page.
+/// Returns the results of a search, on one page.
 pub(crate) fn list(session: &Session<'_>, text: &str) -> Result<Page> {
     Ok(Page::last(find(session, Some(&query::contains_text(text)), MAX_RESULTS)?.entries))
 }
 
-/// Returns the entry of a search: a directory of the files that it finds, so that the host leaves out those that the client
-/// may not see.
+/// Returns the entry of a search: a directory of the found files, so the host can omit the files that the client may
+/// not read.
 pub(crate) fn entry(session: &Session<'_>, path: &str, text: &str) -> Entry {
     let entry = Entry::directory(path, "search").title(format!("Files that contain “{text}”"));
     entry.description(DESCRIPTION).ttl(session.settings.refresh)
 }
 
-/// Returns files in scope, those that match a condition if there is one.
+/// Returns files in scope that match the condition, if any.
 pub(crate) fn find(session: &Session<'_>, condition: Option<&str>, max: usize) -> Result<Found> {
     let queries = queries(session, condition)?;
     let mut is_incomplete = queries.len() > MAX_QUERIES;
@@ -78,7 +78,7 @@ pub(crate) fn find(session: &Session<'_>, condition: Option<&str>, max: usize) -
     Ok(Found { entries, is_incomplete })
 }
 
-/// Returns the queries for a condition in everything that is in scope.
+/// Returns the queries that apply a condition to the whole scope.
 fn queries(session: &Session<'_>, condition: Option<&str>) -> Result<Vec<ScopedQuery>> {
     let settings = session.settings;
     let files = query::files(settings.follow_shortcuts);

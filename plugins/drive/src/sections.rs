@@ -2,18 +2,18 @@
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
-/// The maximum number of headings by which a text is divided. With more, it is one section.
+/// The maximum number of headings. A text with more is one section.
 const MAX_HEADINGS: usize = 5000;
 
-/// The maximum amount of markup in a text that is divided by its headings. With more, it is one section. The parser keeps a tree
-/// of the whole text in memory: with this much markup it takes up to 27 MiB, of which the text is a small part, and with a text of
-/// 10 MB all takes up to 35 MiB. The test `providers/drive/memory` reads such documents with the default of `limits.memory`.
+/// The maximum amount of markup. A text with more is one section. The parser keeps a tree of the whole text in memory:
+/// with this much markup it takes up to 27 MiB, mostly independent of the text's size; with a text of 10 MB, the total
+/// is up to 35 MiB. The test `providers/drive/memory` reads such documents with the default of `limits.memory`.
 const MAX_MARKUP: usize = 100_000;
 
 /// The maximum length of the text of a heading, in characters.
 const MAX_HEADING: usize = 200;
 
-/// A heading with the text behind it, up to the next heading.
+/// A heading, with the text up to the next heading.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Section {
     pub(crate) start: usize,
@@ -23,13 +23,13 @@ pub(crate) struct Section {
 }
 
 impl Section {
-    /// What is before the first heading.
+    /// Returns the section before the first heading.
     pub(crate) fn preamble() -> Self {
         Self { start: 0, level: 0, title: String::new() }
     }
 }
 
-/// Returns an upper bound of the amount of markup: ends of lines, and bytes that can begin or end anything else.
+/// Returns an upper bound of the amount of markup: line ends, and bytes that can start or end other markup.
 fn markup(text: &str) -> usize {
     let mut before = b'\n';
     let is_markup = |byte: &u8| {
@@ -56,7 +56,7 @@ pub(crate) fn sections(text: &str) -> Vec<Section> {
     for (event, range) in Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter() {
         match event {
             Event::Start(Tag::Heading { level, .. }) if depth == 0 => {
-                // Headings in quotations and lists divide nothing.
+                // Headings in quotations and lists do not divide the text.
                 heading = Some(Section { start: range.start, level: level as usize, title: String::new() });
                 depth = depth.saturating_add(1);
             }

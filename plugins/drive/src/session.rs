@@ -1,4 +1,4 @@
-//! One call of the provider: the API, the cache and the time, and what several routes need of them.
+//! One call of the provider: the API, the cache and the time, and functions that several routes share.
 
 use crate::api::{Client, Corpora, Error, ExportFormats, File, FileQuery};
 use crate::id::Id;
@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 /// The key of the export formats in the bucket.
 const EXPORT_FORMATS: &str = "export-formats";
 
-/// How long the export formats are fresh.
+/// The time to live of the export formats.
 const EXPORT_FORMATS_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// One call of the provider.
@@ -29,12 +29,12 @@ pub(crate) struct Session<'a> {
     pub(crate) formats: OnceCell<ExportFormats>,
 }
 
-/// A file that is served.
+/// A served file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Served {
-    /// The file, or the shortcut to it: its id, its name, its place.
+    /// The file, or the shortcut to it: the id, the name and the parent folder.
     pub(crate) file: File,
-    /// The file that has the content.
+    /// The file with the content.
     pub(crate) target: File,
 }
 
@@ -59,7 +59,7 @@ impl<'a> Session<'a> {
         Ok(self.tree.get_or_init(|| tree))
     }
 
-    /// Returns the formats in which Google's own types are exported.
+    /// Returns the export formats of Google's types.
     pub(crate) fn export_formats(&self) -> Result<&ExportFormats> {
         if let Some(formats) = self.formats.get() {
             return Ok(formats);
@@ -79,7 +79,7 @@ impl<'a> Session<'a> {
         Ok(self.formats.get_or_init(|| formats))
     }
 
-    /// Returns a file that is served, with the file that has its content. What is out of scope is not found.
+    /// Returns a served file, with the file that has its content. A file out of scope is not found.
     pub(crate) fn served(&self, id: &Id) -> Result<Served> {
         let file = self.client.file(id)?;
         if file.id != *id || file.trashed || file.is_folder() || !self.is_in_scope(&file)? {
@@ -98,8 +98,8 @@ impl<'a> Session<'a> {
         Ok(Served { file, target })
     }
 
-    /// Returns whether a file is in a folder of the tree, or matches one of the queries of the config. Queries cannot ask
-    /// for an id, so the file is looked for among those of its name.
+    /// Returns whether a file is in a folder of the tree, or matches one of the config's queries. Drive's query
+    /// language has no condition for an id, so the file is searched by its name.
     fn is_in_scope(&self, file: &File) -> Result<bool> {
         if self.settings.unlisted || self.tree()?.parent_of(file).is_some() {
             return Ok(true);
@@ -115,7 +115,7 @@ impl<'a> Session<'a> {
         Ok(is_found)
     }
 
-    /// Returns the query for what matches one of the queries of the config, and the condition if there is one.
+    /// Returns the query for files that match one of the config's queries, and the condition, if any.
     pub(crate) fn saved_queries(&self, condition: Option<&str>) -> FileQuery {
         let (any, files) = (query::any_of(&self.settings.queries), query::files(self.settings.follow_shortcuts));
         FileQuery {
@@ -132,14 +132,14 @@ impl<'a> Session<'a> {
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Returns whether what was fetched at that time is fresh. A time in the future, of a clock that was set back, is not.
+    /// Returns whether data fetched at a time are fresh. A time in the future (the clock was set back) is not fresh.
     pub(crate) fn is_fresh(&self, at: u64, ttl: Duration) -> bool {
         let age = self.now_millis().checked_sub(at).map(Duration::from_millis);
         age.is_some_and(|age| age < ttl)
     }
 }
 
-/// Returns the failure of a query with conditions of the config.
+/// Converts the error of a query with conditions of the config.
 pub(crate) fn query_fault(error: Error) -> Failure {
     match error {
         Error::Invalid(said) => {

@@ -37,30 +37,30 @@ const KEYS: [&str; 13] = [
 
 /// The address of the API, by default.
 const DEFAULT_URL: &str = "https://www.googleapis.com";
-/// What the address of the API should look like, for messages.
+/// The expected form of the API's address, for messages.
 const SERVER: &str = "the address of the API, such as `https://www.googleapis.com`";
 
-/// The maximum numbers of folders and of queries that a config names.
+/// The maximum number of folders, and of queries, in the config.
 const MAX_NAMED: usize = 100;
 
 /// The parsed config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// The address of the API, without a slash at its end.
+    /// The address of the API, without a trailing slash.
     pub(crate) url: String,
     /// The folders and shared drives that are listed, with everything below them.
     pub(crate) folders: Vec<Id>,
     /// The queries, in Drive's language, whose results are listed.
     pub(crate) queries: Vec<String>,
-    /// Whether files that are not listed can be read and found.
+    /// Whether files that are not listed can be read and found, too.
     pub(crate) unlisted: bool,
-    /// Whether shortcuts lead out of the folders.
+    /// Whether shortcuts are followed, even out of the folders.
     pub(crate) follow_shortcuts: bool,
     /// The bucket of texts and of the folder tree.
     pub(crate) bucket: String,
-    /// How long the folder tree and metadata are fresh.
+    /// The time to live of the folder tree and of metadata.
     pub(crate) refresh: Duration,
-    /// The time for all requests of one call together.
+    /// The timeout of all requests of one call.
     pub(crate) timeout: Duration,
     pub(crate) max_folders: usize,
     pub(crate) max_files: usize,
@@ -68,12 +68,12 @@ pub(crate) struct Settings {
     pub(crate) max_read: usize,
     /// The maximum size of a chunk in bytes, without its overlap.
     pub(crate) chunk_size: usize,
-    /// The maximum number of bytes that a chunk repeats of the one before.
+    /// The maximum overlap of a chunk with the previous one, in bytes.
     pub(crate) chunk_overlap: usize,
 }
 
 impl Settings {
-    /// Parses the config; an unknown key is an error, since it is most likely a typo.
+    /// Parses the config. An unknown key is an error, because it is most likely a typo.
     pub(crate) fn parse(config: &Config) -> Result<Self> {
         config.refuse_unknown(&KEYS)?;
         let size = |key: &str, default: usize, least: usize| -> Result<usize> {

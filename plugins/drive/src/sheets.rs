@@ -1,27 +1,27 @@
-//! Spreadsheets as CSV, one text for each sheet, from the workbook (Office Open XML) that Drive exports.
+//! Spreadsheets as CSV, one text per sheet, from the workbook (Office Open XML) that Drive exports.
 //!
-//! Drive's own export to CSV has the first sheet only. A cell has its value, not its format: numbers as they are, dates
-//! and times as in ISO 8601, results of formulas, errors such as `#REF!`. Cells are read one by one, so a workbook with a
-//! few cells that are far apart does not become a large table in memory.
+//! Drive's CSV export contains only the first sheet. A cell is converted to its value without its format: numbers
+//! unformatted, dates and times in ISO 8601, results of formulas, errors such as `#REF!`. Cells are read one by one, so
+//! a workbook with a few distant cells does not become a large table in memory.
 
 use calamine::{Cell, Data, DataRef, ExcelDateTime, Reader, SheetType, Xlsx};
 use std::io::Cursor;
 
-/// The maximum number of sheets, the limit of Google Sheets.
+/// The maximum number of sheets: the limit of Google Sheets.
 const MAX_SHEETS: usize = 200;
 
 /// A sheet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sheet {
     pub(crate) name: String,
-    /// CSV (RFC 4180, with line feeds). A row has as many fields as the first one, or more if more of its cells have a value; a
-    /// row without values is an empty line.
+    /// CSV (RFC 4180, with line feeds). A row has as many fields as the first row with values, or more if it has
+    /// further values. A row without values is an empty line.
     pub(crate) csv: String,
-    /// Whether rows are missing, because the size is exceeded.
+    /// Whether rows are missing because of the size limit.
     pub(crate) is_cut: bool,
 }
 
-/// Returns the sheets of a workbook, at most `max` bytes of all of them together.
+/// Returns the sheets of a workbook, at most `max` bytes in total.
 pub(crate) fn sheets(workbook: Vec<u8>, max: usize) -> Result<Vec<Sheet>, String> {
     let fault = |error: &dyn std::fmt::Display| format!("the export is not a readable workbook: {error}");
     let mut workbook = Xlsx::new(Cursor::new(workbook)).map_err(|error| fault(&error))?;
@@ -48,7 +48,7 @@ pub(crate) fn sheets(workbook: Vec<u8>, max: usize) -> Result<Vec<Sheet>, String
         .collect()
 }
 
-/// A sheet while it is written.
+/// The state of a sheet's conversion.
 #[derive(Default)]
 struct Table {
     csv: String,
@@ -59,14 +59,14 @@ struct Table {
     row: Vec<String>,
     /// The bytes of the current row.
     size: usize,
-    /// The number of fields of the first row that has a value.
+    /// The number of fields of the first row with values.
     width: usize,
-    /// Whether there was no room for a row.
+    /// Whether a row did not fit.
     is_cut: bool,
 }
 
 impl Table {
-    /// Adds a cell. Cells come in order of their rows.
+    /// Adds a cell. Cells are sorted by row.
     fn add(&mut self, cell: &Cell<DataRef<'_>>) {
         let (row, column) = cell.get_position();
         let text = text(cell.get_value());
@@ -77,7 +77,7 @@ impl Table {
             self.end_row();
         }
         let column = usize::try_from(column).unwrap_or(usize::MAX);
-        // A comma for each cell before it.
+        // A comma for each missing cell before this one.
         let added = column.saturating_sub(self.row.len()).saturating_add(text.len());
         self.size = self.size.saturating_add(added);
         self.is_cut |= self.csv.len().saturating_add(self.size) > self.max;
@@ -90,7 +90,7 @@ impl Table {
         }
     }
 
-    /// Writes the current row, if there is room for it.
+    /// Writes the current row, if it fits.
     fn end_row(&mut self) {
         let mut line = Vec::new();
         if self.row.is_empty() {
@@ -122,7 +122,7 @@ fn text(value: &DataRef<'_>) -> String {
     }
 }
 
-/// Returns a date, a time or both as in ISO 8601, and a duration as `26:30:00`.
+/// Formats a date, a time or both in ISO 8601, and a duration as `26:30:00`.
 fn time_text(time: ExcelDateTime) -> String {
     if time.is_duration() {
         let seconds = (time.as_f64() * 86_400.0).round();

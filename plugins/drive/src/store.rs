@@ -1,11 +1,11 @@
 //! The bucket as a cache.
 //!
-//! Without a bucket everything works, with more requests.
+//! The bucket is optional: without it, more requests are sent.
 
 use mcp_provider::keyvalue::Store;
 use mcp_provider::{Failure, log};
 
-/// A store that is used as a cache: a failure is logged, and is no failure of the call.
+/// A store used as a cache: a failure of the store is logged, and the call succeeds.
 #[derive(Clone, Copy)]
 pub(crate) struct Cache<'a>(pub(crate) &'a dyn Store);
 
@@ -15,7 +15,8 @@ impl Cache<'_> {
         self.0.get(key).inspect_err(log_failure).ok().flatten()
     }
 
-    /// Sets the value of a key. If the bucket is full, everything that was stored before is deleted. Returns whether it is set.
+    /// Sets the value of a key. If the bucket is full, all stored values are deleted first. Returns whether the value
+    /// is stored.
     pub(crate) fn set(self, key: &str, value: &[u8]) -> bool {
         let stored = self.0.set(key, value).or_else(|failure| match failure {
             Failure::Unavailable(_) => self.0.clear().and_then(|()| self.0.set(key, value)),
@@ -31,7 +32,7 @@ impl Cache<'_> {
     }
 }
 
-/// A bucket that is not granted is the admin's choice, of which `mcp-host check` tells.
+/// Logs a failure. A missing grant of the bucket is the administrator's choice, and `mcp-host check` reports it.
 fn log_failure(failure: &Failure) {
     match failure {
         Failure::Internal(_) => log::debug!("nothing is stored: {failure}"),

@@ -1,10 +1,10 @@
-//! The text of a document with its chunks, kept in the bucket.
+//! The text of a document with its chunks, stored in the bucket.
 //!
-//! A kept text is served while the modification time of the document, its preferred format and the sizes of chunks are
-//! the same; so an unchanged document is exported once. Its [`Header`] is a value in JSON. The text is in blocks of
-//! [`BLOCK`], so that a chunk of a large document is read without the rest, and is copied into no value as a whole. The
-//! blocks are below the digest of the text, and written before the header: a header has the blocks of its own text, or
-//! none, and then the document is exported again.
+//! A stored text is served while the document's modification time, its preferred format and the sizes of chunks are
+//! unchanged, so an unchanged document is exported once. Its [`Header`] is a JSON value. The text is stored in blocks
+//! of [`BLOCK`] bytes, so a chunk of a large document is read without the rest, and no value contains a copy of the
+//! whole text. The keys of blocks contain the digest of the text, and blocks are written before the header: a header's
+//! blocks belong to its text or are missing, in which case the document is exported again.
 //!
 //! | key | value |
 //! |---|---|
@@ -29,25 +29,25 @@ pub(crate) struct Text {
     pub(crate) text: String,
 }
 
-/// What is known of a text.
+/// The metadata of a text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Header {
     /// The modification time of the document.
     modified: String,
-    /// The format that was asked for first.
+    /// The format that is tried first.
     preferred: String,
     /// The format of the text.
     pub(crate) format: String,
     sizes: Sizes,
     pub(crate) chunks: Chunks,
-    /// The number of images that were left out.
+    /// The number of omitted images.
     pub(crate) images: usize,
     /// The length of the text, in bytes.
     len: usize,
     digest: u64,
 }
 
-/// A document that has a text: where it is kept, and how it is exported.
+/// A document with a text: its location in the bucket, and its export.
 pub(crate) struct Source<'a> {
     session: &'a Session<'a>,
     file: &'a File,
@@ -55,12 +55,12 @@ pub(crate) struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// The text of a file in this format.
+    /// Creates the source of a file's text in a format.
     pub(crate) fn new(session: &'a Session<'a>, file: &'a File, format: &'a Format) -> Self {
         Self { session, file, format }
     }
 
-    /// Returns what is known of the text.
+    /// Returns the header of the text.
     pub(crate) fn header(&self) -> Result<Header> {
         match self.kept() {
             Some(header) => Ok(header),
@@ -91,19 +91,19 @@ impl<'a> Source<'a> {
         Ok(part.map(|text| Text { header, text }))
     }
 
-    /// Returns the header that is kept, if it is that of the document as it is now.
+    /// Returns the stored header, if it matches the current document.
     fn kept(&self) -> Option<Header> {
         self.kept_before().filter(|header| {
             header.modified == self.modified() && header.preferred == self.preferred() && header.sizes == self.sizes()
         })
     }
 
-    /// Returns the header that is kept, whatever it is of.
+    /// Returns the stored header, even if it is outdated.
     fn kept_before(&self) -> Option<Header> {
         serde_json::from_slice(&self.session.cache.get(&self.key())?).ok()
     }
 
-    /// Returns a part of the text that is kept.
+    /// Returns a part of the stored text.
     fn kept_part(&self, header: &Header, range: Range<usize>) -> Option<String> {
         let first = range.start.checked_div(BLOCK)?;
         let mut bytes = Vec::with_capacity(range.len().min(header.len).saturating_add(BLOCK));
@@ -119,7 +119,7 @@ impl<'a> Source<'a> {
         String::from_utf8(bytes).ok()
     }
 
-    /// Exports or downloads the text, and keeps it.
+    /// Exports or downloads the text, and stores it.
     fn fetch(&self) -> Result<Text> {
         let (format, bytes) = fetch(self.session, self.file, self.format)?;
         let (text, images) = clean(bytes, &format);
@@ -135,7 +135,7 @@ impl<'a> Source<'a> {
         Ok(fetched)
     }
 
-    /// Keeps a text in place of the one before.
+    /// Stores a text, and replaces the former one.
     fn keep(&self, Text { header, text }: &Text) {
         let cache = self.session.cache;
         let before = self.kept_before().filter(|before| before.digest != header.digest);
@@ -173,7 +173,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Returns the content of a file that has a text, and its format.
+/// Returns the format and the content of a file with a text.
 fn fetch(session: &Session<'_>, file: &File, format: &Format) -> Result<(String, Vec<u8>)> {
     match format {
         Format::Text(formats) => {
@@ -188,7 +188,7 @@ fn fetch(session: &Session<'_>, file: &File, format: &Format) -> Result<(String,
     }
 }
 
-/// Exports a document to the first of the formats in which it is not too large: without images, text is smaller.
+/// Exports a document to the first format whose export is not too large: text without images is smaller.
 pub(crate) fn export_first<'f>(session: &Session<'_>, file: &File, formats: &[&'f str]) -> Result<(&'f str, Vec<u8>)> {
     for format in formats {
         match session.client.export(&file.id, format) {
@@ -200,9 +200,9 @@ pub(crate) fn export_first<'f>(session: &Session<'_>, file: &File, formats: &[&'
     Err(Failure::from(Error::ExportTooLarge))
 }
 
-/// Returns a text without byte order mark and carriage returns, and the number of images that were left out: in
-/// Markdown, Drive has images as definitions of links with the data in Base64, each on a line of its own. The text stays
-/// where it is in memory, unless images are left out.
+/// Returns a text without byte order mark and carriage returns, and the number of omitted images. In Markdown, Drive
+/// embeds images as link definitions with data in Base64, each on a separate line. The text is modified in place,
+/// unless images are omitted.
 fn clean(mut bytes: Vec<u8>, format: &str) -> (String, usize) {
     if bytes.starts_with(b"\xef\xbb\xbf") {
         bytes.drain(..3);

@@ -1,8 +1,9 @@
-//! The tree of folders below those that the config names.
+//! The tree of folders below the config's folders.
 //!
-//! It decides what is served: a file is in scope if one of its parents is in the tree. It is built level by level, with
-//! a query for [`BATCH`] folders at a time, and stored in the bucket for `refresh`. A folder is in it once, so loops of
-//! folders and shortcuts end. It has at most `max-folders` folders; what is below the others is not served.
+//! The tree defines the scope: a file is in scope if one of its parents is in the tree. The tree is built level by
+//! level, with one query for [`BATCH`] folders at a time, and is stored in the bucket for `refresh`. A folder occurs
+//! once, so loops of folders and shortcuts end. The tree has at most `max-folders` folders; files in further folders
+//! are not served.
 
 use crate::api::{Client, Corpora, Error, FOLDER, File, FileQuery};
 use crate::id::Id;
@@ -16,7 +17,7 @@ use std::ops::Bound;
 /// The number of folders that one query names.
 pub(crate) const BATCH: usize = 50;
 
-/// The maximum number of names of a path.
+/// The maximum number of names in a path.
 const MAX_PATH: usize = 20;
 
 /// The key of the tree in the bucket.
@@ -25,7 +26,7 @@ const KEY: &str = "tree";
 /// The tree of folders.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Tree {
-    /// The folders of the config that exist.
+    /// The config's folders that exist.
     pub(crate) roots: Vec<Id>,
     folders: BTreeMap<Id, Folder>,
     /// Whether there are more folders than `max-folders`.
@@ -36,19 +37,19 @@ pub(crate) struct Tree {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Folder {
     pub(crate) name: String,
-    /// Its parent in the tree; none for a root.
+    /// The parent in the tree; `None` for a root.
     parent: Option<Id>,
     place: Place,
 }
 
-/// Where a folder is.
+/// The location of a folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum Place {
     /// In My Drive, or shared with the account.
     User,
     /// In a shared drive.
     Drive(Id),
-    /// Where the target of a shortcut is.
+    /// The unknown location of a shortcut's target.
     Unknown,
 }
 
@@ -58,18 +59,18 @@ impl Place {
     }
 }
 
-/// The tree as it is stored.
+/// The stored form of the tree.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     /// When it was built, in milliseconds since 1970.
     at: u64,
-    /// The digest of the config that it belongs to.
+    /// The digest of the config for which the tree was built.
     config: u64,
     tree: Tree,
 }
 
 impl Tree {
-    /// Returns the stored tree while it is fresh, otherwise a new one.
+    /// Returns the stored tree while it is fresh, else builds a new one.
     pub(crate) fn load(session: &Session<'_>) -> Result<Self> {
         let settings = session.settings;
         if settings.folders.is_empty() {
@@ -91,7 +92,7 @@ impl Tree {
         Ok(stored.tree)
     }
 
-    /// Removes the stored tree, since a folder changed.
+    /// Deletes the stored tree, because a folder changed.
     pub(crate) fn forget(session: &Session<'_>) {
         session.cache.delete(&[KEY]);
     }
@@ -130,7 +131,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Adds the folders in those of a level, and returns them: the next level.
+    /// Adds the subfolders of a level, and returns them: the next level.
     fn add_level(&mut self, session: &Session<'_>, level: &[Id]) -> Result<Vec<Id>> {
         let follow = session.settings.follow_shortcuts;
         let mut next = Vec::new();
@@ -155,7 +156,7 @@ impl Tree {
         Ok(next)
     }
 
-    /// Inserts a folder unless it is in the tree, or there are too many; returns whether it was inserted.
+    /// Inserts a folder, unless the tree contains it or is full. Returns whether it was inserted.
     fn insert(&mut self, id: Id, folder: Folder, max: usize) -> bool {
         if self.folders.contains_key(&id) {
             return false;
@@ -177,13 +178,13 @@ impl Tree {
         self.folders.get(id)
     }
 
-    /// Returns the folder of the tree that a file is in. If it has several parents, it is the first by id.
+    /// Returns the folder of the tree that contains a file. If there are several, the first by id.
     pub(crate) fn parent_of(&self, file: &File) -> Option<&Id> {
         let parent = file.parents.iter().filter(|parent| self.folders.contains_key(parent)).min()?;
         self.folders.get_key_value(parent).map(|(id, _)| id)
     }
 
-    /// Returns the first [`BATCH`] folders behind one, by id.
+    /// Returns the first [`BATCH`] folders after one, by id.
     pub(crate) fn batch_after(&self, after: Option<&Id>) -> Vec<Id> {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         self.folders.range((start, Bound::Unbounded)).take(BATCH).map(|(id, _)| id.clone()).collect()
@@ -201,7 +202,7 @@ impl Tree {
         names.join("/")
     }
 
-    /// Returns where files in these folders are searched.
+    /// Returns the search scope for files in these folders.
     pub(crate) fn corpora(&self, folders: &[Id]) -> Corpora {
         let mut places = folders.iter().filter_map(|id| Some(&self.folders.get(id)?.place));
         let first = places.next();
@@ -213,7 +214,7 @@ impl Tree {
     }
 }
 
-/// Returns a folder of the config. Its id is another one if it is an alias, such as `root`.
+/// Returns a folder of the config. Its id differs from the config if the latter is an alias, such as `root`.
 fn root_folder(client: &Client<'_>, id: &Id) -> std::result::Result<(Id, Folder), Error> {
     let file = client.file(id)?;
     if file.trashed {
@@ -224,7 +225,7 @@ fn root_folder(client: &Client<'_>, id: &Id) -> std::result::Result<(Id, Folder)
         return Err(Failure::internal(fault).into());
     }
     let place = Place::of(&file);
-    // The root of a shared drive has the id of the drive, and `Drive` as its name.
+    // The root of a shared drive has the drive's id, and the name `Drive`.
     let name = match &place {
         Place::Drive(drive) if *drive == file.id => client.drive_name(drive).unwrap_or(file.name),
         _ => file.name,
@@ -232,7 +233,7 @@ fn root_folder(client: &Client<'_>, id: &Id) -> std::result::Result<(Id, Folder)
     Ok((file.id, Folder { name, parent: None, place }))
 }
 
-/// Returns a folder in one of the parents, or that a shortcut in one refers to.
+/// Returns a folder in one of the parents, or the folder that a shortcut in one refers to.
 fn subfolder(file: File, parents: &[Id], follow_shortcuts: bool) -> Option<(Id, Folder)> {
     let parent = file.parents.iter().find(|parent| parents.contains(parent))?.clone();
     let (id, place) = match &file.shortcut_details {

@@ -1,4 +1,4 @@
-//! What a read returns of a file: the whole, its beginning, a part, or its text.
+//! The content that a read of a file returns: the whole file, its beginning, a part, or its text.
 
 use crate::convert;
 use crate::entries::{TOTAL_BYTES, plain_entry};
@@ -10,20 +10,20 @@ use folder::encoding::{TextEncoding, detect};
 use folder::{Folder, Item, OpenFile};
 use mcp_provider::{Contents, Entry, Failure, Notice, Result, mime};
 
-/// The name of an encoding other than UTF-8, in the metadata.
+/// The metadata key of the name of an encoding other than UTF-8.
 const ENCODING: &str = "files/encoding";
-/// Whether malformed sequences were replaced by U+FFFD.
+/// The metadata key of whether malformed sequences were replaced by U+FFFD.
 const MALFORMED: &str = "files/malformed";
-/// The part that a read returned.
+/// The metadata key of the returned part.
 const RANGE: &str = "files/range";
-/// The part that follows.
+/// The metadata key of the next part.
 const NEXT_RANGE: &str = "files/next-range";
-/// The number of lines of the whole.
+/// The metadata key of the total number of lines.
 const TOTAL_LINES: &str = "files/total-lines";
-/// Why a document has no text.
+/// The metadata key of the reason why a document has no text.
 const TEXT_FAULT: &str = "files/text-fault";
 
-/// How often a file that changes while it is read is read again.
+/// The maximum number of attempts to read a file that changes in the meantime.
 const MAX_ATTEMPTS: usize = 3;
 
 /// An open file.
@@ -41,7 +41,7 @@ pub(crate) fn read(folder: &Folder, settings: &Settings, item: &Item, route: &Ro
     loop {
         let opened = Opened::new(folder, settings, item, route)?;
         let contents = opened.read()?;
-        // What was read of a file that changed meanwhile may be of two states of it.
+        // If the file changed during the read, the result may mix two versions.
         if attempt >= MAX_ATTEMPTS || opened.file.is_unchanged(&opened.item)? {
             return Ok(contents);
         }
@@ -112,7 +112,7 @@ impl<'a> Opened<'a> {
         })
     }
 
-    /// Reads a document as text, with the original beside it.
+    /// Reads a document as text, together with the original.
     fn document(&self, document: Document) -> Result<Vec<Contents>> {
         let text = match self.convert(document) {
             Ok(text) => self.text_contents(document.text_type(), &text, None)?,
@@ -127,7 +127,7 @@ impl<'a> Opened<'a> {
         if document == Document::Notebook || !is_small { Ok(vec![text]) } else { Ok(vec![text, self.whole()?]) }
     }
 
-    /// Converts the file to text, or says why that is impossible.
+    /// Converts the file to text, or returns the reason why it has none.
     fn convert(&self, document: Document) -> std::result::Result<String, String> {
         let max = self.settings.max_document;
         if usize::try_from(self.item.size).map_or(true, |size| size > max) {
@@ -150,7 +150,8 @@ impl<'a> Opened<'a> {
         if is_whole && part.is_none() {
             return Ok(Contents::text(entry, text));
         }
-        // A line that is longer than a part is not continued: bytes are those of the stored file.
+        // The part of a line that exceeds the limit is not continued, because a range of bytes refers to the stored
+        // file.
         let next = slice.next.as_ref().filter(|next| next.starts_with("lines=")).map(|next| format!("as=text&{next}"));
         let range = format!("as=text&{}", slice.range);
         let slice = Slice { range, next, ..slice };
@@ -170,7 +171,7 @@ impl<'a> Opened<'a> {
         }
     }
 
-    /// Reads lines of text in which the byte of a line feed is no line feed, such as UTF-16.
+    /// Reads lines of text in an encoding, such as UTF-16, where a line feed is not a single byte.
     fn lines_in_memory(&self, encoding: TextEncoding, part: Part) -> Result<Contents> {
         let max = self.settings.max_document;
         if usize::try_from(self.item.size).map_or(true, |size| size > max) {
@@ -190,7 +191,8 @@ impl<'a> Opened<'a> {
         Ok(Contents::text(with_encoding(entry, encoding), text))
     }
 
-    /// Returns a part of the stored file: text if it is, or if `is_text`.
+    /// Returns a part of the stored file, as text if the part is text. `is_text` allows another encoding to be
+    /// detected.
     fn slice_contents(&self, mut slice: Slice, is_text: bool) -> Contents {
         let bytes = std::mem::take(&mut slice.bytes);
         let entry = with_range(self.entry(self.probe.mime_type), &slice, self.item.size);
@@ -198,7 +200,7 @@ impl<'a> Opened<'a> {
         if let Some(text) = encoding.decode_part(&bytes, slice.start == 0) {
             return Contents::text(with_encoding(entry, encoding), text);
         }
-        // The beginning of the file may be ASCII, and this part another encoding.
+        // The beginning of the file may be ASCII, and this part in another encoding.
         match detect(&bytes, true, self.settings.encoding) {
             Some(encoding) if is_text && mime::is_text(self.probe.mime_type) => self.decoded(entry, encoding, bytes),
             _ => Contents::blob(entry, bytes),

@@ -1,8 +1,8 @@
-//! Files and directories as entries.
+//! The entries of files and directories.
 //!
-//! The size in an entry is that of the content that a read returns, or absent: where it is not known without reading
-//! the whole file (text of more than [`probe::LEN`] bytes, which may not be UTF-8), and where a read returns only the
-//! beginning. Then `files/total-bytes` has the size of the stored file.
+//! The size in an entry is the size of the content that a read returns. It is absent if it is not known without reading
+//! the whole file (text of more than [`probe::LEN`] bytes may not be UTF-8), and if a read returns only the beginning;
+//! in that case, `files/total-bytes` is the size of the stored file.
 
 use crate::probe::{self, Document, Probe};
 use crate::settings::Settings;
@@ -11,13 +11,13 @@ use folder::listing::PageCost;
 use folder::{Folder, Found, Item, ItemKind};
 use mcp_provider::{Entry, Failure, Result, log, path};
 
-/// The size of the stored file, in the metadata.
+/// The metadata key of the size of the stored file.
 pub(crate) const TOTAL_BYTES: &str = "files/total-bytes";
 
-/// The number of bytes read of files that cost a page as much as one parsed byte.
+/// The number of bytes read whose cost for a page equals one parsed byte.
 const READ_BYTES_PER_COST: usize = 32;
 
-/// Returns an item as an entry.
+/// Returns the entry of an item.
 pub(crate) fn entry(folder: &Folder, settings: &Settings, item: &Item) -> Result<Entry> {
     match item.kind {
         ItemKind::Folder => Ok(directory(item)),
@@ -25,7 +25,7 @@ pub(crate) fn entry(folder: &Folder, settings: &Settings, item: &Item) -> Result
     }
 }
 
-/// Returns an item as an entry for a listing; an unreadable one is omitted, so that the rest is listed.
+/// Returns the entry of an item for a listing. An unreadable item is omitted, so the listing does not fail.
 pub(crate) fn entry_for_listing(
     folder: &Folder,
     settings: &Settings,
@@ -52,7 +52,7 @@ pub(crate) fn entry_for_listing(
     }
 }
 
-/// Returns a directory as an entry.
+/// Returns the entry of a directory.
 pub(crate) fn directory(item: &Item) -> Entry {
     let name = if item.names().is_empty() { "files" } else { item.name() };
     let entry = Entry::directory(path::encode(item.names()), name).subscribable();
@@ -62,7 +62,7 @@ pub(crate) fn directory(item: &Item) -> Entry {
     }
 }
 
-/// Returns a file as an entry without its size, at a path.
+/// Returns the entry of a file at a path, without its size.
 pub(crate) fn plain_entry(path: String, item: &Item, mime_type: &str) -> Entry {
     let entry = Entry::new(path, item.name()).mime_type(mime_type).subscribable();
     match item.modified {
@@ -71,7 +71,7 @@ pub(crate) fn plain_entry(path: String, item: &Item, mime_type: &str) -> Entry {
     }
 }
 
-/// Returns a file as an entry, and the number of bytes read for it.
+/// Returns the entry of a file, and the number of bytes read for it.
 fn file_entry(folder: &Folder, settings: &Settings, item: &Item) -> Result<(Entry, usize)> {
     let path = path::encode(item.names());
     let is_whole_read = usize::try_from(item.size).is_ok_and(|size| size <= settings.max_read);
@@ -100,7 +100,7 @@ fn with_size(entry: Entry, item: &Item, size: Option<u64>) -> Entry {
     }
 }
 
-/// Returns the size of a text as UTF-8.
+/// Returns the size of a text in UTF-8.
 fn text_size(encoding: TextEncoding, bytes: Vec<u8>) -> u64 {
     u64::try_from(encoding.decode(bytes).0.len()).unwrap_or(u64::MAX)
 }

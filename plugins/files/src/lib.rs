@@ -1,13 +1,13 @@
 //! A provider of a directory of files of any type.
 //!
 //! The `README.md` of this crate is for users; for the code, see `route` for the meaning of paths, `visibility` for
-//! which files are served, `probe` for what a file is, `encoding` for the text in it, `content` for what a read returns
-//! of it, `range` for parts, and `convert` for documents as text. The crate `folder` has the walks, pages and change
-//! tokens.
+//! which files are served, `probe` for the detection of types, `encoding` for the encodings of text, `content` for the
+//! content that a read returns, `range` for parts, and `convert` for documents as text. The crate `folder` has the
+//! walks, pages and change tokens.
 //!
 //! Two requirements shape the code. A directory may have a million files, and a file may have any size, so no list of
-//! names and no file is ever held as a whole. And both are untrusted data: a file of any content is served, as what it
-//! is, or refused with the reason.
+//! names and no file is held as a whole. And both are untrusted data: a file of any content is served with its real
+//! type, or refused with the reason.
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows must fail"))]
 

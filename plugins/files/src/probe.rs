@@ -1,25 +1,25 @@
-//! What a file is: its MIME type and, if it is text, its encoding.
+//! Detection of a file's MIME type and, for text, of its encoding.
 //!
-//! The type is that of the name, if the name is of a type that is not text; a listing does not open such a file. Otherwise
-//! the first [`LEN`] bytes are read. A file named like text that is none has the type of its content.
+//! A name with a binary type determines the type, so a listing does not open the file. For other names, the first
+//! [`LEN`] bytes are read. A file that is named like text but is not text has the type of its content.
 //!
-//! Whether content is text is decided by the content, except where the name is of a type with a magic number. If the
-//! name is of another type, only UTF-8 is text: an encoding that is guessed would damage binary content, and the size
-//! in the listing would not be that of the text.
+//! The content decides whether a file is text, unless its name has a type with a magic number. If the name has another
+//! binary type, only UTF-8 is text: a guessed encoding would damage binary content, and the size in the listing would
+//! not match the text.
 
 use encoding_rs::Encoding;
 use folder::encoding::{TextEncoding, detect};
 use mcp_provider::mime;
 
-/// The number of bytes at the beginning of a file that decide.
+/// The number of bytes at the beginning of a file that are examined.
 pub(crate) const LEN: usize = 32 * 1024;
 
-/// The type of files of which nothing is known.
+/// The type of unknown files.
 const BYTES: &str = "application/octet-stream";
-/// The type of text of which nothing else is known.
+/// The type of text without a more specific type.
 const PLAIN: &str = "text/plain";
 
-/// What a file is.
+/// The detected type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Probe {
     /// The MIME type.
@@ -40,13 +40,13 @@ pub(crate) enum Document {
 }
 
 impl Probe {
-    /// Returns what a file is by its name alone, if that is of a type that is not text; its content may be text.
+    /// Detects the type by the name alone, if the name has a binary type. The content may still be text.
     pub(crate) fn by_name(name: &str) -> Option<Self> {
         let mime_type = mime::from_name(name).filter(|mime_type| !mime::is_text(mime_type))?;
         Some(Self { mime_type, encoding: None })
     }
 
-    /// Returns what a file is by its name and its beginning, which may be the whole.
+    /// Detects the type by the name and the beginning of the content, which may be the whole.
     pub(crate) fn new(name: &str, head: &[u8], is_whole: bool, fallback: Option<&'static Encoding>) -> Self {
         if let Some(probe) = Self::by_name(name) {
             let has_magic_number = || infer::get(head).is_some_and(|found| !mime::is_text(found.mime_type()));
@@ -65,7 +65,7 @@ impl Probe {
         Self { mime_type, encoding }
     }
 
-    /// Returns the encoding of a whole text: its beginning may be ASCII, and the rest something else.
+    /// Returns the encoding of a whole text. Its beginning may be ASCII, and the rest in another encoding.
     pub(crate) fn whole_encoding(&self, bytes: &[u8], fallback: Option<&'static Encoding>) -> Option<TextEncoding> {
         let probed = self.encoding?;
         if !mime::is_text(self.mime_type) {
@@ -75,7 +75,7 @@ impl Probe {
         if is_valid { Some(probed) } else { detect(bytes, true, fallback) }
     }
 
-    /// Returns the type of document, if it can be converted to text.
+    /// Returns the type of document, if the file can be converted to text.
     pub(crate) fn document(&self) -> Option<Document> {
         match self.mime_type {
             "application/x-ipynb+json" => Some(Document::Notebook),
@@ -96,8 +96,8 @@ impl Document {
     }
 }
 
-/// Returns UTF-8 if content is valid UTF-8 without control characters and without a byte order mark, so that the text has
-/// the bytes of the file.
+/// Returns UTF-8 if content is valid UTF-8 without control characters and byte order mark: such text equals the bytes
+/// of the file.
 fn utf_8(bytes: &[u8], is_whole: bool) -> Option<TextEncoding> {
     let is_valid = match std::str::from_utf8(bytes) {
         Ok(_) => true,
@@ -107,7 +107,8 @@ fn utf_8(bytes: &[u8], is_whole: bool) -> Option<TextEncoding> {
     found.filter(|_| is_valid && Encoding::for_bom(bytes).is_none())
 }
 
-/// Returns whether content that could be text is of a sniffed type after all: two letters at its beginning are no proof.
+/// Returns whether the sniffed type of content that could be text is trusted. Short magic numbers are not: two letters
+/// at the beginning are no proof.
 fn is_plausible(mime_type: &str) -> bool {
     mime::is_text(mime_type) || mime_type == "application/pdf"
 }

@@ -104,7 +104,7 @@ impl Provider for Files {
     }
 }
 
-/// Fails if a part or form of a directory is asked for.
+/// Rejects a part or form of a directory.
 fn check_whole(route: &Route) -> Result<()> {
     if route.view == View::default() {
         Ok(())

@@ -1,26 +1,26 @@
 //! Parts of a file by lines or bytes, read from its beginning or end in chunks.
 //!
-//! A part has at most the given number of bytes. One that is longer ends earlier, after a line if it has one, otherwise
-//! between two characters; then it says where the next part begins. To find a line, the lines before it are counted, in
-//! at most [`MAX_SCAN`] bytes; the lines of the whole file are counted up to [`MAX_COUNTED`] bytes.
+//! A part has at most the given number of bytes. A longer part ends earlier, after a line or, within a line, between
+//! two characters; it then contains the start of the next part. To find a line, the lines before it are counted, in at
+//! most [`MAX_SCAN`] bytes. The lines of the whole file are counted up to [`MAX_COUNTED`] bytes.
 
 use crate::route::{Part, Span};
 use folder::OpenFile;
 use folder::encoding::TextEncoding;
 use mcp_provider::{Failure, Result};
 
-/// The maximum number of bytes that are searched for a line.
+/// The maximum number of bytes searched for a line.
 const MAX_SCAN: u64 = 128 * 1024 * 1024;
 
-/// The maximum size of a file whose lines are counted to the end.
+/// The maximum size of a file whose lines are all counted.
 const MAX_COUNTED: u64 = 16 * 1024 * 1024;
 
-/// The number of bytes that are searched at once.
+/// The number of bytes searched per read.
 const CHUNK: usize = 256 * 1024;
 
 /// Bytes that can be read from any position.
 pub(crate) trait Bytes {
-    /// Reads bytes from an offset: as many as wanted, or fewer at the end.
+    /// Reads `len` bytes from an offset, or fewer at the end.
     fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>>;
 }
 
@@ -42,21 +42,21 @@ impl Bytes for [u8] {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Slice {
     pub(crate) bytes: Vec<u8>,
-    /// The offset of its first byte.
+    /// The offset of the first byte.
     pub(crate) start: u64,
-    /// What it is: `lines=1-20`.
+    /// The range: `lines=1-20`.
     pub(crate) range: String,
-    /// What follows, if it ends earlier than asked for.
+    /// The next range, if the part ends earlier than requested.
     pub(crate) next: Option<String>,
     /// The number of lines of the whole file, if they were counted.
     pub(crate) total_lines: Option<u64>,
 }
 
-/// A file of which parts are read.
+/// A file from which parts are read.
 pub(crate) struct Source<'a, B: Bytes + ?Sized> {
     pub(crate) bytes: &'a B,
     pub(crate) size: u64,
-    /// The encoding of text.
+    /// The encoding, if the file is text.
     pub(crate) encoding: Option<TextEncoding>,
     /// The maximum number of bytes of a part.
     pub(crate) max: usize,
@@ -73,7 +73,7 @@ impl<B: Bytes + ?Sized> Source<'_, B> {
         }
     }
 
-    /// Reads the beginning, by lines if it has any.
+    /// Reads the beginning, by lines if the encoding allows.
     pub(crate) fn head(&self) -> Result<Slice> {
         let whole = Span::From(0, None);
         match self.encoding {
@@ -104,7 +104,7 @@ impl<B: Bytes + ?Sized> Source<'_, B> {
     fn lines(&self, first: u64, last: Option<u64>) -> Result<Slice> {
         let start = self.line_start(first)?;
         let wanted = last.map_or(u64::MAX, |last| last.saturating_sub(first).saturating_add(1));
-        // One extra byte tells whether there is more.
+        // One extra byte shows whether there is more.
         let mut bytes = self.bytes.read_at(start, self.max.saturating_add(1))?;
         let is_all = bytes.len() <= self.max;
         let end = usize::try_from(wanted.saturating_sub(1))
@@ -179,7 +179,7 @@ impl<B: Bytes + ?Sized> Source<'_, B> {
         Ok(offset)
     }
 
-    /// Counts the lines from the beginning of one to the end.
+    /// Counts the lines from the start of a line to the end.
     fn count_lines(&self, mut offset: u64) -> Result<u64> {
         let (mut count, mut is_partial) = (0_u64, false);
         loop {
@@ -201,7 +201,7 @@ impl<B: Bytes + ?Sized> Source<'_, B> {
         let start = match memchr::memrchr_iter(b'\n', searched).nth(skipped) {
             Some(newline) => newline.saturating_add(1),
             None if offset == 0 => 0,
-            // Only the last whole lines fit.
+            // Only the last lines fit.
             None => match memchr::memchr(b'\n', searched) {
                 Some(newline) => newline.saturating_add(1),
                 None => {
@@ -220,7 +220,7 @@ impl<B: Bytes + ?Sized> Source<'_, B> {
     }
 }
 
-/// Returns the range of bytes from an offset on.
+/// Returns the range of the bytes from an offset.
 fn byte_text(start: u64, bytes: &[u8]) -> String {
     format!("bytes={start}-{}", start.saturating_add(len(bytes)).saturating_sub(1))
 }
@@ -233,7 +233,7 @@ fn line_feeds(bytes: &[u8]) -> u64 {
     u64::try_from(memchr::memchr_iter(b'\n', bytes).count()).unwrap_or(u64::MAX)
 }
 
-/// Counts lines; the last need not end with a line feed.
+/// Counts lines. The last line may lack a line feed.
 fn lines_of(bytes: &[u8]) -> u64 {
     line_feeds(bytes).saturating_add(u64::from(bytes.last().is_some_and(|byte| *byte != b'\n')))
 }

@@ -1,4 +1,4 @@
-//! The routes: what a path refers to.
+//! The routes: the mapping from paths to resources.
 //!
 //! | path | resource |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | `docs/a.md`, `docs` | a file, a directory: its names below the directory, percent-encoded |
 //! | `…?lines=a-b` | lines of a file, from 1, both included; `a-` to the end, `-n` the last `n` |
 //! | `…?bytes=a-b` | bytes of a file, from 0, both included, with the same short forms |
-//! | `…?as=text` | a document as text; `&lines=a-b` lines of that |
+//! | `…?as=text` | a document as text; with `&lines=a-b`, lines of the text |
 
 use mcp_provider::{Failure, Result, path};
 
@@ -20,9 +20,9 @@ pub(crate) const PART: &str = "{+path}{?lines,bytes,as}";
 pub(crate) struct Route {
     /// The names below the directory, separated by `/`.
     pub(crate) names: String,
-    /// The part or form that is asked for.
+    /// The requested part or form.
     pub(crate) view: View,
-    /// The query as it was asked for.
+    /// The query as requested.
     query: Option<String>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) enum Part {
 pub(crate) enum Span {
     /// From the first to the last, both included, or to the end.
     From(u64, Option<u64>),
-    /// This many at the end.
+    /// The last ones, of this number.
     Last(u64),
 }
 
@@ -61,7 +61,7 @@ impl Route {
         Ok(Self { names: path::decode(path)?, view, query: query.map(str::to_owned) })
     }
 
-    /// Returns the path of an item in the form that was asked for.
+    /// Returns the path of an item in the requested form.
     pub(crate) fn path_of(&self, names: &str) -> String {
         let path = path::encode(names);
         match &self.query {

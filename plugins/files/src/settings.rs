@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// The directory, by default.
 const DEFAULT_DIR: &str = "/files";
 
-/// The maximum size of a part of a file that is read at once, by default.
+/// The default maximum size of a part that one read returns.
 const DEFAULT_MAX_READ: usize = 1 << 20;
 
 /// The maximum size of a document that is converted to text, by default.
@@ -18,7 +18,7 @@ const DEFAULT_MAX_DOCUMENT: usize = 16 << 20;
 pub(crate) struct Settings {
     /// `dir`: the directory, as the plugin sees it.
     pub(crate) dir: PathBuf,
-    /// Which files are served.
+    /// The visibility rules.
     pub(crate) shown: Shown,
     /// `encoding`: the encoding of text that is not UTF-8; without it, it is detected.
     pub(crate) encoding: Option<&'static Encoding>,
@@ -28,14 +28,14 @@ pub(crate) struct Settings {
     pub(crate) max_document: usize,
 }
 
-/// Which files are served besides those that are by default.
+/// The items that are served in addition to the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Shown {
-    /// `dotfiles`: whether names that begin with a dot are.
+    /// `dotfiles`: whether names that begin with a dot are served.
     pub(crate) dotfiles: bool,
-    /// `env-files`: whether files of environment variables, such as `.env`, are.
+    /// `env-files`: whether files of environment variables, such as `.env`, are served.
     pub(crate) env_files: bool,
-    /// `ignored`: whether what `.gitignore`, `.ignore` and `.git/info/exclude` name is.
+    /// `ignored`: whether items that `.gitignore`, `.ignore` and `.git/info/exclude` ignore are served.
     pub(crate) ignored: bool,
 }
 

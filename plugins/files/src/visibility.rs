@@ -1,13 +1,13 @@
-//! Which files are served.
+//! The visibility rules: which files are served.
 //!
-//! By default neither names that begin with a dot, nor files of environment variables (`.env`, `.env.local`,
-//! `prod.env`, `.envrc`, and copies such as `prod.env~`, in any case), nor what is ignored: by `.ignore`, `.gitignore` and `.git/info/exclude` of the folder itself and
-//! of those above it, with git's rules, by the matcher of the crate `ignore`. What is not served is neither listed nor
-//! read. `.git` is never served.
+//! Three groups are hidden by default: names that begin with a dot; files of environment variables (`.env`,
+//! `.env.local`, `prod.env`, `.envrc`, and copies such as `prod.env~`, in any case); and ignored items. The latter
+//! follow git's rules, in `.ignore`, `.gitignore` and `.git/info/exclude` of the folder and of the folders above it,
+//! matched by the crate `ignore`. A hidden item is neither listed nor read. `.git` is never served.
 //!
-//! A file of ignore rules that cannot be read, or is larger than [`MAX_RULES`] together with those of the folders above,
-//! makes its folder unreadable: serving what it may ignore would be worse, and compiled rules take up to two hundred
-//! times their size in memory.
+//! A folder is unreadable if a file of ignore rules in it cannot be read, or exceeds [`MAX_RULES`] together with the
+//! rules of the folders above. Serving items that may be ignored would be worse, and compiled rules take up to two
+//! hundred times their size in memory.
 
 use crate::settings::Shown;
 use folder::{Folder, Rules, is_hidden, last_name};
@@ -21,15 +21,15 @@ const MAX_RULES: usize = 64 * 1024;
 /// The files of ignore rules, by precedence.
 const RULES_FILES: [&str; 3] = [".ignore", ".gitignore", ".git/info/exclude"];
 
-/// The rules inside of one folder.
+/// The rules in one folder.
 #[derive(Debug)]
 pub(crate) struct Visibility {
     shown: Shown,
     /// The rules of the folder above.
     parent: Option<Rc<Visibility>>,
-    /// The matchers of the folder's own files of rules, in the order of [`RULES_FILES`]; `None` where there are none.
+    /// The matchers of the folder's own rule files, in the order of [`RULES_FILES`]; `None` for missing files.
     matchers: [Option<Gitignore>; 3],
-    /// The size of all rules that apply, in bytes.
+    /// The total size of the rules that apply, in bytes.
     size: usize,
 }
 
@@ -39,7 +39,7 @@ impl Visibility {
         Self { shown, parent: None, matchers: [None, None, None], size: 0 }
     }
 
-    /// Returns whether a name is served whatever the ignore rules say.
+    /// Returns whether the rules other than ignore rules allow a name.
     fn allows(&self, name: &str) -> bool {
         if name == ".git" {
             return false;
@@ -51,11 +51,12 @@ impl Visibility {
     }
 
     fn is_ignored(&self, names: &str, is_folder: bool) -> bool {
-        // All `.ignore` files take precedence over all `.gitignore` files; of each kind, inner ones over outer ones.
+        // All `.ignore` files take precedence over all `.gitignore` files; among files of one kind, inner ones over
+        // outer ones.
         (0..RULES_FILES.len()).find_map(|kind| self.decision(kind, names, is_folder)).unwrap_or_default()
     }
 
-    /// Returns whether the files of one kind ignore an item; `None` if none of their rules matches.
+    /// Returns whether the files of one kind ignore an item; `None` if no rule matches.
     fn decision(&self, kind: usize, names: &str, is_folder: bool) -> Option<bool> {
         let mut level = Some(self);
         while let Some(rules) = level {
@@ -95,21 +96,21 @@ impl Rules for Visibility {
     }
 }
 
-/// Returns whether a file contains environment variables, by its name.
+/// Returns whether the name of a file is typical of environment variables.
 fn is_env_file(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let rest = name.strip_prefix(".env").map(|rest| rest.strip_prefix("rc").unwrap_or(rest));
-    // Behind the name is what says where it is for, or that it is a copy: `.env-prod`, `prod.env.bak`, `.envrc~`.
+    // A suffix names the environment, or marks a copy: `.env-prod`, `prod.env.bak`, `.envrc~`.
     rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
         || name.ends_with(".env")
         || name.ends_with(".env~")
         || name.contains(".env.")
 }
 
-/// Compiles rules. A line that is no valid pattern matches nothing, as in git.
+/// Compiles rules. An invalid pattern matches nothing, as in git.
 fn parse(folder: &str, file: &str, rules: &[u8]) -> Result<Gitignore> {
     let mut builder = GitignoreBuilder::new(folder);
-    // A class that is not closed is no valid pattern.
+    // A pattern with an unclosed character class is invalid.
     builder.allow_unclosed_class(false);
     let rules = rules.strip_prefix(b"\xef\xbb\xbf").unwrap_or(rules);
     for line in String::from_utf8_lossy(rules).split('\n') {
@@ -121,9 +122,9 @@ fn parse(folder: &str, file: &str, rules: &[u8]) -> Result<Gitignore> {
     builder.build().map_err(|error| Failure::internal(format!("{file:?}: {error}")))
 }
 
-/// Returns the pattern in a line as git sees it; `None` if it is empty. The matcher differs in three points: it takes
-/// away trailing spaces that are escaped, if others follow, it takes an empty pattern for one that matches everything,
-/// and it does not know the names of character classes.
+/// Returns the pattern in a line as git interprets it; `None` if it is empty. The matcher differs in three points: it
+/// removes escaped trailing spaces if others follow, an empty pattern matches everything, and it does not know the
+/// names of character classes.
 fn pattern(line: &str) -> Option<String> {
     let mut line = line.strip_suffix('\r').unwrap_or(line);
     while let Some(shorter) = line.strip_suffix(' ') {

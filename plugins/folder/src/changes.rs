@@ -1,18 +1,19 @@
 //! Change detection, with a token that contains hashes of the watched state.
 //!
-//! The token contains one hash for the default listing and one for each watched path: for a file its size, its time of
-//! modification and its time of status change, which also tells an edit that keeps the other two; for a folder those of
-//! its direct files and the names of its subfolders; for the listing those of all files. A folder or listing with more
-//! than [`MAX_FINGERPRINTED`] files has only the hash of its names: creation and deletion are detected, and a modification
-//! only for watchers of that file. No file is opened, and no list of names is held. Up to [`MAX_WATCHED`] watched paths
-//! have a hash each; more share [`BUCKETS`] hashes, and when one differs, all paths of it are reported as changed. A path
-//! unknown to the token is reported as changed, too. The hash function is the standard library's, which may differ
-//! between builds: then everything is reported as changed once.
+//! The token contains one hash for the default listing and one for each watched path. The hash of a file covers its
+//! size, its modification time and its status change time, which detects an edit that preserves the other two. The hash
+//! of a folder covers its direct files and the names of its subfolders; the hash of the listing covers all files. If a
+//! folder or listing has more than [`MAX_FINGERPRINTED`] files, its hash covers only names: creations and deletions are
+//! detected, and a modification only for watchers of that file. No file is opened, and no list of names is held. Up to
+//! [`MAX_WATCHED`] watched paths have a hash each; more paths share [`BUCKETS`] hashes, and when one differs, all paths
+//! in its bucket are reported as changed. A path that the token does not contain is reported as changed, too. The hash
+//! function is the standard library's, which may differ between builds: in that case, everything is reported as changed
+//! once.
 //!
-//! The hash of the listing costs a survey of all folders, whatever is watched. One of more than [`LONG_LISTING`] files is
-//! made again after [`PAUSE_FACTOR`] times its duration, [`MAX_PAUSE`] at most; until then the token keeps its result and
-//! the time, and only the watched paths are compared. The host has no fingerprint of so long a listing, so a change is told
-//! late and never lost.
+//! The hash of the listing requires a survey of all folders, whatever is watched. A survey of more than
+//! [`LONG_LISTING`] files is repeated after [`PAUSE_FACTOR`] times its duration, [`MAX_PAUSE`] at most. Until then, the
+//! token keeps its result and the time, and only the watched paths are compared. The host keeps no fingerprint of such
+//! a long listing, so a change is reported late but never lost.
 
 use crate::disk::FileKind;
 use crate::survey::survey;
@@ -22,45 +23,46 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The maximum number of watched paths with a hash each, which keeps a token below 65536 bytes.
+/// The maximum number of watched paths with separate hashes, which keeps a token below 65536 bytes.
 const MAX_WATCHED: usize = 1900;
 
-/// The number of hashes of more paths than that, which keeps a token below 65536 bytes, too.
+/// The number of hashes that more paths share, which keeps a token below 65536 bytes, too.
 const BUCKETS: usize = 3500;
 
 /// The maximum number of files whose metadata is read, which is much more expensive than reading names.
 const MAX_FINGERPRINTED: usize = 10_000;
 
-/// The number of files up to which a survey is made at each call. More than the host walks of a listing, so that where it
-/// compares listings a change is told by the first call after it.
+/// The maximum number of files for which every call makes a survey. It exceeds the listings that the host walks, so a
+/// change of a listing that the host compares is reported by the first call after it.
 const LONG_LISTING: u64 = 50_000;
 
-/// The time from a survey of a long listing to the next, in durations of the first: it takes a twentieth of the time.
+/// The time from a survey of a long listing to the next, as a multiple of the first one's duration: surveys take a
+/// twentieth of the time.
 const PAUSE_FACTOR: u32 = 20;
 
-/// The longest time between two surveys.
+/// The maximum time between two surveys.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 
-/// The time after which the host is asked to call again while a survey is due later.
+/// The requested poll interval while the next survey is not due.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a watched path stands for.
+/// The target of a watched path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Watched {
     /// The item with these names.
     Item(String),
-    /// Something that may change with any file.
+    /// A state that may change with any file.
     AllFiles,
-    /// Something whose state the provider knows: a hash of it, from [`state_hash`].
+    /// A state that the provider knows, as a hash from [`state_hash`].
     State(u64),
-    /// Nothing that can ever exist.
+    /// Something that can never exist.
     Nothing,
 }
 
 /// The version prefix of a token.
 const VERSION: &str = "n4";
 
-/// Returns what changed since a token. `parse` says what a path stands for.
+/// Returns what changed since a token. `parse` returns the target of a path.
 ///
 /// # Errors
 ///
@@ -90,8 +92,8 @@ pub fn changes(
     Ok(changes)
 }
 
-/// Returns what changed since a token, for a provider that knows all states: that of the listing and, by `state`, those
-/// of paths, as hashes from [`state_hash`].
+/// Returns what changed since a token, for a provider that knows all states, as hashes from [`state_hash`]: `listing`
+/// for the listing, and `state` for each path.
 pub fn changes_of_states(
     listing: u64,
     watched: &[String],
@@ -101,11 +103,11 @@ pub fn changes_of_states(
     compare(Listing { state: listing, survey_at: 0 }, watched, Since::parse(since), state)
 }
 
-/// What the changes are asked since.
+/// The point in time from which changes are requested.
 enum Since {
-    /// Now: without a token, this is the starting point.
+    /// The current state: without a token, the call returns a starting point.
     Start,
-    /// A token that is not understood.
+    /// A token that cannot be parsed.
     Unknown,
     State(Token),
 }
@@ -116,7 +118,7 @@ impl Since {
     }
 }
 
-/// Compares the current states with those of a token.
+/// Compares the current states with the states in a token.
 fn compare(listing: Listing, watched: &[String], since: Since, state: impl Fn(&str) -> u64) -> Changes {
     let now = Token::new(listing, watched, state);
     let then = match since {
@@ -146,7 +148,7 @@ fn compare(listing: Listing, watched: &[String], since: Since, state: impl Fn(&s
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Listing {
     state: u64,
-    /// The time of the next survey, in milliseconds since 1970; 0 if each call makes one.
+    /// The time of the next survey, in milliseconds since 1970; 0 if each call makes a survey.
     survey_at: u64,
 }
 
@@ -159,10 +161,10 @@ impl Listing {
         Ok(Self { state, survey_at })
     }
 
-    /// Returns the time that is left until the next survey; `None` if it is due.
+    /// Returns the time until the next survey; `None` if it is due.
     fn pause(self, now: Duration) -> Option<Duration> {
         let left = Duration::from_millis(self.survey_at.saturating_sub(millis(now)));
-        // More is left if the clock was set back.
+        // If the clock was set back, more than the maximum is left.
         (!left.is_zero() && left <= MAX_PAUSE).then_some(left)
     }
 }
@@ -183,7 +185,7 @@ struct Token {
 enum States {
     /// The state of each path, by the hash of the path.
     Each(BTreeMap<u64, u64>),
-    /// A state for the paths of each bucket, which follows from the hash of a path.
+    /// One state per bucket. The hash of a path determines its bucket.
     Buckets(Vec<u64>),
 }
 
@@ -230,24 +232,24 @@ impl std::fmt::Display for Token {
     }
 }
 
-/// Returns one hash for the paths of each bucket, from the state of each path by its hash.
+/// Returns one hash per bucket, from the states of paths by their hashes.
 fn buckets(each: &BTreeMap<u64, u64>) -> Vec<u64> {
     let mut buckets = vec![0_u64; BUCKETS];
     for (path, state) in each {
         if let Some(sum) = buckets.get_mut(bucket(*path)) {
-            // The order does not matter.
+            // The sum does not depend on the order.
             *sum = sum.wrapping_add(hash(&(path, state)));
         }
     }
     buckets
 }
 
-/// Returns the bucket of a path with that hash.
+/// Returns the bucket of the path with this hash.
 fn bucket(path: u64) -> usize {
     usize::try_from(path.checked_rem(BUCKETS as u64).unwrap_or_default()).unwrap_or_default()
 }
 
-/// Returns the state of the item with these names; one value for all that do not exist.
+/// Returns the state of the item with these names. All missing items have the same state.
 fn state_of(folder: &Folder, names: &str) -> u64 {
     let Ok(item) = folder.find(names) else { return 0 };
     match item.kind {
@@ -256,7 +258,7 @@ fn state_of(folder: &Folder, names: &str) -> u64 {
     }
 }
 
-/// Returns one hash for the items in a folder, whatever their order, and their number.
+/// Returns one hash of the items in a folder, independent of their order, and their number.
 fn hash_all(folder: &Folder, names: &str, is_deep: bool) -> Result<(u64, u64)> {
     let (mut sum, mut count) = (0_u64, 0_u64);
     let mut first: Vec<(String, FileKind)> = Vec::new();
@@ -269,7 +271,7 @@ fn hash_all(folder: &Folder, names: &str, is_deep: bool) -> Result<(u64, u64)> {
     })?;
     if first.len() <= MAX_FINGERPRINTED {
         for (names, kind) in &first {
-            // What cannot be found does not show in listings, either.
+            // An item that cannot be found is not listed, either.
             let state = surveyed_item(folder, names, *kind).ok().map(|item| hash(&fingerprint(&item)));
             sum = sum.wrapping_add(hash(&(names, state)));
         }
@@ -277,7 +279,7 @@ fn hash_all(folder: &Folder, names: &str, is_deep: bool) -> Result<(u64, u64)> {
     Ok((hash(&(sum, count)), count))
 }
 
-/// Returns an item that the survey has shown. Only a link has to be looked up name by name, with the rules on its way.
+/// Returns an item found by the survey. Only a link must be looked up name by name, with the rules of each folder.
 fn surveyed_item(folder: &Folder, names: &str, kind: FileKind) -> Result<Item> {
     match kind {
         FileKind::Link => folder.find(names),
@@ -285,7 +287,7 @@ fn surveyed_item(folder: &Folder, names: &str, kind: FileKind) -> Result<Item> {
     }
 }
 
-/// Returns the state of an item as seen in its parent. A folder contributes only its name: its content is tracked
+/// Returns the state of an item as part of its parent. A folder contributes only its name: its content is tracked
 /// separately.
 fn fingerprint(item: &Item) -> impl Hash {
     let state = (item.kind == ItemKind::File).then_some((item.size, item.modified, item.changed));
@@ -359,7 +361,7 @@ mod tests {
         let watched = ["a.md".to_owned()];
         let changes =
             |since: &str| changes(&folder, &watched, Some(since), |path| Watched::Item(path.to_owned())).unwrap();
-        // As after a survey of a long listing that was different.
+        // The state after a survey of a different long listing.
         let in_a_minute = millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap()) + 50_000;
         let listing = Listing { state: 1, survey_at: in_a_minute };
         let then = Token::new(listing, &watched, |names| state_of(&folder, names)).to_string();

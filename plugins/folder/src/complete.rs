@@ -3,9 +3,8 @@
 use crate::{Folder, Found, ItemKind, Walk, WalkBudget};
 use mcp_provider::{Completion, Result};
 
-/// Completes the names of an item as a shell does: the files and folders in the folder typed so far that begin with the
-/// rest, then files at any depth below it. `value` converts names to a value, and skips those for which it returns
-/// `None`.
+/// Completes the names of an item as a shell does: first the files and folders in the typed folder that begin with the
+/// rest, then files at any depth below it. `value` converts names to a value; names without a value are skipped.
 ///
 /// # Errors
 ///
@@ -18,7 +17,7 @@ pub fn complete(folder: &Folder, typed: &str, value: impl Fn(&str) -> Option<Str
     let rest = if parent.is_empty() { typed } else { typed.get(parent.len().saturating_add(1)..).unwrap_or_default() };
     let mut completion = Completion::default();
     let budget = WalkBudget::for_page(Completion::MAX_VALUES);
-    // A walk starts behind a name; that which was typed completely is the first value.
+    // A walk starts after a name, so a completely typed name is added first.
     if !rest.is_empty()
         && let Ok(item) = folder.find(typed)
     {
@@ -26,20 +25,20 @@ pub fn complete(folder: &Folder, typed: &str, value: impl Fn(&str) -> Option<Str
     }
     let is_folder = |found: &Found| folder.item(found).is_ok_and(|item| item.kind == ItemKind::Folder);
     let children = add(&mut completion, folder.children(parent, rest, budget)?, typed, &value)?;
-    // Without folders, the files further down are those that were just seen.
+    // If the folder has no subfolders, a deep walk would return the same files.
     if !completion.has_more && (children.iter().any(is_folder) || !rest.is_empty()) {
         add(&mut completion, folder.files(parent, rest, budget)?, typed, &value)?;
     }
     Ok(completion)
 }
 
-/// Returns the value of `{+path}` that expands to the path of an item, if there is one: RFC 6570 (section 3.2.3) copies
+/// Returns the value of `{+path}` that expands to the path of an item, if there is one. RFC 6570 (section 3.2.3) copies
 /// some characters verbatim that have another meaning in a path.
 pub fn template_value(names: &str) -> Option<String> {
     (!names.contains(['?', '#', '[', ']', '%'])).then(|| names.to_owned())
 }
 
-/// Adds what a walk shows, and returns it.
+/// Adds the items of a walk, and returns them.
 fn add(
     completion: &mut Completion,
     mut walk: Walk<'_>,

@@ -1,13 +1,13 @@
 //! The encoding of text: detection and conversion to UTF-8.
 //!
-//! In this order: a byte order mark, the escape sequences of ISO-2022-JP, UTF-8 if it is valid, UTF-16 by its pattern of
-//! zeros, the encoding of the config, the guess of `chardetng` (which browsers use). Bytes with control characters are
-//! no text.
+//! The order of detection: a byte order mark, the escape sequences of ISO-2022-JP, valid UTF-8, UTF-16 by its pattern
+//! of zeros, the encoding of the config, the guess of `chardetng` (which browsers use). Bytes with control characters
+//! are not text.
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, ISO_2022_JP, UTF_8, UTF_16BE, UTF_16LE};
 
-/// The number of bytes from the first that is not ASCII by which an encoding is guessed.
+/// The number of bytes, from the first one that is not ASCII, from which an encoding is guessed.
 const GUESSED: usize = 16 * 1024;
 
 /// The encoding of a text.
@@ -23,18 +23,18 @@ impl TextEncoding {
         (self.0 != UTF_8).then(|| self.0.name())
     }
 
-    /// Returns whether lines end with the byte of a line feed.
+    /// Returns whether a line feed is a single byte.
     pub fn has_line_feeds(self) -> bool {
         self.0.is_ascii_compatible() || self.0 == ISO_2022_JP
     }
 
-    /// Returns whether a part of a text can be decoded without what comes before.
+    /// Returns whether a part of a text can be decoded without the preceding text.
     fn is_stateless(self) -> bool {
         self.0 != ISO_2022_JP
     }
 
-    /// Decodes a whole text, without its byte order mark. Malformed sequences become U+FFFD; returns whether there were
-    /// any.
+    /// Decodes a whole text, without its byte order mark. Malformed sequences become U+FFFD. Also returns whether there
+    /// were any.
     pub fn decode(self, bytes: Vec<u8>) -> (String, bool) {
         let mark = Encoding::for_bom(&bytes).filter(|(encoding, _)| *encoding == self.0).map_or(0, |(_, len)| len);
         if self.0 == UTF_8 && mark == 0 {
@@ -47,7 +47,7 @@ impl TextEncoding {
         (text.into_owned(), had_errors)
     }
 
-    /// Decodes a part of a text; `None` if it does not begin and end between characters.
+    /// Decodes a part of a text; `None` if it does not start and end between characters.
     pub fn decode_part(self, bytes: &[u8], is_beginning: bool) -> Option<String> {
         if self.0 == UTF_8 {
             let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").filter(|_| is_beginning).unwrap_or(bytes);
@@ -61,7 +61,7 @@ impl TextEncoding {
         Some(self.0.decode_without_bom_handling_and_without_replacement(bytes)?.into_owned())
     }
 
-    /// Returns the length of the longest beginning that ends between characters. At most three bytes are cut off.
+    /// Returns the length of the longest prefix that ends between characters. At most three bytes are cut off.
     pub fn whole_characters(self, bytes: &[u8]) -> usize {
         let len = bytes.len();
         (0..4)
@@ -71,7 +71,7 @@ impl TextEncoding {
     }
 }
 
-/// Detects the encoding of bytes: of a whole file, or of its beginning. Returns `None` if they are no text.
+/// Detects the encoding of a whole file, or of its beginning. Returns `None` if the bytes are not text.
 pub fn detect(bytes: &[u8], is_whole: bool, fallback: Option<&'static Encoding>) -> Option<TextEncoding> {
     if let Some((encoding, _)) = Encoding::for_bom(bytes) {
         return Some(TextEncoding(encoding));
@@ -94,7 +94,7 @@ pub fn detect(bytes: &[u8], is_whole: bool, fallback: Option<&'static Encoding>)
     if let Some(encoding) = fallback.filter(|encoding| decodes(encoding, bytes, is_whole)) {
         return Some(TextEncoding(encoding));
     }
-    // What is ASCII tells nothing, and what is not tells enough after some paragraphs.
+    // ASCII contains no information about the encoding, and a few paragraphs of other bytes are sufficient.
     let start = bytes.iter().position(|byte| !byte.is_ascii()).unwrap_or_default();
     let end = start.saturating_add(GUESSED).min(bytes.len());
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
@@ -103,12 +103,12 @@ pub fn detect(bytes: &[u8], is_whole: bool, fallback: Option<&'static Encoding>)
 }
 
 /// Returns whether a byte is a control character that does not occur in text. Form feed, backspace (in manuals) and
-/// escape (of terminals) do.
+/// escape (of terminals) occur.
 fn is_control(byte: u8) -> bool {
     byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r' | 0x08 | 0x0c | 0x1b)
 }
 
-/// Returns whether bytes decode without errors; the beginning of a file may end within a character.
+/// Returns whether bytes decode without errors. The beginning of a file may end within a character.
 fn decodes(encoding: &'static Encoding, bytes: &[u8], is_whole: bool) -> bool {
     let most_cut = if is_whole { 0 } else { 3 };
     (0..=most_cut).any(|cut| {
@@ -117,7 +117,7 @@ fn decodes(encoding: &'static Encoding, bytes: &[u8], is_whole: bool) -> bool {
     })
 }
 
-/// Returns UTF-16 if every second byte of most pairs is zero, and the text has no control characters.
+/// Returns UTF-16 if one byte of most pairs is zero, always at the same place, and the text has no control characters.
 fn utf_16(bytes: &[u8]) -> Option<&'static Encoding> {
     let pairs = bytes.len().checked_div(2).unwrap_or_default();
     let zeros = |parity: usize| bytes.iter().skip(parity).step_by(2).filter(|byte| **byte == 0).count();
@@ -132,7 +132,8 @@ fn utf_16(bytes: &[u8]) -> Option<&'static Encoding> {
     is_text.then_some(encoding)
 }
 
-/// Returns whether malformed sequences are rare among those of several bytes, as in UTF-8 with a few faults.
+/// Returns whether malformed sequences are rare compared with valid multi-byte sequences, as in UTF-8 with a few
+/// faults.
 fn is_mostly_utf_8(bytes: &[u8]) -> bool {
     let (mut valid, mut malformed) = (0_usize, 0_usize);
     for chunk in bytes.utf8_chunks() {

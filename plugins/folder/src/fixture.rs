@@ -30,7 +30,7 @@ impl<P: Provider> Fixture<P> {
         files: impl IntoIterator<Item = (N, C)>,
         config: impl IntoIterator<Item = (&'static str, &'static str)>,
     ) -> Self {
-        // The folder is a subfolder, so that there is an outside for links.
+        // The folder is a subfolder, so links can lead outside of it.
         let dir = TempDir::with_prefix("provider-").unwrap();
         let inside = dir.path().join(NAME);
         fs::create_dir(&inside).unwrap();

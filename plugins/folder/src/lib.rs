@@ -1,8 +1,8 @@
 //! A folder on disk, for providers that serve files.
 //!
-//! The code that providers of files share: which items of a folder are visible ([`Rules`]), finding one by its names
-//! ([`Folder::find`]), sorted walks with a position to resume from ([`Walk`]), pages of listings ([`listing`]), completion
-//! of paths ([`complete`]), change tokens ([`changes`]) and the encoding of text ([`encoding`]).
+//! The code shared by providers of files: the visibility of items ([`Rules`]), lookup by names ([`Folder::find`]),
+//! sorted walks that can be resumed at a position ([`Walk`]), pagination of listings ([`listing`]), completion of paths
+//! ([`complete`]), change tokens ([`changes`]) and the encoding of text ([`encoding`]).
 //!
 //! Nothing is cached between calls, and no function holds more names in memory than a page needs.
 

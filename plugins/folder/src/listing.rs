@@ -1,10 +1,9 @@
 //! Pages of files and folders.
 //!
-//! A page starts after the name in its cursor. It ends when it is full, or earlier when its budget is used up:
-//! [`MAX_PARSED`] bytes read of files, [`MAX_BYTES`] or [`MAX_VALUES`] values of entries, or the names of a
-//! [walk](crate::Walk). It processes at least one name, whatever its cost, and the next page continues there; so no
-//! file, however large its metadata, prevents others from being listed. A page that ends early may be empty and still
-//! have a cursor.
+//! A page starts after the name in its cursor. It ends when it is full, or when its budget is used up: [`MAX_PARSED`]
+//! bytes read from files, [`MAX_BYTES`] or [`MAX_VALUES`] values of entries, or the names of a [walk](crate::Walk).
+//! Every page processes at least one name, whatever its cost, so a file with large metadata cannot prevent others from
+//! being listed. A page that ends early may be empty and have a cursor.
 
 use crate::{Found, Walk};
 use mcp_provider::{Entry, Failure, Page, Result};
@@ -17,14 +16,14 @@ const MAX_PARSED: usize = 512 * 1024;
 const MAX_BYTES: usize = 2 * 1024 * 1024;
 
 /// The maximum number of values in the entries of one page. The last entry may exceed it. The host counts values, too
-/// (`limits.response-items`, by default 100,000), and rejects a page that has more: two hundred tags are two hundred
+/// (`limits.response-items`, 100,000 by default), and rejects a page with more. Two hundred tags are two hundred
 /// values.
 const MAX_VALUES: usize = 20_000;
 
 /// The approximate size of an entry without its texts, in bytes.
 const ENTRY_OVERHEAD: usize = 300;
 
-/// The cost of a page so far.
+/// The accumulated cost of a page.
 #[derive(Debug, Default)]
 pub struct PageCost {
     parsed: usize,
@@ -82,7 +81,7 @@ pub fn parse_cursor(cursor: Option<&str>) -> Result<&str> {
     }
 }
 
-/// Collects a page from a walk. `entry` converts items, and skips those for which it returns `None`.
+/// Collects a page from a walk. `entry` converts items; items without an entry are skipped.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Which items of a folder are visible.
+//! The visibility of items in a folder.
 
 use mcp_provider::Result;
 use std::fmt::Debug;
@@ -6,13 +6,13 @@ use std::rc::Rc;
 
 use crate::Folder;
 
-/// The rules that apply inside of one folder: which of its direct children are visible.
+/// The rules in one folder: which of its direct children are visible.
 ///
-/// A child of an invisible folder is invisible, too, whatever the rules inside of that folder say. A link is visible if
-/// both its own name and its target are.
+/// Every child of an invisible folder is invisible, whatever the rules in that folder are. A link is visible if both
+/// its own name and its target are visible.
 pub trait Rules: Debug {
-    /// Returns the rules inside of a folder; `self` are those of its parent. For the root folder, whose names are
-    /// empty, `self` are the rules that [`Folder::open`] was given.
+    /// Returns the rules in a folder; `self` are the rules of its parent. For the root folder, whose names are empty,
+    /// `self` are the rules passed to [`Folder::open`].
     ///
     /// # Errors
     ///
@@ -23,7 +23,7 @@ pub trait Rules: Debug {
     fn shows(&self, names: &str, is_folder: bool) -> bool;
 }
 
-/// Rules by which every name is visible that does not start with a dot.
+/// The rules that hide every name that starts with a dot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DotNames;
 

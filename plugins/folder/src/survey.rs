@@ -1,7 +1,8 @@
 //! A pass over all visible items of a folder, in no particular order.
 //!
-//! Unlike a [walk](crate::Walk) it buffers no names of files, so its memory does not grow with their number. It holds the
-//! names of the folders that it has yet to enter, and has the limits of depth and length of a walk.
+//! A [walk](crate::Walk) buffers names of files; a survey does not, so its memory does not grow with their number. A
+//! survey holds the names of the folders that it has yet to enter, and has the same limits of depth and length as a
+//! walk.
 
 use crate::disk::FileKind;
 use crate::rules::Rules;
@@ -10,8 +11,8 @@ use crate::walk::{MAX_DEPTH, MAX_PATH};
 use mcp_provider::{Result, log};
 use std::rc::Rc;
 
-/// Calls `show` with the names of each item, from the root: at any depth files only, else the direct children. Links
-/// are shown without being followed.
+/// Calls `show` with the names of each item, from the root. A deep survey shows only files, at any depth; any other
+/// shows the direct children. Links are shown without being followed.
 pub(crate) fn survey(folder: &Folder, place: Place, is_deep: bool, mut show: impl FnMut(&str, FileKind)) -> Result<()> {
     let mut pending: Vec<(String, Rc<dyn Rules>, usize)> = Vec::new();
     let mut current = Some((place.found.real, place.rules, 0_usize));

@@ -1,13 +1,13 @@
 //! The items of a folder.
 //!
-//! Items are identified by their names below the folder, separated by `/`. Visible are regular files and folders whose
-//! names are UTF-8 and which the [rules](crate::Rules) show, and symbolic links to those. Links are resolved here, name
-//! by name, so that a link leads neither out of the folder nor to an item that the rules do not show; an absolute target
-//! is outside. In a component, the sandbox rejects what leads out of the folder once more. Devices, sockets and FIFOs
-//! are invisible; opening a FIFO could block forever.
+//! Items are identified by their names below the folder, separated by `/`. Three kinds are visible: regular files and
+//! folders whose names are UTF-8 and allowed by the [rules](crate::Rules), and symbolic links to those. Links are
+//! resolved here, name by name, which prevents path traversal: a link leads neither out of the folder nor to a hidden
+//! item. An absolute target is outside. In a component, the sandbox also rejects paths that lead out of the folder.
+//! Devices, sockets and FIFOs are invisible; opening a FIFO could block forever.
 //!
-//! A name that is not there is looked up in the other normalization forms of Unicode, because file systems and input
-//! methods differ in theirs. The item that is found has the names that are on disk, so that it has one path only.
+//! A name that does not exist is looked up in the other normalization forms of Unicode, because file systems and input
+//! methods differ in their form. The item has the names as they are on disk, so it has only one path.
 
 use crate::disk::{FileKind, Metadata, OpenFile, Root};
 use crate::rules::Rules;
@@ -18,10 +18,10 @@ use std::rc::Rc;
 use std::time::SystemTime;
 use unicode_normalization::UnicodeNormalization;
 
-/// The maximum number of links on the way to an item, as Linux has it.
+/// The maximum number of links on the path to an item, as in Linux.
 const MAX_LINKS: usize = 40;
 
-/// How often a file that changes while it is read is read again.
+/// The maximum number of attempts to read a file that changes during the read.
 const MAX_READS: usize = 3;
 
 /// The type of an item.
@@ -48,12 +48,12 @@ impl ItemKind {
 pub struct Found {
     /// The names below the folder.
     pub names: String,
-    /// The names of the item itself: those of the target, if there is a link among `names`.
+    /// The real names of the item: the target's names if `names` contains a link.
     pub(crate) real: String,
 }
 
 impl Found {
-    /// Returns the last of the item's names; empty for the folder itself.
+    /// Returns the last name of the item; empty for the folder itself.
     pub fn name(&self) -> &str {
         last_name(&self.names)
     }
@@ -62,7 +62,7 @@ impl Found {
 /// A file or folder with its current metadata.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Item {
-    /// Where it is.
+    /// The location.
     pub found: Found,
     /// The type.
     pub kind: ItemKind,
@@ -85,18 +85,18 @@ impl Item {
         &self.found.names
     }
 
-    /// Returns the last of the item's names; empty for the folder itself.
+    /// Returns the last name of the item; empty for the folder itself.
     pub fn name(&self) -> &str {
         self.found.name()
     }
 }
 
-/// Returns the last of some names.
+/// Returns the last name in a path of names.
 pub fn last_name(names: &str) -> &str {
     names.rsplit('/').next().unwrap_or_default()
 }
 
-/// A folder whose items are served.
+/// A served folder.
 #[derive(Debug)]
 pub struct Folder {
     root: Root,
@@ -108,7 +108,7 @@ impl Folder {
     ///
     /// # Errors
     ///
-    /// [`Failure::Internal`], with the grant to write, if there is none.
+    /// [`Failure::Internal`], with the grant to add, if there is no such folder.
     pub fn open(dir: &Path, rules: Rc<dyn Rules>) -> Result<Self> {
         let root = Root::open(dir).map_err(|failure| {
             Failure::internal(format!(
@@ -134,7 +134,7 @@ impl Folder {
         Item::new(search.found(), metadata)
     }
 
-    /// Returns the visible item with exactly these names: those on disk, not another normalization form of them.
+    /// Returns the visible item with exactly these names as they are on disk; another normalization form is not found.
     ///
     /// # Errors
     ///
@@ -163,12 +163,12 @@ impl Folder {
     ///
     /// # Errors
     ///
-    /// The failures of the file system; [`Failure::NotFound`] if it is no regular file any more.
+    /// The failures of the file system; [`Failure::NotFound`] if it is no longer a regular file.
     pub fn open_file(&self, found: &Found) -> Result<OpenFile> {
         self.root.open_file(&found.real)
     }
 
-    /// Opens a file, and returns it with its metadata as of now.
+    /// Opens a file, and returns it with its current metadata.
     ///
     /// # Errors
     ///
@@ -179,12 +179,12 @@ impl Folder {
         if item.kind == ItemKind::File { Ok((file, item)) } else { Err(Failure::NotFound) }
     }
 
-    /// Reads a file of at most `max` bytes as a whole, and returns its bytes with its metadata at that time.
+    /// Reads a whole file of at most `max` bytes, and returns its bytes with its metadata at the time of the read.
     ///
     /// # Errors
     ///
-    /// As for [`open_file`](Self::open_file); [`Failure::Denied`] if it is larger; [`Failure::Unavailable`] if it changes
-    /// each time while it is read, so that the bytes may be of two states of it.
+    /// As for [`open_file`](Self::open_file); [`Failure::Denied`] if the file is larger; [`Failure::Unavailable`] if it
+    /// changes during each attempt, so that the bytes may mix two versions.
     pub fn read_whole(&self, item: &Item, max: usize) -> Result<(Vec<u8>, Item)> {
         for _ in 0..MAX_READS {
             let (file, item) = self.open_item(item)?;
@@ -192,7 +192,7 @@ impl Folder {
                 let size = item.size;
                 return Err(Failure::denied(format!("the file has {size} bytes, expected at most {max}")));
             }
-            // A file that has grown is not unchanged.
+            // A file that has grown counts as changed.
             let bytes = file.read_at(0, max)?;
             if file.is_unchanged(&item)? {
                 return Ok((bytes, item));
@@ -201,11 +201,11 @@ impl Folder {
         Err(Failure::unavailable("the file changes while it is read; try again later"))
     }
 
-    /// Reads a small file of the folder whether it is visible or not, for [`Rules`]; `None` if there is no such file.
+    /// Reads a small file of the folder, even if it is hidden, for [`Rules`]; `None` if there is no such file.
     ///
     /// # Errors
     ///
-    /// The failures of the file system, and a file of more than `max` bytes.
+    /// The failures of the file system; a file of more than `max` bytes.
     pub fn read_rules(&self, names: &str, max: usize) -> Result<Option<Vec<u8>>> {
         let metadata = match self.root.stat(names) {
             Ok(metadata) if metadata.kind == FileKind::File => metadata,
@@ -239,7 +239,7 @@ impl Folder {
         Walk::new(self, self.place(folder)?, false, behind, budget)
     }
 
-    /// Returns a visible folder and the rules inside of it.
+    /// Returns a visible folder, with the rules in it.
     pub(crate) fn place(&self, names: &str) -> Result<Place> {
         let mut search = Search::new(self);
         if search.run(names)?.kind != FileKind::Folder {
@@ -249,14 +249,14 @@ impl Folder {
         Ok(Place { found: search.found(), rules })
     }
 
-    /// Returns what a visible link leads to.
+    /// Returns the target of a visible link.
     pub(crate) fn follow(&self, real: &str) -> Result<Item> {
         self.find(real)
     }
 }
 
 impl OpenFile {
-    /// Returns whether the file has the metadata that it had when it was opened.
+    /// Returns whether the metadata of the open file still equal the given ones.
     ///
     /// # Errors
     ///
@@ -271,7 +271,7 @@ impl OpenFile {
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) found: Found,
-    /// The rules inside of the folder.
+    /// The rules in the folder.
     pub(crate) rules: Rc<dyn Rules>,
 }
 
@@ -280,19 +280,19 @@ pub(crate) fn join(parent: &str, name: &str) -> String {
     if parent.is_empty() { name.to_owned() } else { format!("{parent}/{name}") }
 }
 
-/// The way to an item, name by name.
+/// The lookup of an item, name by name.
 struct Search<'f> {
     folder: &'f Folder,
-    /// The names that were asked for, as they are on disk.
+    /// The requested names, as they are on disk.
     names: Vec<String>,
     /// The names of the current folder or, at the end, of the item.
     real: Vec<String>,
-    /// The rules inside of each folder in `real`, from the root on, as far as they were needed.
+    /// The rules in each folder of `real`, from the root, as far as they were needed.
     rules: Vec<Rc<dyn Rules>>,
     links: usize,
 }
 
-/// A name to look up, and whether it was asked for rather than part of a link's target.
+/// A name to look up, and whether it was requested; other names come from a link's target.
 struct Step {
     name: String,
     is_asked: bool,
@@ -359,7 +359,7 @@ impl<'f> Search<'f> {
         self.real.pop().map(drop).ok_or_else(outside)
     }
 
-    /// Returns the rules inside of the current folder.
+    /// Returns the rules in the current folder.
     fn enter(&mut self) -> Result<Rc<dyn Rules>> {
         while self.rules.len() <= self.real.len() {
             let parent = self.rules.last().unwrap_or(&self.folder.rules).clone();
@@ -369,7 +369,8 @@ impl<'f> Search<'f> {
         self.rules.get(self.real.len()).cloned().ok_or(Failure::NotFound)
     }
 
-    /// Finds a name in the current folder, as it is or in another normalization form. Returns it as it is on disk.
+    /// Finds a name in the current folder, in the given or another normalization form. Returns the name as it is on
+    /// disk.
     fn look_up(&self, name: String) -> Result<(String, Metadata)> {
         let folder = self.real.join("/");
         let stat = |name: String| self.folder.root.stat(&join(&folder, &name)).map(|metadata| (name, metadata));
@@ -385,7 +386,7 @@ impl<'f> Search<'f> {
                 return Ok(found);
             }
         }
-        // Names that are in neither form, such as those of HFS+.
+        // Names on disk in neither form, such as names of HFS+.
         let mut equivalent: Option<String> = None;
         self.folder.root.for_each(&folder, |entry| {
             if let Ok((other, _)) = entry

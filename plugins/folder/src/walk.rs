@@ -1,14 +1,15 @@
-//! A walk over the names in a folder, sorted, from any position on.
+//! A sorted walk over the names in a folder, starting at any position.
 //!
-//! A page of a listing starts after the cursor of the previous page, so a walk seeks directly to it: it reads the
-//! names in the folders on that path, once each, and in those after it, as far as the page needs. Only links are
-//! inspected, and the rules are applied only to the names that the page needs. Names are sorted by their bytes, where a folder whose files are part of the walk compares as if its name
-//! ended with a slash; so the full paths of files are sorted, too.
+//! A page of a listing starts after the cursor of the previous page, so a walk seeks directly to it: it reads the names
+//! in each folder on the path to the cursor once, and the names in the folders after it as far as the page needs them.
+//! Only links are inspected, and the rules are applied only to the names that the page needs. Names are sorted by their
+//! bytes. A folder whose files are part of the walk compares as if its name ended with a slash, so the full paths of
+//! files are sorted, too.
 //!
-//! A walk is bounded by a [`WalkBudget`]: it buffers a limited number of names per folder after its position, and
-//! reads the folder again for the following ones; and after a number of names and folders it pauses. Then
-//! [`Walk::is_paused`] holds and another walk continues at [`Walk::position`]. Folders deeper than [`MAX_DEPTH`], and
-//! paths of more than [`MAX_PATH`] bytes, are skipped.
+//! A walk is bounded by a [`WalkBudget`]. It buffers a limited number of names per folder, and reads the folder again
+//! for the names after them. After a number of names and folders it pauses: [`Walk::is_paused`] is true, and another
+//! walk continues at [`Walk::position`]. Folders deeper than [`MAX_DEPTH`] and paths of more than [`MAX_PATH`] bytes
+//! are skipped.
 
 use crate::disk::FileKind;
 use crate::rules::Rules;
@@ -20,10 +21,10 @@ use std::rc::Rc;
 /// The maximum nesting depth of folders.
 pub(crate) const MAX_DEPTH: usize = 64;
 
-/// The maximum length of a path in bytes. Percent-encoded it fits into a URI, even at three times its length.
+/// The maximum length of a path in bytes. Percent-encoding may triple the length, and the result still fits into a URI.
 pub(crate) const MAX_PATH: usize = 2000;
 
-/// The cost of opening a folder or following a link, in names.
+/// The cost of opening a folder or following a link, as a number of names.
 const FOLDER_COST: usize = 50;
 
 /// The budget of one walk.
@@ -55,7 +56,7 @@ pub struct Walk<'f> {
     budget: WalkBudget,
     /// The open folders from the root to the current position.
     levels: Vec<Level>,
-    /// The current position: the last processed name, below the root; a trailing slash means that the whole folder was
+    /// The current position: the last processed name, below the root. A trailing slash means that the whole folder was
     /// processed.
     position: String,
     /// The number of names processed.
@@ -68,13 +69,13 @@ pub struct Walk<'f> {
 struct Level {
     /// The folder's path below the root; empty, or with a trailing slash.
     path: String,
-    /// The rules inside of the folder.
+    /// The rules in the folder.
     rules: Rc<dyn Rules>,
     /// The next children, in reverse order.
     pending: Vec<Child>,
     /// Whether there are more after `pending`.
     has_more: bool,
-    /// The rest of the start position in this folder; empty once the walk is past it.
+    /// The rest of the start position in this folder; empty after it was passed.
     after: String,
 }
 
@@ -86,8 +87,8 @@ struct Child {
 }
 
 impl<'f> Walk<'f> {
-    /// Walks every file at any depth (linked folders are not entered, so that no file occurs twice), or the direct
-    /// children of a folder.
+    /// Walks every file at any depth, or the direct children of a folder. Linked folders are not entered, so no file
+    /// occurs twice.
     pub(crate) fn new(
         folder: &'f Folder,
         place: Place,
@@ -120,7 +121,7 @@ impl<'f> Walk<'f> {
         self.is_paused
     }
 
-    /// Returns the next file or, if folders are not entered, the next file or folder.
+    /// Returns the next file or, in a walk over direct children, the next file or folder.
     ///
     /// # Errors
     ///
@@ -183,7 +184,7 @@ impl<'f> Walk<'f> {
     fn move_past(&mut self, path: String) {
         self.position = path;
         if !self.has_moved {
-            // Seeking to the start is free: whatever it cost, the walk must make progress.
+            // The seek to the start is not counted, because every walk must make progress.
             (self.has_moved, self.spent) = (true, 0);
         }
     }
@@ -194,7 +195,7 @@ impl<'f> Walk<'f> {
         self.is_paused
     }
 
-    /// Enters the folder at a path with a trailing slash; an unreadable one is skipped.
+    /// Enters the folder at a path with a trailing slash. An unreadable folder is skipped.
     fn descend(&mut self, path: String) {
         let behind = self.position.strip_prefix(&path).unwrap_or_default().to_owned();
         if self.levels.len() > MAX_DEPTH {
@@ -215,7 +216,7 @@ impl<'f> Walk<'f> {
         Ok(())
     }
 
-    /// Returns the names from the root of a folder below that of the walk.
+    /// Returns the names, from the root, of a folder below the walk's root.
     fn real(&self, path: &str) -> String {
         join(&self.place.real, path).trim_end_matches('/').to_owned()
     }
@@ -224,7 +225,7 @@ impl<'f> Walk<'f> {
     fn refill(&mut self) -> Result<()> {
         let Some(level) = self.levels.last() else { return Ok(()) };
         let (path, rules, behind) = (level.path.clone(), level.rules.clone(), level.after.clone());
-        // Everything that starts with the key of a processed folder was processed, too.
+        // Names that start with the key of a processed folder were processed, too.
         let (pending, has_more) = self.read(&path, rules.as_ref(), &behind)?;
         if let Some(level) = self.levels.last_mut() {
             (level.pending, level.has_more) = (pending, has_more);
@@ -232,7 +233,8 @@ impl<'f> Walk<'f> {
         Ok(())
     }
 
-    /// Reads the first visible children of a folder after a position, in reverse order, and whether there are more.
+    /// Reads the first visible children of a folder after a position, in reverse order, and returns whether there are
+    /// more.
     fn read(&mut self, path: &str, rules: &dyn Rules, behind: &str) -> Result<(Vec<Child>, bool)> {
         let real = self.real(path);
         let room = MAX_PATH.saturating_sub(self.place.names.len()).saturating_sub(path.len()).saturating_sub(1);
@@ -255,7 +257,7 @@ impl<'f> Walk<'f> {
             }
             let is_full = first.len() >= most;
             if is_full && first.peek().is_none_or(|last| key >= last.key) {
-                // It may turn out to be invisible when it is its turn.
+                // The name may turn out to be invisible later.
                 has_more = true;
                 return;
             }
@@ -281,7 +283,7 @@ impl<'f> Walk<'f> {
         Ok((first, has_more))
     }
 
-    /// Returns the names of a link's target, if the walk shows it.
+    /// Returns the names of a link's target, if the walk includes it.
     fn follow(&self, path: &str) -> Option<String> {
         let real = join(&self.place.real, path);
         match self.folder.follow(&real) {
@@ -339,7 +341,7 @@ mod tests {
         }
     }
 
-    /// Rules that show everything, and count the folders that are entered.
+    /// Rules that allow everything, and count the entered folders.
     #[derive(Debug, Default)]
     struct CountedRules(Cell<usize>);
 
@@ -364,7 +366,7 @@ mod tests {
         for _ in 0..100 {
             walk.next_found().unwrap().unwrap();
         }
-        // The root, its parent folder, and those of twenty pages of five files.
+        // The root, its parent folder, and the folders of twenty pages of five files.
         assert!(rules.0.get() <= 25, "{} folders were entered", rules.0.get());
     }
 

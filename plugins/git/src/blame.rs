@@ -1,12 +1,12 @@
 //! The commits that the lines of a file come from, as in `git blame`.
 //!
-//! The lines begin at the requested commit, and pass from a commit to its parents: all of them if a parent has the same
-//! file, and otherwise those that the diff to the parent leaves unchanged, to the first parent that has them. Lines that
-//! no parent takes come from the commit. In a parent that lacks the path, the file is looked for under the name that it
-//! was renamed from. Commits are visited in the order of their dates, the latest first.
+//! Lines start at the requested commit and pass from a commit to its parents. If a parent has the same file, all lines
+//! pass to it. If not, each line that the diff to a parent leaves unchanged passes to the first such parent. Lines that
+//! pass to no parent come from the commit. If a parent lacks the path, renames are followed: the search continues at
+//! the file's former name. Commits are visited by date, latest first.
 //!
-//! The work is bounded by [`MAX_COMMITS`] and the time of a [`Budget`](crate::budget::Budget); lines that are still on their way then are
-//! marked as such.
+//! The work is bounded by [`MAX_COMMITS`] and the time of a [`Budget`](crate::budget::Budget). Lines whose search ends
+//! at such a bound are marked as not final.
 
 use crate::commit_graph::bloom::PathKeys;
 use crate::commits::{Commit, CommitKey, Commits};
@@ -24,8 +24,8 @@ use std::ops::Range;
 /// The maximum number of commits visited.
 const MAX_COMMITS: usize = 100_000;
 
-/// The maximum size of the versions of a file that are compared, in bytes. A larger former version is taken for one that
-/// differs in every line.
+/// The maximum size of the versions of a file that are compared, in bytes. A larger former version counts as different
+/// in every line.
 pub(crate) const MAX_FILE: u64 = 4 * 1024 * 1024;
 
 /// The origins of lines.
@@ -40,11 +40,11 @@ pub(crate) struct Origin {
     pub(crate) id: ObjectId,
     /// The lines, counted from zero.
     pub(crate) lines: Range<u32>,
-    /// Whether the lines do come from this commit; if not, the search ended there.
+    /// Whether the lines come from this commit; if false, the search ended there.
     pub(crate) is_final: bool,
 }
 
-/// Lines on their way: where they are in the requested version, and where in that of the current commit.
+/// Lines that are still searched for: their position in the requested version, and in the current commit's version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Lines {
     target: u32,
@@ -64,7 +64,7 @@ struct Search<'r> {
     repository: &'r Repository,
     commits: Commits<'r>,
     renames: Renames<'r>,
-    /// The versions that lines may come from. A commit can have several, under different paths.
+    /// The versions that lines may come from. A commit can have several versions, under different paths.
     suspects: HashMap<CommitKey, Vec<Suspect>>,
     queue: BinaryHeap<(i64, Reverse<usize>, CommitKey)>,
     pushed: usize,
@@ -118,7 +118,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Adds a version of the file to those that lines may come from.
+    /// Adds a version of the file to the versions that lines may come from.
     fn suspect(&mut self, key: CommitKey, suspect: Suspect) -> Result<()> {
         if suspect.lines.iter().all(|lines| lines.count == 0) {
             return Ok(());
@@ -193,7 +193,7 @@ impl Search<'_> {
         Ok(file_at(&path)?.map(|file| (path, file)))
     }
 
-    /// Divides lines of a version into those that differ from a former version, and those that do not, with their
+    /// Divides lines of a version into lines that differ from a former version, and unchanged lines with their
     /// positions there.
     fn divide(&self, lines: &[Lines], before: ObjectId, after: ObjectId) -> Result<(Vec<Lines>, Vec<Lines>)> {
         if self.repository.odb.size(&before)?.is_none_or(|size| size > MAX_FILE) {
@@ -209,7 +209,7 @@ impl Search<'_> {
                 source,
                 count: to.saturating_sub(from),
             };
-            // The position in the former version of the first line after the last hunk.
+            // The position in the former version that corresponds to the first line after the last hunk.
             let first = hunks.partition_point(|hunk| hunk.after.end <= at);
             let mut before_end = first
                 .checked_sub(1)

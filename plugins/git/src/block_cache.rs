@@ -1,9 +1,9 @@
 //! A block cache for random reads of files.
 //!
-//! Packs and their indexes may be larger than a provider's memory, and a component cannot memory-map a file: it would
-//! be read as a whole. So files are read in blocks, of [`SMALL_BLOCK_SIZE`] bytes where single entries of a table are looked
-//! up and of [`BLOCK_SIZE`] bytes elsewhere, and a [`BlockCache`] retains the most recently used blocks of all its files,
-//! up to its capacity. The cost of a read depends on the bytes requested, not on the size of the file.
+//! Packs and their indexes may be larger than a provider's memory, and a component cannot memory-map a file: the whole
+//! file would be read. Files are therefore read in blocks: [`SMALL_BLOCK_SIZE`] bytes for lookups of single table
+//! entries, [`BLOCK_SIZE`] bytes elsewhere. A [`BlockCache`] (LRU) retains the most recently used blocks of all its
+//! files, up to its capacity. The cost of a read depends on the bytes requested, not on the size of the file.
 
 use crate::error::{Error, Result};
 use crate::files;
@@ -18,7 +18,7 @@ use std::rc::Rc;
 /// The block size in bytes. Blocks start at multiples of it.
 const BLOCK_SIZE: usize = 16 * 1024;
 
-/// The block size of files of which single entries are read, in bytes.
+/// The block size in bytes for files from which single entries are read.
 const SMALL_BLOCK_SIZE: usize = 4 * 1024;
 
 /// The default capacity of a cache in bytes.
@@ -79,8 +79,8 @@ impl BlockFile {
         Self::open_with(path, cache, BLOCK_SIZE)
     }
 
-    /// Opens a file of which single entries are read, far from each other, in smaller blocks; `None` if it does not
-    /// exist.
+    /// Opens a file with the smaller block size, for reads of single entries that are far apart; `None` if the file
+    /// does not exist.
     pub(crate) fn open_table(path: &Path, cache: &Rc<BlockCache>) -> Result<Option<Self>> {
         Self::open_with(path, cache, SMALL_BLOCK_SIZE)
     }

@@ -1,17 +1,17 @@
-//! The bound of the work for one call: a number of steps, and a time.
+//! The work budget of one call: a number of steps, and a time.
 //!
-//! A walk over commits can take any time, and a call that exceeds the plugin's limits ends without a result. So a walk
-//! ends by itself before, and what it has found so far is served. All walks of a call share its time.
+//! A walk over commits can take arbitrarily long, and a call that exceeds the plugin's limits ends without a result. A
+//! walk therefore ends before these limits, and the partial result is served. All walks of a call share its time.
 
 use mcp_provider::Limits;
 use std::time::{Duration, Instant};
 
-/// The share of `limits.cpu` and of `limits.deadline` that the walks of a call take: one part of so many. The rest is for
-/// what the call does beside, and for the validation of its response.
+/// The divisor of `limits.cpu` and `limits.deadline` for the walks of a call. The remaining time is for the call's
+/// other work, and for the validation of its response.
 const SHARE: u32 = 2;
 
-/// Returns how long the walks of one call may take. A guest has no clock of its CPU time, so the wall clock has to do: on a
-/// loaded machine walks end earlier.
+/// Returns the time that the walks of one call may take. A guest cannot read its CPU time, so the wall clock is used:
+/// on a loaded machine, walks end earlier.
 pub(crate) fn max_time(limits: Limits) -> Duration {
     limits.cpu.min(limits.deadline).checked_div(SHARE).unwrap_or_default()
 }
@@ -19,19 +19,19 @@ pub(crate) fn max_time(limits: Limits) -> Duration {
 /// The number of steps after which the clock is read.
 const STEPS_PER_LOOK: usize = 16;
 
-/// A number of steps, and a time.
+/// A number of remaining steps, and a time limit.
 pub(crate) struct Budget {
     left: usize,
     start: Instant,
     max_time: Duration,
     is_over: bool,
-    /// Of a test: the number of objects that were read, and the one from which the time is over.
+    /// For tests: a counter of the objects read, and the count from which the time is over.
     #[cfg(test)]
     reads: Option<(std::rc::Rc<std::cell::Cell<usize>>, usize)>,
 }
 
 impl Budget {
-    /// Creates a budget of some steps, and of a time since the call's start.
+    /// Creates a budget with a number of steps, and with a time that starts at the call's start.
     pub(crate) fn new(steps: usize, start: Instant, max_time: Duration) -> Self {
         Self {
             left: steps,
@@ -43,13 +43,13 @@ impl Budget {
         }
     }
 
-    /// Ends it when a number of objects was read, in place of a time.
+    /// For tests: replaces the time limit by a number of objects read.
     #[cfg(test)]
     pub(crate) fn ended_by_reads(self, reads: Option<(std::rc::Rc<std::cell::Cell<usize>>, usize)>) -> Self {
         Self { reads, ..self }
     }
 
-    /// Takes a step; false if none is left.
+    /// Takes a step; false if the budget is exhausted.
     pub(crate) fn take(&mut self) -> bool {
         if self.left.is_multiple_of(STEPS_PER_LOOK) && self.is_time_over() {
             self.is_over = true;

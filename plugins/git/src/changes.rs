@@ -1,9 +1,9 @@
 //! Change detection with tokens.
 //!
 //! A token contains a digest of all refs and, for each watched path, a digest of the object that the path resolves to.
-//! A path changed if it now resolves to another object, or to none. While the refs are the same, no name can resolve
-//! to anything else, so nothing is looked up. If there are too many watched paths for the token's size limit, it
-//! contains one digest of all, and all of them are reported as changed when it differs.
+//! A path has changed if it now resolves to another object or to no object. While the refs are unchanged, no name can
+//! resolve to another object, so nothing is looked up. If the watched paths exceed the token's size limit, the token
+//! contains one digest of all paths, and when it differs, all paths are reported as changed.
 
 use crate::error::Result;
 use crate::paths::Address;
@@ -19,7 +19,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// The version prefix of a token.
 const VERSION: &str = "1";
 
-/// The maximum number of paths with a digest of their own in a token, which may have 65536 bytes.
+/// The maximum number of paths with separate digests in a token. A token has at most 65536 bytes.
 const MAX_PATHS: usize = 1900;
 
 /// The maximum number of loose refs that are read to detect changes.
@@ -139,7 +139,7 @@ fn state(repository: &Repository, path: &str, revs: &mut HashMap<BString, Result
     }
 }
 
-/// Returns the state of all refs by resolved value; for very many refs, by a digest of their files.
+/// Returns the state of all refs: a digest of their resolved values, or, if there are very many refs, of their files.
 fn refs_state(repository: &Repository) -> String {
     let refs = repository.refs();
     let state = refs.resolve("HEAD".into()).and_then(|head| {

@@ -1,7 +1,7 @@
 //! The commits of a repository as a graph: tree, parents, date and generation number of each.
 //!
-//! They are read from the commit-graph, if the commit is in it, otherwise from what was [learned](crate::learned), and
-//! otherwise from the commit itself. In a shallow clone neither is used, because its commits have parents that the clone lacks.
+//! Commits are read from the commit-graph, then from the [learned](crate::learned) commits, then from the objects. In a
+//! shallow clone, only objects are read, because the other sources contain parents that the clone lacks.
 
 use crate::commit_graph::bloom::{self, PathKeys};
 use crate::commit_graph::{CommitGraph, Position};
@@ -17,15 +17,15 @@ use std::collections::HashSet;
 /// experiments only.
 const MAX_PARENTS: usize = 1000;
 
-/// The maximum number of changed files of a commit of which a filter is made, as in git.
+/// The maximum number of changed files of a commit for which a Bloom filter is created, as in git.
 const MAX_CHANGES: usize = 512;
 
-/// The identity of a commit. A commit that is in the commit-graph always has its position in it.
+/// The identity of a commit. A commit in the commit-graph is always identified by its position there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum CommitKey {
     /// The position in the commit-graph.
     Graph(Position),
-    /// The id of a commit that is not in it.
+    /// The id of a commit outside of the commit-graph.
     Object(ObjectId),
 }
 
@@ -34,7 +34,7 @@ pub(crate) enum CommitKey {
 pub(crate) enum Generation {
     /// In the commit-graph.
     Known(u64),
-    /// Not known, and greater than those that are, because the commit-graph has no descendants of other commits.
+    /// Not known. Sorts above known numbers, because the commit-graph contains no descendants of commits outside of it.
     Unknown,
 }
 
@@ -51,12 +51,12 @@ pub(crate) struct Commit {
     pub(crate) generation: Generation,
 }
 
-/// Reads commits, and counts what is read.
+/// Reads commits, and counts the bytes read.
 pub(crate) struct Commits<'r> {
     repository: &'r Repository,
     graph: Option<&'r CommitGraph>,
     learned: Option<&'r Learned>,
-    /// The commit that was read last. Walks ask for a parent twice in a row.
+    /// The commit that was read last: walks request a parent twice in a row.
     last: Option<(ObjectId, Commit)>,
     shallow: HashSet<ObjectId>,
     bytes_read: usize,
@@ -124,8 +124,9 @@ impl<'r> Commits<'r> {
         }
     }
 
-    /// Returns whether a commit certainly left a path as it is in its first parent, or as absent if it has none, as far as
-    /// the commit-graph or what was learned says.
+    /// Returns whether a commit certainly did not change a path, compared with its first parent; a root commit is
+    /// compared with an empty tree. The Bloom filter of the commit-graph is used, or a learned one, which is created if
+    /// missing. False if there is neither.
     pub(crate) fn leaves_unchanged(&mut self, key: CommitKey, commit: &Commit, keys: &PathKeys) -> bool {
         self.try_leaves_unchanged(key, commit, keys).unwrap_or_else(|error| {
             log::warn!("changed paths not known: {error}");
@@ -148,21 +149,21 @@ impl<'r> Commits<'r> {
         Ok(!keys.may_be_in(&filter, &bloom::Settings::OWN))
     }
 
-    /// Returns an ancestor of a commit, if it was learned that no commit from this one to before the ancestor changed a path.
+    /// Returns the learned ancestor of a commit up to which (exclusively) no commit changed a path.
     pub(crate) fn known_unchanged(&self, commit: &oid, path: &BStr) -> Option<CommitKey> {
         let from_bytes = |bytes: &[u8], _| ObjectId::try_from(bytes).ok();
         let ancestor = self.learned?.known_answer(Question::Unchanged(commit, path), from_bytes)?;
         self.key(&ancestor).ok()
     }
 
-    /// Keeps that no commit from one to before its ancestor changed a path.
+    /// Records that no commit from `commit` up to `ancestor` (exclusively) changed a path.
     pub(crate) fn keep_unchanged(&self, commit: &oid, path: &BStr, ancestor: &oid) {
         if let Some(learned) = self.learned {
             learned.add_answer(Question::Unchanged(commit, path), ancestor.as_bytes().to_vec());
         }
     }
 
-    /// Keeps a commit with the filter of the paths that it changed, and returns the filter.
+    /// Records a commit with the Bloom filter of its changed paths, and returns the filter.
     fn learn(&mut self, learned: &Learned, id: ObjectId, commit: &Commit) -> Result<Vec<u8>> {
         let before = commit.parents.first().map(|parent| self.get(*parent)).transpose()?.map(|parent| parent.tree);
         let mut paths = Vec::new();

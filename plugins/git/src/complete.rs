@@ -27,7 +27,7 @@ pub(crate) fn complete(
             let rev = rev.map_or_else(|| settings.default_rev(), Into::into);
             match names(repository, rev.as_ref(), template, typed) {
                 Ok(names) => Ok(Completion::matching(names, typed)),
-                // No candidates in a directory or revision that does not exist.
+                // A directory or revision that does not exist has no candidates.
                 Err(Error::NotFound | Error::Ambiguous { .. }) => Ok(Completion::matching(Vec::<String>::new(), typed)),
                 Err(error) => Err(error),
             }
@@ -36,8 +36,8 @@ pub(crate) fn complete(
     }
 }
 
-/// Returns the names of all revisions: the default first, then branches, tags, and remote branches. Each in its
-/// shortest unambiguous form: a branch shadowed by a tag is prefixed with `heads/`.
+/// Returns the names of all revisions: the default first, then branches, tags, and remote branches. Each name has its
+/// shortest unambiguous form: a branch that is shadowed by a tag is prefixed with `heads/`.
 fn revisions(repository: &Repository, settings: &Settings) -> Result<Vec<String>> {
     let names = repository.refs().names()?;
     let names: Vec<&str> = names.iter().filter_map(|name| name.to_str().ok()).collect();
@@ -59,8 +59,8 @@ fn is_expandable(name: &str) -> bool {
     !name.contains(['%', '?', '#', '[', ']'])
 }
 
-/// Returns the entries that start with the last component of `typed`, in the directory before it. Directories end with
-/// a slash.
+/// Returns the entries that start with the last component of `typed`, in the directory named by the other components.
+/// Directories end with a slash.
 fn names(repository: &Repository, rev: &BStr, template: &str, typed: &str) -> Result<Vec<String>> {
     let (directory, beginning) = match typed.rsplit_once('/') {
         // No path starts with a slash.

@@ -1,8 +1,8 @@
 //! Errors of reading a repository.
 //!
 //! All layers below the provider return [`Error`]; the provider converts it to a [`Failure`]. The variant decides who
-//! sees the text: client errors go to the client, errors that an administrator can fix go to the client and the log,
-//! and damage in the repository goes to the log only.
+//! receives the text: client errors go to the client, errors that an administrator can fix go to the client and the
+//! log, and damage in the repository goes to the log only.
 
 use gix_hash::ObjectId;
 use mcp_provider::Failure;
@@ -82,7 +82,7 @@ impl Error {
         Self::Corrupt { location: location.to_string(), fault: fault.to_string() }
     }
 
-    /// Converts an I/O error: damaged data if its kind says so, otherwise an unreadable file.
+    /// Converts an I/O error to damaged data or to an unreadable file, by its kind.
     pub(crate) fn io(path: &Path, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::InvalidData => Self::corrupt(path.display(), source),

@@ -1,4 +1,4 @@
-//! Safe access to the repository's files.
+//! Bounded access to the repository's files.
 //!
 //! A repository is untrusted data: a file may be a directory, a FIFO that blocks forever, or a gigabyte instead of one
 //! line. Only regular files are opened, and reads of whole files are bounded.
@@ -80,8 +80,8 @@ pub(crate) fn for_each(path: &Path, show: impl FnMut(DirEntry)) -> Result<()> {
     Ok(())
 }
 
-/// Resolves a path relative to a directory. `..` cannot leave a grant in a sandbox, even where it would lead into
-/// another grant, so the path is normalized first.
+/// Resolves a path relative to a directory. In the sandbox, `..` cannot leave a grant, even if it leads into another
+/// grant, so a path that does not exist as written is normalized lexically.
 pub(crate) fn resolve(directory: &Path, path: &Path) -> PathBuf {
     let joined = directory.join(path);
     if fs::metadata(&joined).is_ok() { joined } else { normalize_lexically(&joined) }

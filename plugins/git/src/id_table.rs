@@ -1,9 +1,9 @@
-//! A sorted table of object ids in a file, with the fan-out table of the position of each first byte.
+//! A sorted table of object ids in a file, with a fan-out table (the number of ids up to each first byte).
 //!
-//! Used by pack indexes of both versions, by multi-pack indexes and by commit-graphs. A lookup reads two numbers of the
-//! fan-out table, and then one or two blocks of the 256th of the table that they delimit: ids are uniformly distributed,
-//! so the position is interpolated from the id, and a binary search starts around it. In a table that is not uniform,
-//! the search takes at most twice as many steps as one without interpolation.
+//! Used by pack indexes of both versions, multi-pack indexes and commit-graphs. A lookup reads two numbers of the
+//! fan-out table, which delimit the ids with the same first byte, and one or two blocks of these ids: ids are uniformly
+//! distributed, so the position is interpolated, and a galloping binary search starts there. In a table that is not
+//! uniform, the search takes at most twice as many steps as a plain binary search.
 
 use crate::block_cache::BlockFile;
 use crate::error::Result;
@@ -14,8 +14,8 @@ use std::ops::Range;
 /// The size of a fan-out table in bytes: 256 numbers of four bytes.
 pub(crate) const FAN_OUT: u64 = 256 * 4;
 
-/// The first distance from the interpolated position at which the search is continued, in ids. The expected error is the
-/// square root of the number of ids: this encloses it for tables of a million.
+/// The first step of the search from the interpolated position, in ids. The expected error is the square root of the
+/// number of ids: this step covers it in tables of a million.
 const FIRST_STEP: u32 = 64;
 
 /// The location of a table in its file.
@@ -66,7 +66,7 @@ impl IdTable {
         Ok(id)
     }
 
-    /// Returns the positions of the ids with this first byte.
+    /// Returns the positions of the ids with the given first byte.
     fn range(&self, file: &BlockFile, first_byte: u8) -> Result<Range<u32>> {
         let entry = |n: u8| file.u32(self.fan_out.saturating_add(u64::from(n).saturating_mul(4)));
         let start = first_byte.checked_sub(1).map_or(Ok(0), entry)?;
@@ -77,7 +77,8 @@ impl IdTable {
         Ok(start..end)
     }
 
-    /// Returns the first position in a range for whose id `before` is false, near the position where an id is expected.
+    /// Returns the first position in a range for whose id `before` is false. The search starts where `expected` is
+    /// likely to be.
     fn partition_point(
         &self,
         file: &BlockFile,

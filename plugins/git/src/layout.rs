@@ -1,15 +1,15 @@
 //! The layout of a repository on disk.
 //!
-//! A directory contains a repository if it is one itself (bare), has one in `.git`, or has a file `.git` that names
-//! one, as submodules and linked worktrees do. A linked worktree has its own `HEAD` and shares the rest with the
-//! repository that its file `commondir` names (`gitrepository-layout`). Parent directories are not searched: they are
-//! not granted. Absolute paths that git wrote are valid only if the directory is granted under its own path.
+//! A directory contains a repository if it is a bare repository, has one in `.git`, or has a file `.git` with the path
+//! of one, as submodules and linked worktrees do. A linked worktree has its own `HEAD` and shares everything else with
+//! the repository that its file `commondir` names (`gitrepository-layout`). Parent directories are not searched: they
+//! are not granted. Absolute paths that git wrote are valid only if the directory is granted under the same path.
 
 use crate::error::{Error, Result};
 use crate::files;
 use std::path::{Path, PathBuf};
 
-/// The maximum size of a file that names a directory, in bytes.
+/// The maximum size of a file that contains the path of a directory, in bytes.
 const MAX_BYTES: u64 = 8 * 1024;
 
 /// The maximum size of the list of shallow commits, in bytes.
@@ -20,8 +20,8 @@ const MAX_SHALLOW_SIZE: u64 = 16 * 1024 * 1024;
 pub(crate) struct Layout {
     /// The worktree's own directory, which contains `HEAD`.
     pub(crate) git_dir: PathBuf,
-    /// The directory shared by all worktrees: objects, branches, tags, config. The same as `git_dir`, except in a
-    /// linked worktree.
+    /// The directory shared by all worktrees: objects, branches, tags, config. Differs from `git_dir` only in a linked
+    /// worktree.
     pub(crate) common_dir: PathBuf,
 }
 
@@ -41,7 +41,7 @@ impl Layout {
         Ok(Self { git_dir, common_dir })
     }
 
-    /// Checks that the directory, in which this was located, contains a repository.
+    /// Checks that `dir`, where this layout was located, contains a repository.
     pub(crate) fn check(&self, dir: &Path) -> Result<()> {
         match self.missing() {
             None => Ok(()),
@@ -76,7 +76,7 @@ impl Layout {
         self.common_dir.join("shallow")
     }
 
-    /// Returns the path of a required part that does not exist.
+    /// Returns the path of the first required part that does not exist.
     fn missing(&self) -> Option<PathBuf> {
         let head = self.git_dir.join("HEAD");
         // `HEAD` may be a dangling link, in very old repositories.
@@ -91,7 +91,7 @@ fn no_repository(dir: &Path, why: &str) -> Error {
     Error::NoRepository { dir: dir.to_owned(), reason: why.to_owned() }
 }
 
-/// Reads a file that consists of a path after a prefix; `None` if it does not exist.
+/// Reads a file that consists of a prefix and a path; `None` if it does not exist.
 fn read_link_file(file: &Path, prefix: &str) -> Result<Option<PathBuf>> {
     let Some(bytes) = files::read(file, MAX_BYTES)? else { return Ok(None) };
     let text = String::from_utf8(bytes).map_err(|_| Error::corrupt(file.display(), "expected UTF-8 text"))?;

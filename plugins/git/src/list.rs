@@ -1,7 +1,7 @@
 //! Listings: all files of the default revision, and the entries of a directory.
 //!
-//! A page starts after the path in its cursor, so its cost does not depend on its position, and an entry deleted in
-//! the meantime does not matter. A page ends early, and may be empty, after a long run of directories without files.
+//! A cursor is the last path of the previous page, so the cost of a page does not depend on its position, and deleted
+//! entries do not invalidate a cursor. A page ends early, and may be empty, after many directories without files.
 
 use crate::error::{Error, Result};
 use crate::repo::Repository;
@@ -68,7 +68,7 @@ pub(crate) fn children(
     })
 }
 
-/// Collects a page from items, each with the cursor that starts after it.
+/// Collects a page from items. `present` returns the entry of an item, and the cursor of the page after it.
 fn page<T>(
     mut items: impl Iterator<Item = Result<T>>,
     limit: usize,
@@ -86,7 +86,7 @@ fn page<T>(
     Ok(page)
 }
 
-/// Decodes a directory cursor to an entry name, with a trailing slash if it was a directory.
+/// Decodes a directory cursor to an entry name; a directory's name ends with a slash.
 fn parse_cursor(cursor: &str) -> Result<BString> {
     let name = cursor.strip_suffix('/').unwrap_or(cursor);
     let mut key = path::decode_segment_bytes(name)?;

@@ -10,7 +10,7 @@
 //! | `blame/{rev}/{+path}{?lines}` | the commits that the lines of a file come from |
 //! | `refs{?after}` | all branches and tags, or those after one |
 //!
-//! A revision is one segment, so slashes in branch names are percent-encoded; those in file paths are not.
+//! A revision is one segment, so slashes in branch names are percent-encoded; slashes in file paths are not.
 
 use bstr::{BStr, BString, ByteSlice};
 use gix_hash::ObjectId;
@@ -35,7 +35,7 @@ const DEFAULT_LOG_LIMIT: usize = 50;
 /// The maximum number of commits in a log.
 const MAX_LOG_LIMIT: usize = 1000;
 
-/// The maximum number of commits that a log skips: as many as one response visits.
+/// The maximum number of commits that a log skips: the maximum that one response visits.
 const MAX_LOG_SKIP: usize = 200_000;
 
 /// A parsed path.
@@ -62,13 +62,13 @@ pub(crate) enum Address {
     },
     /// The history of a revision.
     Log {
-        /// The revision whose history is left out.
+        /// The revision whose history is excluded.
         since: Option<BString>,
         /// The revision.
         rev: BString,
         /// The path whose changes are shown; `None` shows all commits.
         path: Option<BString>,
-        /// Which of its commits are shown.
+        /// The range of commits that is shown.
         range: LogRange,
         /// Whether renames of the file at the path are followed.
         follow: bool,
@@ -82,7 +82,7 @@ pub(crate) enum Address {
         /// The file or directory; `None` shows all.
         path: Option<BString>,
     },
-    /// The commits that the lines of a file come from.
+    /// The origins of the lines of a file.
     Blame {
         /// The revision.
         rev: BString,
@@ -93,7 +93,7 @@ pub(crate) enum Address {
     },
     /// All refs.
     Refs {
-        /// Only those after this ref.
+        /// The ref after which the list starts.
         after: Option<BString>,
     },
 }
@@ -171,9 +171,9 @@ impl Address {
 /// Some of the commits of a history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LogRange {
-    /// The number of commits before the first that is shown.
+    /// The number of commits before the first one shown.
     pub(crate) skip: usize,
-    /// The maximum number of commits that are shown.
+    /// The maximum number of commits shown.
     pub(crate) limit: usize,
 }
 
@@ -184,7 +184,7 @@ impl Default for LogRange {
 }
 
 impl LogRange {
-    /// Returns the commits that follow.
+    /// Returns the range after this one, of the same size.
     fn next(self) -> Self {
         Self { skip: self.skip.saturating_add(self.limit), ..self }
     }
@@ -197,7 +197,7 @@ pub(crate) enum LineRange {
     All,
     /// `a-b`, or `a-` to the end.
     From(u32, u32),
-    /// `-n`: the last ones.
+    /// `-n`: the last `n` lines.
     Last(u32),
 }
 
@@ -222,7 +222,7 @@ impl LineRange {
         }
     }
 
-    /// Returns the lines of a file with so many, counted from zero.
+    /// Resolves the range in a file of `count` lines, counted from zero.
     pub(crate) fn of(self, count: u32) -> std::ops::Range<u32> {
         match self {
             Self::All => 0..count,
@@ -256,7 +256,7 @@ fn revision(segment: &str) -> Result<BString> {
     Ok(path::decode_segment_bytes(segment)?.into())
 }
 
-/// Parses a range `a..b` in a segment, either end of which may be missing and is `HEAD` then; `None` if it is none.
+/// Parses a range `a..b` in a segment. A missing end is `HEAD`. `None` if the segment is not a range.
 fn range(segment: &str) -> Result<Option<(BString, BString)>> {
     let Some((start, end)) = segment.split_once("..") else { return Ok(None) };
     if end.starts_with('.') {
@@ -320,8 +320,8 @@ fn diff_query(query: &str) -> Result<Option<BString>> {
     }
 }
 
-/// Builds the path of the commits that follow some of a history; `None` if they are out of reach. `history` are the ids
-/// of the commit and of the one whose history is left out: they do not move, as a branch does.
+/// Builds the path of the commits after the ones shown; `None` if they are out of reach. `history` contains the ids of
+/// the commit and of the excluded commit: an id is stable, a branch moves.
 pub(crate) fn log_after(
     history: (&ObjectId, Option<&ObjectId>),
     path: Option<&BStr>,
@@ -336,7 +336,7 @@ pub(crate) fn log_after(
     (skip <= MAX_LOG_SKIP).then(|| format!("log/{rev}?{path}limit={limit}&skip={skip}{follow}"))
 }
 
-/// Builds the path of the refs after one.
+/// Builds the path of the refs after the given one.
 pub(crate) fn refs_after(name: &BStr) -> String {
     format!("refs?after={}", encode_query_value(name))
 }

@@ -11,7 +11,7 @@ use mcp_provider::{
 };
 use std::rc::Rc;
 
-/// The bucket in which what walks over histories learned is kept, if it is granted.
+/// The bucket for what walks over histories learn; optional.
 const BUCKET: &str = "histories";
 
 /// A provider of a git repository.
@@ -72,7 +72,7 @@ impl Provider for Git {
                 Ok(list::children(self.begin_call(), rev.as_ref(), path.as_ref(), cursor, limit)?)
             }
             _ => {
-                // A missing resource is reported as not found rather than as not listable.
+                // A missing resource is reported as not found, not as a resource that cannot be listed.
                 self.stat(parent)?;
                 Err(Failure::invalid(format!(
                     "expected a directory, {{mount}}{} or {{mount}}tree/{{rev}}, as the parent",

@@ -1,8 +1,8 @@
-//! The file that an added file was renamed or copied from, as git detects it.
+//! Rename and copy detection: the file that an added file was renamed or copied from, as in git.
 //!
-//! First the files of the same content are considered, then those at least half of whose content is the same
-//! ([`similarity`](crate::similarity)), and of several the most similar one, preferably of the same name. Both times,
-//! removed files come before those that still exist, which are considered only for copies.
+//! Files with the same content are considered first, then files of which at least half of the content is the same
+//! ([`similarity`](crate::similarity)). If several match, the most similar one is chosen, preferably one with the same
+//! name. In both steps, removed files come before files that still exist, which are considered only for copies.
 
 use crate::budget::Budget;
 use crate::error::{Error, Result};
@@ -17,7 +17,7 @@ use gix_object::Kind;
 /// The maximum number of bytes that are compared for one response.
 const MAX_COMPARED: u64 = 32 * 1024 * 1024;
 
-/// The maximum size of a file that is compared, in bytes. Larger ones match only if they are equal.
+/// The maximum size of a file whose content is compared, in bytes. Larger files match only if they are equal.
 const MAX_FILE: u64 = 4 * 1024 * 1024;
 
 /// The maximum number of files that are considered for one added file.
@@ -26,7 +26,7 @@ const MAX_SOURCES: usize = 100_000;
 /// The maximum number of files whose size or content is compared for one response.
 const MAX_STEPS: usize = 1_000_000;
 
-/// Detects renames, within a bound for all of them.
+/// Detects renames, within one budget for all of them.
 pub(crate) struct Renames<'r> {
     repository: &'r Repository,
     compared: u64,
@@ -46,19 +46,19 @@ pub(crate) struct Added<'p> {
     pub(crate) file: Side,
 }
 
-/// A file that the added one may have been renamed from.
+/// A possible source of the added file.
 struct Source {
     path: BString,
     file: Side,
 }
 
 impl<'r> Renames<'r> {
-    /// Creates a detection.
+    /// Creates a detector.
     pub(crate) fn new(repository: &'r Repository) -> Self {
         Self { repository, compared: 0, budget: repository.budget(MAX_STEPS), is_truncated: false }
     }
 
-    /// Returns whether some files were not considered, at a limit.
+    /// Returns whether a limit excluded some files.
     pub(crate) fn is_truncated(&self) -> bool {
         self.is_truncated
     }
@@ -113,7 +113,7 @@ impl<'r> Renames<'r> {
         Ok(removed)
     }
 
-    /// Returns the most similar of some files, if one is similar enough.
+    /// Returns the most similar source, if one is similar enough.
     fn most_similar(&mut self, added: &Added<'_>, sources: Vec<Source>) -> Result<Option<BString>> {
         let odb = &self.repository.odb;
         let size = odb.size(&added.file.id)?.unwrap_or_default();
@@ -152,7 +152,7 @@ impl<'r> Renames<'r> {
     }
 }
 
-/// Returns a file of the same content, preferably of the same name.
+/// Returns a source with the same content, preferably with the same name.
 fn equal(added: &Added<'_>, sources: &[Source]) -> Option<BString> {
     let is_equal = |source: &&Source| {
         let both_files = source.file.mode.is_blob() && added.file.mode.is_blob();

@@ -25,7 +25,7 @@ pub(crate) const OBJECT: &str = "git/object";
 /// The metadata key of a file's mode in git: `100644`, `100755`, `120000`, `160000`, `040000`.
 const MODE: &str = "git/mode";
 
-/// Returns the entry of a file, link, submodule or directory at a path of a revision; `size` if it is known.
+/// Returns the entry of a file, link, submodule or directory at a path of a revision. `size` is the size, if known.
 pub(crate) fn entry(rev: &BStr, resolved: &Rev, path: &BStr, found: &tree::Entry, size: Option<u64>) -> Entry {
     let kind = found.mode.kind();
     let name = path.rsplit_once_str("/").map_or(path, |(_, name)| name.as_bstr()).to_str_lossy();
@@ -45,7 +45,7 @@ pub(crate) fn with_mutability(entry: Entry, rev: &Rev) -> Entry {
     if rev.is_full_id { entry.ttl(IMMUTABLE_TTL) } else { entry.subscribable() }
 }
 
-/// Returns the size for a listing. An unreadable object has none; reading it reports the error.
+/// Returns the size for a listing. An unreadable object has no size; the error is reported when the object is read.
 pub(crate) fn size_in_listing(odb: &Odb, found: &tree::Entry) -> Option<u64> {
     size(odb, found).unwrap_or_else(|error| {
         log::warn!("size omitted from a listing: {error}");

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// The repository's directory, by default.
 const DEFAULT_DIR: &str = "/repo";
 
-/// The maximum size of a file, by default. Reading one takes up to twice its size, or twice that of the largest
+/// The default maximum size of a file. A read takes up to twice the size of the file, or twice the size of the largest
 /// version in its delta chain.
 const DEFAULT_MAX_BLOB: usize = 16 << 20;
 
@@ -20,7 +20,7 @@ const DEFAULT_MAX_DIFF: usize = 1 << 20;
 pub(crate) struct Settings {
     /// `dir`: the repository's directory, as the plugin sees it.
     pub(crate) dir: PathBuf,
-    /// `rev`: the revision that is listed by default; without it, that of `HEAD`.
+    /// `rev`: the revision that is listed by default; `HEAD` if absent.
     pub(crate) rev: Option<BString>,
     /// `refs`: the refs that are served.
     pub(crate) refs: RefFilter,
@@ -43,8 +43,8 @@ impl Settings {
         })
     }
 
-    /// Returns the maximum size of any object that is read: a small `max-blob` must not affect directories and other
-    /// objects.
+    /// Returns the maximum size of any object that is read. It is at least the default, because a small `max-blob` must
+    /// not affect directories and other objects.
     pub(crate) fn max_object(&self) -> u64 {
         self.max_blob.max(DEFAULT_MAX_BLOB as u64)
     }

@@ -1,21 +1,21 @@
 //! The similarity of two files, as git estimates it to detect renames (`diffcore-delta.c`).
 //!
-//! A file is a multiset of its lines, those of more than 64 bytes in pieces. The similarity is the number of bytes of
-//! the pieces that both have, relative to the size of the larger file. Pieces are compared by a hash.
+//! A file is a multiset of its lines; lines of more than 64 bytes are split into pieces. The similarity is the number
+//! of bytes in common pieces, relative to the size of the larger file. Pieces are compared by a hash.
 
 use crate::view::is_binary;
 use std::collections::HashMap;
 
-/// The similarity of equal files.
+/// The score of equal files.
 const MAX_SCORE: u64 = 60_000;
 
-/// The least similarity of two files of which one is a rename of the other: 50%, git's default.
+/// The minimum similarity of a rename: 50%, git's default.
 pub(crate) const MIN_SCORE: u64 = MAX_SCORE / 2;
 
 /// The maximum size of a piece in bytes.
 const MAX_PIECE: u32 = 64;
 
-/// The number of hashes.
+/// The number of hash values.
 const HASHES: u32 = 107_927;
 
 /// The pieces of a file.
@@ -33,7 +33,7 @@ impl Pieces {
         let (mut one, mut two, mut length) = (0u32, 0u32, 0u32);
         let mut next = data.iter().copied().peekable();
         while let Some(byte) = next.next() {
-            // Line ends of both kinds are equal.
+            // CRLF and LF are equal in text.
             if is_text && byte == b'\r' && next.peek() == Some(&b'\n') {
                 continue;
             }
@@ -53,7 +53,7 @@ impl Pieces {
         Self { bytes, size: data.len() as u64 }
     }
 
-    /// Returns the similarity to a file, from zero to [`MAX_SCORE`].
+    /// Returns the similarity to another file, from zero to [`MAX_SCORE`].
     pub(crate) fn similarity(&self, other: &Pieces) -> u64 {
         let common = |(hash, count): (&u32, &u64)| other.bytes.get(hash).map_or(0, |there| *there.min(count));
         let common = self.bytes.iter().map(common).fold(0u64, u64::saturating_add);
@@ -61,7 +61,7 @@ impl Pieces {
     }
 }
 
-/// Returns whether two files of these sizes can be similar enough.
+/// Returns whether two files of these sizes can reach [`MIN_SCORE`].
 pub(crate) fn may_be_similar(one: u64, other: u64) -> bool {
     let (smaller, larger) = (one.min(other), one.max(other));
     smaller > 0

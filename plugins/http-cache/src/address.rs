@@ -1,10 +1,10 @@
 //! The address of a page: its path below the mount, and its URL.
 //!
 //! The path `docs.rs/serde/?a=b` stands for `https://docs.rs/serde/?a=b`: the first segment is the host, with an
-//! optional port. The scheme is never chosen by the client: it is `https`, except for the hosts that the config lists
-//! as plain. An address has one canonical form: the host in lower case without a trailing dot, an IP address in its
-//! standard notation, no default port, and never an empty path. Clients are served the canonical form only, and other
-//! spellings are rejected with it ([`Address::from_resource_path`]), so that an access rule for one URI covers the
+//! optional port. The client cannot choose the scheme: it is `https`, except for the hosts that the config lists as
+//! plain. An address has one canonical form: the host in lower case without a trailing dot, an IP address in its
+//! standard notation, no default port, and never an empty path. Clients must use the canonical form; other spellings
+//! are rejected with the canonical one ([`Address::from_resource_path`]), so an access rule for one URI covers the
 //! page. Addresses from pages, redirects and the config are canonicalized.
 
 use iri_string::types::{UriAbsoluteStr, UriReferenceStr, UriStr};
@@ -15,7 +15,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 /// The maximum length of a URL in bytes.
 const MAX_URL_LEN: usize = 8192;
 
-/// Hosts that are requested without TLS, each with its port unless it is the default. Case is ignored.
+/// Hosts that are requested without TLS, each with its port unless it is the default. Case does not matter.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct PlainHosts(BTreeSet<String>);
 
@@ -25,7 +25,7 @@ impl PlainHosts {
         self.0.is_empty()
     }
 
-    /// Returns whether an authority in lower case is one of them: `127.0.0.1:8080`.
+    /// Returns whether the set contains an authority in lower case, such as `127.0.0.1:8080`.
     fn contains(&self, authority: &str) -> bool {
         self.0.contains(authority)
     }
@@ -49,7 +49,7 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// Parses a client's path below the mount, which must be canonical.
+    /// Parses a client's path below the mount. The path must be canonical.
     ///
     /// # Errors
     ///
@@ -119,8 +119,8 @@ impl Address {
         format!("{scheme}://{}", self.authority)
     }
 
-    /// Returns the URL with `…` for its query, for messages about the target of a redirect: the origin chose it, and the query of
-    /// a signed URL is a secret.
+    /// Returns the URL with `…` for its query, for messages about the target of a redirect: the origin chose the
+    /// target, and the query of a signed URL is a secret.
     pub(crate) fn url_without_query(&self) -> String {
         let url = self.url();
         match url.split_once('?') {
@@ -134,8 +134,8 @@ impl Address {
         &self.authority
     }
 
-    /// Returns whether it is requested with TLS at another port than the usual one, as a server on a developer's machine may be by
-    /// mistake.
+    /// Returns whether the page is requested with TLS at a non-default port, which is often a mistake for a server on a
+    /// developer's machine.
     pub(crate) fn is_tls_at_own_port(&self) -> bool {
         !self.is_plain && self.authority.rsplit(':').next().is_some_and(|port| port.parse::<u16>().is_ok())
     }
@@ -150,8 +150,8 @@ impl Address {
         )
     }
 
-    /// Resolves a reference in this page, from a `Location` or a link; `None` unless it is an HTTP URL. A reference to
-    /// `http:` is upgraded to `https:`, except for plain hosts.
+    /// Resolves a reference in this page, from a `Location` or a link; `None` if the result is not an HTTP URL. `http:`
+    /// is upgraded to `https:`, except for plain hosts.
     pub(crate) fn resolve(&self, reference: &str, plain: &PlainHosts) -> Option<Self> {
         Self::from_url(&self.absolute(reference)?, plain)
     }
@@ -161,7 +161,7 @@ impl Address {
         absolute(&self.url(), reference)
     }
 
-    /// Parses a URL; its fragment is dropped.
+    /// Parses a URL, without its fragment.
     pub(crate) fn from_url(url: &str, plain: &PlainHosts) -> Option<Self> {
         let uri = UriStr::new(url).ok()?;
         if !["http", "https"].iter().any(|scheme| uri.scheme_str().eq_ignore_ascii_case(scheme)) {
@@ -183,8 +183,8 @@ pub(crate) fn absolute(base: &str, reference: &str) -> Option<String> {
 }
 
 /// Returns the canonical form of a lower-case host; `None` if it is neither a name nor an address. A host that ends in
-/// a number must be an IPv4 address in four decimal parts: `127.1` and `0x7f000001` are addresses to some programs,
-/// and names to others.
+/// a number must be an IPv4 address in four decimal parts: some programs read `127.1` and `0x7f000001` as addresses,
+/// and others as names.
 fn canonical_host(host: &str) -> Option<String> {
     if let Some(address) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
         return address.parse::<Ipv6Addr>().ok().map(|address| format!("[{address}]"));
@@ -296,7 +296,7 @@ mod tests {
         ] {
             assert!(Address::from_resource_path(path, &plain()).is_err(), "{path}");
         }
-        // The path is opaque to the provider: two slashes stay two.
+        // The path is opaque to the provider: two slashes are preserved.
         assert_eq!(Address::from_resource_path("docs.rs//x", &plain()).unwrap().url(), "https://docs.rs//x");
     }
 

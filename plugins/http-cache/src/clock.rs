@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-/// A clock; tests use a settable one.
+/// A clock. Tests use a settable one.
 pub trait Clock {
     /// Returns the current time.
     fn now(&self) -> SystemTime;
@@ -18,7 +18,7 @@ impl Clock for HostClock {
     }
 }
 
-/// Returns milliseconds since 1970; 0 for any time before.
+/// Returns milliseconds since 1970; 0 for earlier times.
 pub(crate) fn millis(time: SystemTime) -> u64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

@@ -11,7 +11,8 @@ const HOST: &str = "host";
 
 /// Returns the template of web pages.
 pub(crate) fn templates(settings: &Settings) -> Vec<Template> {
-    // Without their names: who may see the template may not see all hosts.
+    // The text does not list these hosts, because a client that may see the template may not be allowed to see all
+    // hosts.
     let scheme = match settings.plain.is_empty() {
         true => "The scheme is `https`.",
         false => "The scheme is `https`, and `http` for the hosts of the config key `plain-http`.",
@@ -33,7 +34,7 @@ pub(crate) fn complete(provider: &HttpCache, argument: &Argument, known: &[Argum
     }
     let host = known.iter().find(|known| known.name == HOST).map(|host| host.value.to_ascii_lowercase());
     let of_host = parts.filter(|(of, _)| host.as_deref().is_none_or(|host| host == *of));
-    // A value with a percent sign would be percent-encoded twice.
+    // A value with a percent sign would be encoded twice.
     let paths: BTreeSet<&str> = of_host.map(|(_, path)| path).filter(|path| !path.contains('%')).collect();
     Completion::matching(paths, &argument.value)
 }

@@ -28,7 +28,7 @@ use mcp_provider::{
 };
 use settings::Settings;
 
-// The origins are the administrator's choice, so none is asked for.
+// The administrator chooses the origins, so none is declared here.
 mcp_provider::needs! {
     "keyvalue": [{ "bucket": "pages", "why": "the cache; without it every read sends a request" }],
     "config": {
@@ -51,7 +51,7 @@ pub struct HttpCache {
 }
 
 impl HttpCache {
-    /// Creates a provider with other implementations of the external effects than the host's.
+    /// Creates a provider with other implementations of the external effects.
     ///
     /// # Errors
     ///

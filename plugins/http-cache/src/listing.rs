@@ -1,11 +1,11 @@
 //! The listing: stored pages, seeds, and the pages of sitemaps, sorted by path.
 //!
-//! Listing sends no requests except for sitemaps, once for each walk from the first page to the last ([`snapshot`]). A
-//! stored page has complete metadata; of others, only the address is known. A page that was stored or found in a sitemap is listed
-//! while its origin is granted; of a seed of another origin, the address. A sitemap that could not be read when a
-//! walk started is listed itself, and `http-cache/missing` in its `_meta` states what is missing. One that is lost
-//! during a walk (which requires a store that stores no snapshot) fails the page as unavailable, so that a completed
-//! walk is complete.
+//! Only sitemaps cause requests, once for each walk from the first page to the last ([`snapshot`]). A stored page has
+//! complete metadata; of any other page, only the address is known. A page that is stored or in a sitemap is listed
+//! while its origin is granted; a seed of another origin is listed with its address only. A sitemap that could not be
+//! read at the start of a walk is listed itself, and `http-cache/missing` in its `_meta` states what is missing. If a
+//! sitemap is lost during a walk (which requires a store that stores no snapshot), the page fails as unavailable, so a
+//! completed walk is complete.
 
 use crate::HttpCache;
 use crate::address::{Address, PlainHosts};
@@ -59,7 +59,7 @@ pub(crate) fn list(provider: &HttpCache, cursor: Option<&str>, limit: usize) -> 
     Ok(Page { entries, next_cursor })
 }
 
-/// Starts the walk whose first page needs a second.
+/// Starts a walk. Called when the first page has a next one, or when the snapshot was lost.
 fn start_walk(provider: &HttpCache, found: &SitemapPages) -> WalkCursor {
     let HttpCache { cache, settings } = provider;
     let has_sitemaps = !settings.sitemaps.is_empty();
@@ -84,7 +84,7 @@ pub(crate) fn stored_and_seed_paths(provider: &HttpCache) -> BTreeSet<String> {
 
 fn entry(provider: &HttpCache, path: &str, head: Option<Head>) -> Option<Entry> {
     let HttpCache { cache, settings } = provider;
-    // A path stored under an earlier config or version may not be a canonical address now.
+    // A path stored under an earlier config or version may no longer be a canonical address.
     let address = Address::from_resource_path(path, &settings.plain).ok()?;
     let head = head.filter(|_| cache.is_granted(&address));
     let head = head.or_else(|| if settings.seeds.contains(&address) { cache.cached_head(&address) } else { None });
@@ -95,7 +95,7 @@ fn entry(provider: &HttpCache, path: &str, head: Option<Head>) -> Option<Entry> 
     Some(known.unwrap_or_else(|| resource_entry::uncached_entry(&address)))
 }
 
-/// The origins of listed pages that are granted. Each is looked up once: thousands of pages have the same.
+/// A cache of which origins of listed pages are granted, because thousands of pages have the same origin.
 struct GrantedOrigins<'a> {
     cache: &'a Cache,
     plain: &'a PlainHosts,
@@ -107,7 +107,7 @@ impl<'a> GrantedOrigins<'a> {
         Self { cache: &provider.cache, plain: &provider.settings.plain, known: BTreeMap::new() }
     }
 
-    /// Returns whether the origin of a page is granted. A path that is no address has none.
+    /// Returns whether the origin of a page is granted. A path that is not an address has no origin.
     fn contains(&mut self, path: &str) -> bool {
         let host = path.split(['/', '?']).next().unwrap_or(path);
         if let Some(is_granted) = self.known.get(host) {

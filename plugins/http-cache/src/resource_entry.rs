@@ -21,10 +21,10 @@ const URL: &str = "http-cache/url";
 /// The metadata key of truncated Markdown.
 const CUT: &str = "http-cache/cut";
 
-/// The metadata key of an incomplete sitemap: what is not listed, and why.
+/// The metadata key of an incomplete sitemap: the unlisted part, and the reason.
 const MISSING: &str = "http-cache/missing";
 
-/// Adds the missing part to a sitemap of which not all pages are listed.
+/// Adds the missing part to an incompletely listed sitemap.
 pub(crate) fn with_missing_reason(entry: Entry, reason: &str) -> Entry {
     let entry = if entry.title.is_none() { entry.title("An incompletely listed sitemap") } else { entry };
     entry.meta(MISSING, reason)
@@ -59,7 +59,7 @@ pub(crate) fn cached_entry(
     let mut entry = Entry::new(path, address.name()).subscribable().ttl(ttl);
     entry.title.clone_from(&content.title);
     entry.description.clone_from(&content.description);
-    // HTML is the page's own type, unless that format is disabled.
+    // The MIME type is HTML, unless that format is disabled.
     if content.kind == Kind::Html && !settings.formats.contains(&Format::Html) {
         entry = entry.mime_type(MARKDOWN);
     } else {
@@ -73,7 +73,7 @@ pub(crate) fn cached_entry(
     }
 }
 
-/// Returns the contents of a page: for HTML one per format, preferred first.
+/// Returns the contents of a page; for HTML one per format, the preferred first.
 pub(crate) fn contents(entry: &Entry, page: FetchedPage, settings: &Settings) -> Vec<Contents> {
     let FetchedPage { address, content, body, .. } = page;
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap_or_default();

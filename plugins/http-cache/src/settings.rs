@@ -16,7 +16,7 @@ const TIMEOUT_MS: &str = "timeout-ms";
 const KEYS: [&str; 9] =
     [SEEDS, SITEMAPS, PLAIN_HTTP, FORMATS, BUCKET, MAX_BODY_BYTES, MAX_STALE_SECONDS, CHECK_SECONDS, TIMEOUT_MS];
 
-/// The maximum length of the path of a listed page; it fits into a cursor.
+/// The maximum length of the path of a listed page, so that it fits into a cursor.
 pub(crate) const MAX_PATH_LEN: usize = 2048;
 
 /// A format in which an HTML page is served.
@@ -37,22 +37,22 @@ pub(crate) struct Settings {
     pub(crate) sitemaps: Vec<Address>,
     /// Hosts that are requested without TLS.
     pub(crate) plain: PlainHosts,
-    /// The formats of HTML pages, preferred first; at least one.
+    /// The formats of HTML pages, the preferred first; at least one.
     pub(crate) formats: Vec<Format>,
     /// The bucket of stored pages.
     pub(crate) bucket: String,
     /// The maximum size of a body, in bytes.
     pub(crate) max_body: usize,
-    /// How long after its freshness a page is served stale while its origin fails, if the origin specifies nothing.
+    /// The time for which a page is served stale while its origin fails, unless the origin specifies one.
     pub(crate) max_stale: Duration,
-    /// The minimum check interval of a watched page without a freshness of its own.
+    /// The minimum check interval of a watched page without a freshness lifetime.
     pub(crate) check_interval: Duration,
-    /// The timeout of one call for all its requests to origins together.
+    /// The timeout of all requests to origins of one call.
     pub(crate) timeout: Duration,
 }
 
 impl Settings {
-    /// Parses the config; an unknown key is an error, since it is most likely a typo.
+    /// Parses the config. An unknown key is an error, because it is most likely a typo.
     pub(crate) fn parse(config: &Config) -> Result<Self> {
         config.refuse_unknown(&KEYS)?;
         let plain: PlainHosts = config.texts(PLAIN_HTTP)?.unwrap_or_default().into_iter().collect();
@@ -79,7 +79,7 @@ impl Settings {
     }
 }
 
-/// Parses a page in the config: a path below the mount, or a URL. `rest` is the path of a host alone.
+/// Parses a page in the config: a path below the mount, or a URL. `rest` is the default path of a host.
 fn address(key: &str, page: &str, rest: &str, plain: &PlainHosts) -> Result<Address> {
     let path = page.strip_prefix("https://").or_else(|| page.strip_prefix("http://")).unwrap_or(page);
     let whole = if path.contains('/') { path.to_owned() } else { format!("{path}{rest}") };

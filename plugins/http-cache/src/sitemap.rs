@@ -1,12 +1,12 @@
 //! Sitemaps: lists of a site's pages (the protocol of sitemaps.org).
 //!
 //! A sitemap is fetched through the cache like any page, and no more often than its freshness requires. Sitemaps are
-//! read when a walk through the listing starts ([`snapshot`](crate::snapshot)). An index refers to further ones, one
-//! level deep. Only pages on the sitemap's own host count, as the protocol requires.
+//! read when a walk through the listing starts ([`snapshot`](crate::snapshot)). An index refers to further sitemaps,
+//! one level deep. Only pages on the sitemap's own host are listed, as the protocol requires.
 //!
-//! A sitemap that cannot be read is reported ([`MissingSitemap`]), and never fails the rest: one that is unavailable,
-//! malformed, compressed or not a sitemap, and everything beyond [`MAX_SITEMAPS`], [`MAX_XML`], [`MAX_PAGES`] or
-//! [`MAX_PATHS_SIZE`].
+//! A sitemap that cannot be read is reported ([`MissingSitemap`]), and the others are still read. Reported are sitemaps
+//! that are unavailable, malformed, compressed or not sitemaps, and everything beyond [`MAX_SITEMAPS`], [`MAX_XML`],
+//! [`MAX_PAGES`] or [`MAX_PATHS_SIZE`].
 
 use crate::address::{Address, PlainHosts};
 use crate::cache::{Cache, Want};
@@ -22,13 +22,13 @@ use std::time::{Duration, SystemTime};
 const MAX_SITEMAPS: usize = 16;
 /// The maximum number of bytes of sitemaps read for one listing. The last one may exceed it.
 const MAX_XML: usize = 12 * 1024 * 1024;
-/// The maximum number of pages in them; the protocol allows as many in one.
+/// The maximum number of pages in all sitemaps. The protocol allows the same number in one.
 const MAX_PAGES: usize = 50_000;
-/// The maximum number of URLs of a sitemap that are fully parsed: those of other hosts, and in unusual notation.
+/// The maximum number of a sitemap's URLs that are fully parsed: URLs of other hosts or in unusual notation.
 const MAX_UNUSUAL_URLS: usize = 10_000;
-/// The maximum total size of the paths of these pages, in bytes.
+/// The maximum total size of the paths of the pages, in bytes.
 const MAX_PATHS_SIZE: usize = 6 * 1024 * 1024;
-/// The maximum number of sitemaps reported as missing; the last report covers the rest.
+/// The maximum number of sitemaps reported as missing. The last report covers all further ones.
 const MAX_MISSING: usize = 20;
 /// The maximum length of a reported reason in characters.
 const MAX_REASON: usize = 300;
@@ -44,7 +44,7 @@ pub(crate) struct SitemapPages {
     pub(crate) is_storable: bool,
 }
 
-/// An incomplete sitemap.
+/// A sitemap that is missing or incomplete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MissingSitemap {
     /// The sitemap's path.
@@ -87,10 +87,10 @@ pub(crate) fn collect(cache: &Cache, sitemaps: &[Address], plain: &PlainHosts, d
     collecting.finish()
 }
 
-/// The pages found so far.
+/// The state of reading sitemaps.
 struct Collector<'a> {
     plain: &'a PlainHosts,
-    /// The pending sitemaps, next last, and whether each may refer to further ones.
+    /// The pending sitemaps, next last, and whether each may refer to further sitemaps.
     queue: Vec<(Address, bool)>,
     pages: BTreeSet<String>,
     missing: Vec<MissingSitemap>,
@@ -195,7 +195,7 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// Recognizes the URLs of a sitemap's own host in the usual notation, which avoids parsing 50,000 of them.
+/// A fast path for URLs of the sitemap's own host in the usual notation, which avoids fully parsing 50,000 of them.
 struct OwnHost {
     authority: String,
     prefixes: [String; 2],
@@ -207,7 +207,7 @@ impl OwnHost {
         Self { prefixes: ["https", "http"].map(|scheme| format!("{scheme}://{authority}/")), authority }
     }
 
-    /// Returns the path of such a URL.
+    /// Returns the path of such a URL; `None` for any other URL.
     fn path(&self, url: &str) -> Option<String> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?".contains(&byte);
         let rest = self.prefixes.iter().find_map(|beginning| url.strip_prefix(beginning.as_str()))?;
@@ -219,7 +219,7 @@ impl OwnHost {
     }
 }
 
-/// What a URL in a sitemap refers to.
+/// The target of a URL in a sitemap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum UrlKind {
     Page,

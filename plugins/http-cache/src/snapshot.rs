@@ -5,10 +5,10 @@
 //! | `s:ID` | the creation time, and the missing sitemaps |
 //! | `t:ID` | the paths of the pages, sorted, one per line |
 //!
-//! The first page of a walk requests the sitemaps from the origins; its cursor names the snapshot created from them
-//! ([`WalkCursor`]), which the following pages read. So a walk requests each sitemap once, whatever its freshness.
-//! Snapshots are deduplicated by content, so concurrent walks share them; at most [`MAX_SNAPSHOTS`] are stored, none
-//! for longer than [`MAX_AGE`]. A lost snapshot (expired, damaged, or evicted in favor of pages) is created again.
+//! The first page of a walk requests the sitemaps from the origins and stores a snapshot; its cursor names the snapshot
+//! ([`WalkCursor`]), which the following pages read. A walk therefore requests each sitemap once, whatever its
+//! freshness. Snapshots are deduplicated by content, so concurrent walks share them. At most [`MAX_SNAPSHOTS`] are
+//! stored, for [`MAX_AGE`] at most. A lost snapshot (expired, damaged, or evicted in favor of pages) is created again.
 
 use crate::cache::entries::BATCH;
 use crate::clock::{millis, time};
@@ -33,14 +33,14 @@ const PAGES: &str = "t:";
 /// The walk's part of a cursor, before the position.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct WalkCursor {
-    /// The id of the snapshot; `None` if none could be stored.
+    /// The id of the snapshot; `None` if it could not be stored.
     snapshot: Option<u64>,
     /// The sitemaps that could not be read at the start, by the hashes of their paths.
     missing: Vec<u32>,
 }
 
 impl WalkCursor {
-    /// Creates the cursor of a walk over these pages, which reads a snapshot if there is one.
+    /// Creates the cursor of a walk over these pages, with its snapshot, if any.
     pub(crate) fn new(snapshot: Option<u64>, found: &SitemapPages) -> Self {
         Self { snapshot, missing: found.missing.iter().map(|missing| short_hash(&missing.path)).collect() }
     }
@@ -73,8 +73,8 @@ impl WalkCursor {
         (found.id() == id).then_some(found)
     }
 
-    /// Returns the first sitemap that is missing now and was not at the start of the walk: some of its pages may have
-    /// been listed, and the others would not be.
+    /// Returns the first sitemap that is missing now but was not at the start of the walk: some of its pages may have
+    /// been listed, and the others would be lost.
     pub(crate) fn newly_missing<'f>(&self, found: &'f SitemapPages) -> Option<&'f MissingSitemap> {
         found.missing.iter().find(|missing| !self.missing.contains(&short_hash(&missing.path)))
     }
@@ -110,7 +110,7 @@ impl SnapshotMeta {
     }
 }
 
-/// Stores a snapshot for a new walk, and returns its id; `None` if it is not storable, or the store fails.
+/// Stores a snapshot for a new walk, and returns its id; `None` if it may not be stored, or the store fails.
 pub(crate) fn save(store: &dyn Store, found: &SitemapPages, now: SystemTime) -> Option<u64> {
     if !found.is_storable {
         return None;
@@ -129,7 +129,7 @@ pub(crate) fn save(store: &dyn Store, found: &SitemapPages, now: SystemTime) -> 
     stored.inspect_err(|error| log::debug!("sitemap snapshot not stored: {error}")).ok().map(|()| id)
 }
 
-/// Deletes expired snapshots, and the oldest beyond the maximum; returns whether the one with this id exists.
+/// Deletes expired snapshots, and the oldest ones beyond the maximum. Returns whether the snapshot with this id exists.
 fn sweep(store: &dyn Store, id: u64, now: SystemTime) -> Result<bool> {
     let keys = store.all_keys()?;
     let [own, own_pages] = self::keys(id);
@@ -150,7 +150,7 @@ fn sweep(store: &dyn Store, id: u64, now: SystemTime) -> Result<bool> {
     let abouts =
         keys.iter().filter_map(|key| key.strip_prefix(META)).filter(|id| !gone.iter().any(|key| key.ends_with(id)));
     let abouts: std::collections::BTreeSet<&str> = abouts.collect();
-    // Also pages without their metadata: they are unreachable.
+    // Pages without their metadata are deleted, too: they are unreachable.
     let pages = keys.iter().filter(|key| key.starts_with(PAGES) && **key != own_pages);
     let pages = pages.filter(|key| key.strip_prefix(PAGES).is_some_and(|id| !abouts.contains(id))).map(String::as_str);
     gone.extend(pages);
@@ -162,7 +162,7 @@ fn sweep(store: &dyn Store, id: u64, now: SystemTime) -> Result<bool> {
 }
 
 impl SitemapPages {
-    /// Returns the id of the content: the same for the same pages.
+    /// Returns the id of the content. Equal contents have the same id.
     fn id(&self) -> u64 {
         let mut hasher = SipHasher::new();
         for missing in &self.missing {

@@ -1,7 +1,7 @@
 //! Tags and languages: collections of notes by a front matter field.
 //!
-//! There is no index, because instances keep no state: to find the notes with a tag, the front matter of every note is
-//! read. A page of a collection reads only as far as it needs.
+//! There is no index, because instances keep no state: the notes with a tag are found by reading the front matter of
+//! every note. A page of a collection reads only as many notes as it needs.
 
 use crate::Notes;
 use crate::front_matter::FrontMatter;
@@ -46,7 +46,7 @@ impl Field {
     }
 }
 
-/// Returns all values in use, sorted, with the number of notes of each.
+/// Returns all values in use, sorted, each with its number of notes.
 pub(crate) fn values(notes: &Notes, field: Field) -> Result<BTreeMap<String, usize>> {
     let mut values = BTreeMap::new();
     let mut walk = notes.folder.files("", "", WalkBudget::UNLIMITED)?;
@@ -59,7 +59,7 @@ pub(crate) fn values(notes: &Notes, field: Field) -> Result<BTreeMap<String, usi
     Ok(values)
 }
 
-/// Returns whether any note has this value.
+/// Returns whether a note has this value.
 pub(crate) fn is_in_use(notes: &Notes, field: Field, value: &str) -> Result<bool> {
     let mut walk = notes.folder.files("", "", WalkBudget::UNLIMITED)?;
     while let Some(found) = walk.next_found()? {
@@ -70,7 +70,7 @@ pub(crate) fn is_in_use(notes: &Notes, field: Field, value: &str) -> Result<bool
     Ok(false)
 }
 
-/// Reads the beginning of a note; `None` if the file is not a note, or cannot be read.
+/// Reads the beginning of a note; `None` if the file is not a note or cannot be read.
 pub(crate) fn head(notes: &Notes, found: &Found) -> Option<Head> {
     Markup::of(&found.names)?;
     let left_out = |failure: &_| log::warn!("{:?} omitted from collections: {failure}", found.names);

@@ -1,9 +1,9 @@
 //! A provider of a folder of notes: Markdown, AsciiDoc, reStructuredText.
 //!
-//! Their front matter becomes title, description and annotations; other files in the folder are attachments. The
-//! `README.md` of this crate is for users; for the code, see `route` for the meaning of paths, `front_matter` for the
-//! metadata of notes, `note` for encodings, and `reading` for the order of Japanese listings. The crate `folder` has the
-//! visible items, pages and change tokens.
+//! The front matter of a note becomes title, description and annotations; other files in the folder are attachments.
+//! The `README.md` of this crate is for users; for the code, see `route` for the meaning of paths, `front_matter` for
+//! the metadata of notes, `note` for encodings, and `reading` for the order of Japanese listings. The crate `folder`
+//! has the visible items, pages and change tokens.
 
 mod collection;
 mod front_matter;
@@ -152,7 +152,7 @@ impl Notes {
         }
     }
 
-    /// Lists what a walk shows, in the configured order. `walk` begins one behind a position.
+    /// Lists the items of a walk, in the configured order. `walk` starts a walk after a position.
     fn list_names<'n>(
         &'n self,
         walk: impl Fn(&str, WalkBudget) -> Result<Walk<'n>>,
@@ -171,7 +171,7 @@ impl Notes {
         listing::page(walk(listing::parse_cursor(cursor)?, WalkBudget::for_page(limit))?, limit, entry)
     }
 
-    /// Returns how an item is read: its reading, its title, or its name.
+    /// Returns the reading of an item: its `reading`, its title, or its name.
     fn reading(&self, found: &Found) -> String {
         let head = collection::head(self, found).map(|head| head.front_matter);
         let written = head.and_then(|front_matter| front_matter.reading.or(front_matter.title));
@@ -204,7 +204,7 @@ impl Notes {
                 listing::page(walk, limit, |found, cost| entry(found, &matching(found, cost)?))?
             }
         };
-        // A collection exists as long as it is not empty.
+        // Only a collection with notes exists.
         let is_nothing = cursor.is_none() && page.next_cursor.is_none() && page.entries.is_empty();
         if is_nothing { Err(Failure::NotFound) } else { Ok(page) }
     }
@@ -225,7 +225,7 @@ impl Notes {
         })
     }
 
-    /// Returns the entry of a file for a listing; an unreadable one is omitted, so that the rest is listed.
+    /// Returns the entry of a file for a listing. An unreadable file is omitted, so the listing does not fail.
     fn entry_for_listing(&self, found: &Found, cost: &mut PageCost) -> Option<Entry> {
         let item = self.folder.item_for_listing(found)?;
         let names = found.names.as_str();
@@ -248,11 +248,11 @@ impl Notes {
         }
     }
 
-    /// Returns the files at any depth in the folder typed so far, as values of `{+path}`.
+    /// Returns the files at any depth in the typed folder, as values of `{+path}`.
     fn files_under(&self, typed: &str) -> Result<Vec<String>> {
         let folder = typed.rsplit_once('/').map_or("", |(folder, _)| folder);
         let is_there = matches!(Route::parse(&path::encode(folder)), Ok(Route::Item(names)) if names == folder);
-        // After `file/` follows a path in another folder: the whole tree is searched for it.
+        // After `file/`, the value is a path in another folder, so the whole tree is searched.
         let folder = if is_there { folder } else { "" };
         let mut walk = match self.folder.files(folder, "", WalkBudget::UNLIMITED) {
             Ok(walk) => walk,

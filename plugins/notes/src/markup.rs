@@ -1,4 +1,4 @@
-//! The markup of notes, by their names.
+//! The markup of notes, by name.
 
 use folder::last_name;
 use mcp_provider::mime;
@@ -15,7 +15,7 @@ impl Markup {
     /// Returns the markup of a file; `None` for an attachment.
     pub(crate) fn of(names: &str) -> Option<Self> {
         let name = last_name(names).to_ascii_lowercase();
-        // Sphinx publishes its sources with another suffix.
+        // Sphinx publishes its sources with an additional suffix.
         let name = name.strip_suffix(".rst.txt").map_or(name.clone(), |stem| format!("{stem}.rst"));
         match name.rsplit_once('.')?.1 {
             "adoc" | "asciidoc" => Some(Self::AsciiDoc),

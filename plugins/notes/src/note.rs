@@ -1,7 +1,7 @@
-//! A file as an entry and as contents.
+//! The entry and the contents of a file.
 //!
-//! Text is served as UTF-8, whatever its encoding is, which its first bytes tell. Of a text that is not UTF-8, an entry has
-//! the size that is served only if the whole text was read for it.
+//! Text is served as UTF-8. Its encoding is detected from its first bytes. The entry of a text in another encoding has
+//! the size as served only if the whole text was read for it.
 
 use crate::Notes;
 use crate::front_matter::{FIRST_READ_BYTES, FrontMatter, MAX_BYTES};
@@ -11,29 +11,29 @@ use folder::encoding::{TextEncoding, detect};
 use folder::{Found, Item};
 use mcp_provider::{Contents, Entry, Failure, Notice, Result};
 
-/// The number of bytes searched for the end of front matter that cost as much as one parsed byte.
+/// The number of searched bytes, before the end of front matter, whose cost equals one parsed byte.
 const SEARCHED_BYTES_PER_COST: usize = 32;
 
-/// The name of an encoding other than UTF-8, in the metadata.
+/// The metadata key of the name of an encoding other than UTF-8.
 const ENCODING: &str = "notes/encoding";
 
-/// Whether malformed sequences were replaced by U+FFFD.
+/// The metadata key of whether malformed sequences were replaced by U+FFFD.
 const MALFORMED: &str = "notes/malformed";
 
-/// What the beginning of a text says of the whole.
+/// The properties of a text that its beginning determines.
 #[derive(Debug, Default)]
 pub(crate) struct Head {
-    /// The metadata; that of an attachment is empty.
+    /// The metadata; empty for an attachment.
     pub(crate) front_matter: FrontMatter,
     /// The encoding, if it is not UTF-8.
     encoding: Option<TextEncoding>,
-    /// The size in UTF-8, if the beginning of such a text is all of it.
+    /// The size in UTF-8, if the text is in another encoding and the beginning is the whole text.
     size: Option<u64>,
 }
 
 impl Head {
-    /// Parses the beginning of a file; `None` if more of it is needed, unless this `is_last`. `is_all` states that the file
-    /// ends with it.
+    /// Parses the beginning of a file; `None` if more is needed, unless `is_last`. `is_all` states that the beginning
+    /// is the whole file.
     fn parse(notes: &Notes, names: &str, beginning: &[u8], is_all: bool, is_last: bool) -> Option<Self> {
         let encoding = detect(beginning, is_all, notes.settings.encoding).filter(|encoding| encoding.name().is_some());
         let decoded = encoding.map(|encoding| {
@@ -66,8 +66,8 @@ fn with_encoding(entry: Entry, encoding: TextEncoding) -> Entry {
     }
 }
 
-/// Reads the beginning of a text. The file is read no further than needed, in as few reads as possible: each costs a call
-/// to the host.
+/// Reads the beginning of a text. The file is read no further than needed, in as few reads as possible, because each
+/// read is a call to the host.
 pub(crate) fn head(notes: &Notes, found: &Found) -> Result<Head> {
     let file = notes.folder.open_file(found)?;
     let mut beginning = file.read_at(0, FIRST_READ_BYTES)?;
@@ -86,7 +86,7 @@ pub(crate) fn head(notes: &Notes, found: &Found) -> Result<Head> {
     Ok(head)
 }
 
-/// Returns a file as an entry.
+/// Returns the entry of a file.
 pub(crate) fn entry(notes: &Notes, file: &Item) -> Result<Entry> {
     if markup::is_text(file.names()) {
         Ok(entry_with_head(notes, file, &head(notes, &file.found)?))
@@ -95,12 +95,12 @@ pub(crate) fn entry(notes: &Notes, file: &Item) -> Result<Entry> {
     }
 }
 
-/// Returns a text as an entry, with what its beginning says.
+/// Returns the entry of a text, with the properties that its beginning determines.
 pub(crate) fn entry_with_head(notes: &Notes, file: &Item, head: &Head) -> Entry {
     head.describe(plain_entry(notes, file))
 }
 
-/// Returns a text as an entry without what its beginning says, with the fault.
+/// Returns the entry of a text whose beginning cannot be read, with the fault.
 pub(crate) fn entry_with_fault(notes: &Notes, file: &Item, fault: &Failure) -> Entry {
     plain_entry(notes, file).meta("notes/faults", vec![format!("its front matter cannot be read: {fault}")])
 }
@@ -144,7 +144,8 @@ pub(crate) fn read(notes: &Notes, file: &Item) -> Result<Contents> {
     Ok(contents)
 }
 
-/// Returns the encoding of a whole text, if it is not UTF-8: the one that its beginning tells, if all of it is in that.
+/// Returns the encoding of a whole text, if it is not UTF-8: the detected encoding of its beginning, if the whole text
+/// is valid in it.
 fn whole_encoding(notes: &Notes, bytes: &[u8]) -> Option<TextEncoding> {
     let configured = notes.settings.encoding;
     let beginning = bytes.get(..FIRST_READ_BYTES).unwrap_or(bytes);
@@ -154,7 +155,7 @@ fn whole_encoding(notes: &Notes, bytes: &[u8]) -> Option<TextEncoding> {
     encoding.filter(|encoding| encoding.name().is_some())
 }
 
-/// Returns a file as an entry, without reading its content.
+/// Returns the entry of a file, without reading its content.
 pub(crate) fn plain_entry(notes: &Notes, file: &Item) -> Entry {
     let mut entry = Entry::new(Route::Item(file.names().to_owned()).path(), file.name()).size(file.size).subscribable();
     if let Some(mime) = markup::mime_type(file.name()) {
@@ -169,7 +170,7 @@ pub(crate) fn plain_entry(notes: &Notes, file: &Item) -> Entry {
     entry.audience(notes.settings.audience(file.names()).iter().copied())
 }
 
-/// Marks a note with bytes that are no text in its encoding.
+/// Marks a note with bytes that are malformed in its encoding.
 fn malformed(entry: Entry) -> Entry {
     let notice = Notice::incomplete("bytes that are no text in its encoding are shown as U+FFFD");
     entry.meta(MALFORMED, true).notice(notice)

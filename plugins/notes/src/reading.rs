@@ -1,27 +1,27 @@
 //! The order of listings by reading: the front matter field `reading`, else the title, else the name.
 //!
-//! Readings are compared as in a dictionary: katakana as hiragana, and what is voiced or small and long vowel marks only
-//! where everything else is equal. To sort a listing, the beginning of every note of it is read for each page, so that is
-//! for those who ask for it (`order = "reading"`), and for at most [`MAX_SORTED`] files.
+//! Readings are compared as in a dictionary: katakana equal hiragana; voicing, small kana and long vowel marks count
+//! only where everything else is equal. Each page of a sorted listing reads the beginning of every note, so this order
+//! must be configured (`order = "reading"`), and applies to at most [`MAX_SORTED`] files.
 
 use folder::{Found, Walk};
 use mcp_provider::{Entry, Page, Result, keyset};
 use unicode_normalization::UnicodeNormalization;
 
-/// The maximum number of files that are sorted; a listing with more is in order of path.
+/// The maximum number of files that are sorted. A longer listing is in order of path.
 const MAX_SORTED: usize = 10_000;
 
-/// The maximum number of entries on a page, so that a page has less than the host accepts, whatever its notes say.
+/// The maximum number of entries on a page, which keeps a page below the host's limits whatever its notes contain.
 const MAX_PAGE: usize = 100;
 
-/// An item with the key of its reading.
+/// An item with its sort key.
 struct Sorted {
     key: String,
     found: Found,
 }
 
-/// Returns a page of what a walk shows, in order of the readings that `reading` returns; what has none is left out.
-/// Returns `None` if the walk shows too many items.
+/// Returns a page of a walk's items, in order of their readings. Items without a reading are omitted. Returns `None` if
+/// the walk has too many items.
 pub(crate) fn page(
     mut walk: Walk<'_>,
     cursor: Option<&str>,
@@ -47,7 +47,7 @@ pub(crate) fn page(
     page.try_map(|item| Ok(entry(&item.found))).map(Some)
 }
 
-/// Returns the text by which a reading is sorted.
+/// Returns the sort key of a reading.
 fn sort_key(reading: &str) -> String {
     let hiragana: String = reading.nfkc().flat_map(char::to_lowercase).map(to_hiragana).collect();
     let letters = hiragana.nfd().filter(|c| !matches!(c, '\u{3099}' | '\u{309a}' | 'ー') && !c.is_whitespace());

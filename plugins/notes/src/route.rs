@@ -1,4 +1,4 @@
-//! The routes: what a path refers to.
+//! The routes: the mapping from paths to resources.
 //!
 //! | path | resource |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | `tag`, `lang` | the tags and the languages in use |
 //! | `tag/{tag}`, `lang/{lang}` | the notes with that tag, in that language |
 //! | `file/tag/…`, `file/lang/…`, `file/file/…` | an item in a real folder of that name, or the folder itself |
-//! | anything else | the file or folder with that name |
+//! | any other path | the file or folder with that name |
 //!
 //! Each file has one path, which equals its path on disk unless its first name is one of the three words. A hidden
 //! name, at any level, is not found.
@@ -73,7 +73,7 @@ impl Route {
 }
 
 impl Route {
-    /// Returns the value of `{+path}` that expands to this path, if there is one: RFC 6570 (section 3.2.3) copies some
+    /// Returns the value of `{+path}` that expands to this path, if there is one. RFC 6570 (section 3.2.3) copies some
     /// characters verbatim that have another meaning in a path.
     pub(crate) fn template_value(&self) -> Option<String> {
         let value = path::decode(&self.path()).ok()?;
@@ -81,7 +81,7 @@ impl Route {
     }
 }
 
-/// Returns whether a tag or language is usable as a path segment: dots alone would be a dot segment.
+/// Returns whether a tag or language can be a path segment. Dots alone would be a dot segment.
 pub(crate) fn is_expressible(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains('\0')
 }

@@ -28,18 +28,18 @@ pub(crate) enum Order {
 pub(crate) struct Settings {
     /// The folder of notes, at its guest path.
     pub(crate) dir: PathBuf,
-    /// The maximum size of a file that is served, in bytes.
+    /// The maximum size of a served file, in bytes.
     pub(crate) max_file_bytes: u64,
     /// The encoding of text that is not UTF-8; without it, it is detected.
     pub(crate) encoding: Option<&'static Encoding>,
-    /// The priority of files that say none, by folder.
+    /// The default priority of files, by folder.
     priority: ByFolder<f64>,
-    /// The audience of files that say none, by folder.
+    /// The default audience of files, by folder.
     audience: ByFolder<Vec<Role>>,
     pub(crate) order: Order,
 }
 
-/// Values for the files in folders; of several folders, the innermost counts.
+/// Values for the files in folders. The innermost folder takes precedence.
 #[derive(Debug, Clone, PartialEq)]
 struct ByFolder<T>(Vec<(String, T)>);
 
@@ -57,7 +57,7 @@ impl<T> ByFolder<T> {
 }
 
 impl Settings {
-    /// Parses the config; an unknown key is an error, since it is most likely a typo.
+    /// Parses the config. An unknown key is an error, because it is most likely a typo.
     pub(crate) fn parse(config: &Config) -> Result<Self> {
         config.refuse_unknown(&[DIR, MAX_FILE_BYTES, ENCODING, PRIORITY, AUDIENCE, ORDER])?;
         let order = config.parse_with(ORDER, "`path` or `reading`", |order| match order {
@@ -78,12 +78,12 @@ impl Settings {
         })
     }
 
-    /// Returns the priority of a file that says none.
+    /// Returns the default priority of a file.
     pub(crate) fn priority(&self, names: &str) -> Option<f64> {
         self.priority.get(names).copied()
     }
 
-    /// Returns the audience of a file that says none.
+    /// Returns the default audience of a file.
     pub(crate) fn audience(&self, names: &str) -> &[Role] {
         self.audience.get(names).map_or(&[], Vec::as_slice)
     }
@@ -116,7 +116,7 @@ fn roles(value: &Value) -> Option<Vec<Role>> {
     }
 }
 
-/// Returns names in the normalization form in which they are compared.
+/// Returns names in the normalization form that is used for comparisons.
 fn nfc(names: &str) -> String {
     names.nfc().collect()
 }

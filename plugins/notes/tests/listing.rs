@@ -39,7 +39,7 @@ fn a_folder_lists_what_is_directly_in_it() {
 fn a_folder_or_a_collection_that_is_read_names_nothing_that_is_in_it() {
     let fixture = sample();
     for path in ["", "a", "a/deep", "tag", "tag/x", "lang/ja"] {
-        // The host writes the index, of what the client may see.
+        // The host writes the index, from the entries that the client may read.
         let contents = fixture.read(path).unwrap();
         let entry = fixture.provider.stat(path).unwrap();
         assert_eq!((contents.as_text(), &contents.entry), (Some(""), &entry), "{path}");
@@ -130,7 +130,7 @@ fn ten_thousand_notes_are_paged_without_reading_their_bodies() {
     for n in 0..10_000 {
         fixture.write(&format!("{:02}/{n:05}.md", n % 50), "---\ntitle: T\n---\n");
     }
-    // A body of 1 TiB takes no space on disk: a read of it would not end.
+    // A body of 1 TiB takes no space on disk. Reading it would take forever.
     std::fs::File::options().write(true).open(fixture.path("00/00000.md")).unwrap().set_len(1 << 40).unwrap();
     let first = fixture.provider.list(None, None, 100).unwrap();
     assert_eq!(first.entries.len(), 100);

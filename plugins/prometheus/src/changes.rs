@@ -1,9 +1,9 @@
 //! Change detection.
 //!
-//! A saved query has changed when its series or their values at its latest step differ from those at the step before;
-//! alerts, rules and targets when one appears, disappears or changes its state. The token has for each watched path a
-//! hash of that and the time of the next check, so that a path is looked at once a step. One call sends at most
-//! [`MAX_REQUESTS`] requests, for those that are overdue longest. A server that fails changes nothing.
+//! A saved query has changed when its series or their values at the latest step differ from the previous step. Alerts,
+//! rules and targets have changed when one of them appears, disappears or changes its state. The token contains a hash
+//! of each watched path's state and the time of its next check, so a path is checked once per step. One call sends at
+//! most [`MAX_REQUESTS`] requests, for the paths that are overdue longest. A failure of the server is not a change.
 
 use crate::api::Client;
 use crate::query::Query;
@@ -23,21 +23,21 @@ const MAX_REQUESTS: usize = 8;
 const NEXT_ROUND: Duration = Duration::from_secs(5);
 const MIN_DELAY: Duration = Duration::from_secs(1);
 
-/// The state of a path that was not looked at yet.
+/// The state of a path that was not checked yet.
 const UNKNOWN: u64 = 0;
-/// The state of a path that the server refuses.
+/// The state of a path that the server rejects.
 const REFUSED: u64 = 1;
 
-/// What the token says of a path.
+/// The state of a path in the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Watch {
-    /// The hash of its state.
+    /// The hash of the state.
     state: u64,
     /// The time of the next check, in milliseconds since 1970.
     next: i64,
 }
 
-/// The token: by the hash of each path.
+/// The token: the states of paths, by the hash of the path.
 type Token = BTreeMap<u64, Watch>;
 
 /// Returns what changed since a token.
@@ -80,7 +80,7 @@ pub(crate) fn changes(client: &Client<'_>, watched: &[String], since: Option<&st
     changes.poll_after((if is_over { wait } else { wait.min(NEXT_ROUND) }).max(MIN_DELAY))
 }
 
-/// What is watched.
+/// The target of a watched path.
 enum Target<'a> {
     State(State),
     Query(Query<'a>),
@@ -123,6 +123,6 @@ fn hash_of(state: Result<impl Hash>) -> Option<u64> {
 fn hash(value: &(impl Hash + ?Sized)) -> u64 {
     let mut hasher = SipHasher::new();
     value.hash(&mut hasher);
-    // Not one of the states with a meaning of their own.
+    // The result must differ from the states with a special meaning.
     hasher.finish().max(REFUSED.saturating_add(1))
 }

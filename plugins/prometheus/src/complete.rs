@@ -1,11 +1,12 @@
-//! Completion of template variables, from the names of the server.
+//! Completion of template variables from the server's names.
 
 use crate::api::Client;
 use crate::matchers::{escape_regex, is_label, quote, selector};
 use crate::names::{Beginning, MAX_NAMES, label_names, list};
 use mcp_provider::{Completion, Result};
 
-/// Completes the name of a metric: those that begin with the typed text, else those that contain it.
+/// Completes the name of a metric: with names that begin with the typed text; if there are none, with names that
+/// contain it.
 pub(crate) fn metric(client: &Client<'_>, typed: &str) -> Result<Completion> {
     let matching = |pattern: String| {
         let selector = format!("{{__name__=~{}}}", quote(&pattern));
@@ -62,7 +63,7 @@ pub(crate) fn query(client: &Client<'_>, typed: &str) -> Result<Completion> {
     Ok(names)
 }
 
-/// Completes a time from the usual ones.
+/// Completes a time with common values.
 pub(crate) fn time(variable: &str, typed: &str) -> Completion {
     let values: &[&str] = match variable {
         "range" => &["15m", "1h", "6h", "1d", "7d", "30d"],

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The units, from the longest, in milliseconds. Each occurs at most once in a duration, in this order.
+/// The units in milliseconds, longest first. Each occurs at most once in a duration, in this order.
 const UNITS: [(&str, u64); 7] = [
     ("y", 365 * 86_400_000),
     ("w", 7 * 86_400_000),
@@ -16,7 +16,7 @@ const UNITS: [(&str, u64); 7] = [
 /// The longest duration.
 const MAX: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// What a duration should look like, for messages.
+/// The expected form of a duration, for messages.
 pub(crate) const EXPECTED: &str = "a duration such as `90s`, `1h30m` or `7d`";
 
 /// Parses a duration of at least a millisecond and at most 100 years.
@@ -42,7 +42,7 @@ fn with_units(text: &str) -> Option<Duration> {
     Some(Duration::from_millis(millis))
 }
 
-/// Formats a duration, without years and weeks: `1d12h`.
+/// Formats a duration without the units of years and weeks: `1d12h`.
 pub(crate) fn format(duration: Duration) -> String {
     let mut millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let mut text = String::new();

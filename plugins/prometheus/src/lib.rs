@@ -1,9 +1,9 @@
 //! A provider of the metrics of a Prometheus server.
 //!
-//! The listing is short: the saved queries of the config, alerts, rules and targets. Everything else is behind templates
-//! that are completed from the server's own names. The `README.md` of this crate is for users; for the code, see `route`
-//! for paths, `window` for times and steps, `api` for requests and their bounds, `query` for results, `changes` for
-//! subscriptions. HTTP is behind the trait [`Transport`], time behind a function.
+//! The listing is short: the saved queries of the config, alerts, rules and targets. Everything else is available
+//! through templates, completed from the server's names. The `README.md` of this crate is for users; for the code, see
+//! `route` for paths, `window` for times and steps, `api` for requests and their bounds, `query` for results, `changes`
+//! for subscriptions. HTTP is behind the trait [`Transport`], time behind a function.
 
 mod api;
 mod changes;
@@ -32,7 +32,7 @@ use settings::{SavedQuery, Settings};
 use state::State;
 use std::time::SystemTime;
 
-// The origin is the administrator's choice, so none is asked for.
+// The administrator chooses the origin, so none is declared here.
 mcp_provider::needs! {
     "config": {
         "url": { "type": "string", "required": true, "why": "the address of the server, which `grants.http` has to allow" },
@@ -141,7 +141,7 @@ impl Provider for Prometheus {
         }
     }
 
-    /// What is listed needs no request.
+    /// The entry of a listed resource needs no request.
     fn stat(&self, path: &str) -> Result<Entry> {
         let client = self.client();
         match Route::parse(path)? {

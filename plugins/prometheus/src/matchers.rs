@@ -1,11 +1,11 @@
 //! Label matchers: `job="api",code=~"5.."`.
 //!
-//! They are parsed and written anew, so that no value of `match` extends the query beyond the braces of its selector: a
-//! rule for `series/up` covers that metric alone.
+//! Matchers are parsed and written again, so no value of `match` can extend the query beyond the braces of its selector
+//! (injection): a rule for `series/up` covers only that metric.
 
 use mcp_provider::{Failure, Result};
 
-/// The operators. Those of two characters come first.
+/// The operators; operators of two characters come first.
 const OPERATORS: [&str; 4] = ["=~", "!~", "!=", "="];
 
 /// A label matcher.
@@ -22,7 +22,7 @@ impl std::fmt::Display for Matcher {
     }
 }
 
-/// Parses matchers that are separated by commas, with or without braces around them.
+/// Parses matchers that are separated by commas, with or without surrounding braces.
 ///
 /// # Errors
 ///
@@ -43,7 +43,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Matcher>> {
     Ok(matchers)
 }
 
-/// Parses the first matcher and its comma; returns the rest.
+/// Parses the first matcher and its comma. Returns the rest of the text.
 fn parse_one(text: &str) -> Option<(Matcher, &str)> {
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_')?;
     let (label, rest) = text.split_at_checked(end)?;
@@ -58,8 +58,8 @@ fn parse_one(text: &str) -> Option<(Matcher, &str)> {
     Some((Matcher { label: label.to_owned(), operator, value }, rest))
 }
 
-/// Parses a quoted string with the escapes `\"`, `\\`, `\n`, `\t` and, before anything else, a backslash that stands for
-/// itself, as people write regular expressions; returns the rest.
+/// Parses a quoted string with the escapes `\"`, `\\`, `\n` and `\t`. Before any other character, a backslash stands
+/// for itself, as people write regular expressions. Returns the rest of the text.
 fn parse_string(text: &str) -> Option<(String, &str)> {
     let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''))?;
     let mut value = String::new();
@@ -95,7 +95,7 @@ pub(crate) fn selector(metric: &str, matchers: &[Matcher]) -> String {
     selector
 }
 
-/// Writes a string of PromQL.
+/// Writes a PromQL string.
 pub(crate) fn quote(value: &str) -> String {
     let mut quoted = String::with_capacity(value.len().saturating_add(2));
     quoted.push('"');
@@ -110,7 +110,7 @@ pub(crate) fn quote(value: &str) -> String {
     quoted
 }
 
-/// Returns a regular expression of RE2 that matches exactly this text.
+/// Returns an RE2 regular expression that matches exactly this text.
 pub(crate) fn escape_regex(text: &str) -> String {
     text.chars()
         .flat_map(|c| (!c.is_alphanumeric() && c.is_ascii() && c != '_').then_some('\\').into_iter().chain([c]))

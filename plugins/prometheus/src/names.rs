@@ -1,7 +1,6 @@
 //! Names and values: metrics and labels.
 //!
-//! Lists of names are read until as many are found as are needed, so a server with a million of them costs what one
-//! with a hundred does.
+//! Lists of names are read only as far as needed, so a server with a million names costs as much as one with a hundred.
 
 use crate::api::{Answer, Client, FirstItems, Labels, MAX_ITEMS, Refusal, bounded_map, encode};
 use crate::matchers::selector;
@@ -16,16 +15,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 use std::time::SystemTime;
 
-/// The maximum number of values of a label, and of series of a metric from which its labels are collected.
+/// The maximum number of values of a label, and of the series from which a metric's labels are collected.
 pub(crate) const MAX_NAMES: usize = 1000;
 
-/// The number of values of a label that a metric shows.
+/// The number of example values per label of a metric.
 const EXAMPLES: usize = 5;
 
-/// The suffixes of the series of histograms and summaries, whose metadata is that of the name without.
+/// The suffixes of the series of histograms and summaries. Their metadata are stored under the name without the suffix.
 const SUFFIXES: [&str; 3] = ["_bucket", "_sum", "_count"];
 
-/// A list of which only the beginning is kept.
+/// The beginning of a list.
 #[derive(Debug)]
 pub(crate) struct Beginning<T> {
     pub(crate) items: Vec<T>,
@@ -49,7 +48,7 @@ where
     }
 }
 
-/// Marks a beginning of what Prometheus has.
+/// Marks an entry whose content is only the beginning of Prometheus's list.
 fn more(entry: Entry) -> Entry {
     entry
         .meta("prometheus/more", true)
@@ -70,19 +69,19 @@ pub(crate) fn read_label(client: &Client<'_>, path: &str, label: &str) -> Result
     table::contents(entry, table::csv(["value"], rows)?, &json!({ "label": label, "values": values.items }))
 }
 
-/// Returns values of a label, of all series or of those of a selector.
+/// Returns values of a label, of all series or of the series that a selector matches.
 pub(crate) fn label_names(
     client: &Client<'_>,
     label: &str,
     selector: Option<&str>,
     most: usize,
 ) -> Result<Beginning<String>> {
-    // A server that decodes `%2F` before it routes would resolve them to another endpoint.
+    // A server that decodes `%2F` before routing would resolve these segments to another endpoint.
     if label.split('/').any(|segment| matches!(segment, "." | "..")) {
         return Err(Failure::invalid("expected the name of a label without `.` and `..` between slashes"));
     }
     let endpoint = format!("label/{}/values", encode(label));
-    // Servers since 2.55 send no more than they are asked for.
+    // Servers since 2.55 apply the limit.
     let limit = most.saturating_add(1).to_string();
     let mut parameters = vec![("limit", limit.as_str())];
     parameters.extend(selector.map(|selector| ("match[]", selector)));
@@ -94,7 +93,7 @@ pub(crate) fn metric_exists(client: &Client<'_>, name: &str) -> Result<bool> {
     Ok(!label_names(client, "__name__", Some(&selector(name, &[])), 1)?.items.is_empty())
 }
 
-/// The answer of `metadata`: by the name of a metric, what its targets say of it.
+/// The answer of `metadata`: for each metric, the metadata that its targets report.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 struct MetadataByName(#[serde(deserialize_with = "bounded_map")] BTreeMap<String, MetadataOfTargets>);
@@ -123,7 +122,7 @@ struct LabelOfMetric<'a> {
     examples: Vec<&'a str>,
 }
 
-/// Reads what is known of a metric: its metadata and its labels.
+/// Reads the metadata and the labels of a metric.
 pub(crate) fn read_metric(client: &Client<'_>, path: &str, name: &str, now: SystemTime) -> Result<Vec<Contents>> {
     let selector = selector(name, &[]);
     let start = api_seconds(millis(now.checked_sub(client.settings.range).unwrap_or(now)));
@@ -134,7 +133,7 @@ pub(crate) fn read_metric(client: &Client<'_>, path: &str, name: &str, now: Syst
     };
     let mut found = series(&[("start", &start)])?;
     if found.items.is_empty() {
-        // There is none in the range that is usual; perhaps there once was.
+        // The default range contains no series. Earlier ranges may.
         found = series(&[])?;
     }
     if found.items.is_empty() {
@@ -171,7 +170,7 @@ pub(crate) fn read_metric(client: &Client<'_>, path: &str, name: &str, now: Syst
     table::contents(entry, csv, &value)
 }
 
-/// Returns the metadata of a metric; empty if there is none, as for results of rules.
+/// Returns the metadata of a metric; empty if there are none, as for results of rules.
 fn metadata(client: &Client<'_>, name: &str) -> Result<Metadata> {
     let family = SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix));
     for name in [Some(name), family].into_iter().flatten() {

@@ -1,8 +1,8 @@
 //! Queries: range queries and instant queries.
 //!
-//! A range query is a table with a row for each time and a column for each series; where a series has no sample (it is
-//! stale, or did not exist) the cell is empty. An instant query is a table with a row for each series and a column for
-//! each label. In JSON both have the form of Prometheus's API.
+//! A range query is a table with a row for each time and a column for each series. A cell is empty where the series has
+//! no sample, because it is stale or did not exist. An instant query is a table with a row for each series and a column
+//! for each label. The JSON of both has the form of Prometheus's API.
 
 use crate::api::samples::{Bounds, QueryResult, Sample, Series};
 use crate::api::{ADVICE, Answer, Client, Refusal};
@@ -26,14 +26,14 @@ pub(crate) struct Query<'a> {
     pub(crate) times: Times,
 }
 
-/// A result as it is served.
+/// A rendered result.
 pub(crate) struct Rendered {
     pub(crate) contents: Vec<Contents>,
     /// Whether there is no series.
     pub(crate) is_empty: bool,
 }
 
-/// The JSON of a range query, written without a copy of its samples.
+/// The JSON of a range query, serialized without copying its samples.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct RangeJson<'a> {
@@ -46,12 +46,12 @@ struct RangeJson<'a> {
 }
 
 impl<'a> Query<'a> {
-    /// Returns a saved query, with the current time as its end.
+    /// Returns a saved query that ends at the current time.
     pub(crate) fn saved(saved: &'a SavedQuery) -> Self {
         Self { q: &saved.query, times: Times { range: saved.range, step: saved.step, end: End::Now } }
     }
 
-    /// Returns how long its result is fresh: the step, or without one `refresh`.
+    /// Returns the time to live of the result: the step, or `refresh` for an instant query.
     pub(crate) fn freshness(self, client: &Client<'_>, now: SystemTime) -> Result<Duration> {
         Ok(self.window(client, now)?.map_or(client.settings.refresh, Window::step))
     }
@@ -105,7 +105,7 @@ impl<'a> Query<'a> {
         let range = Duration::from_millis(window.end.saturating_sub(window.start).unsigned_abs());
         let share = settings.max_points.checked_div(settings.max_series).unwrap_or_default().max(1);
         let step = choose_step(range, u64::try_from(share).unwrap_or(u64::MAX));
-        // As many series as are allowed have so few points.
+        // With this step, even the maximum number of series stays within `max-points`.
         let advice = if step > window.step() {
             format!("`step={}` would do", duration::format(step))
         } else {
@@ -173,7 +173,7 @@ impl<'a> Query<'a> {
         client.get("query", &parameters, &refusal, bounds)
     }
 
-    /// Returns the values at a time, in order of their labels.
+    /// Returns the values at a time, sorted by labels.
     pub(crate) fn values_at(self, client: &Client<'_>, time: i64) -> Result<BTreeSet<(String, String)>> {
         match self.run_instant(client, time, &Cell::new(0))?.data {
             QueryResult::Vector(series) => Ok(series
@@ -186,7 +186,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// The failure for the result of an instant query that is no vector.
+/// Returns the failure for the result of an instant query that is neither a vector nor a scalar.
 fn no_instant(result: &QueryResult) -> Failure {
     let found = if *result == QueryResult::Text { "a string" } else { "a range vector" };
     Failure::invalid(format!(
@@ -195,7 +195,7 @@ fn no_instant(result: &QueryResult) -> Failure {
     ))
 }
 
-/// Returns the rows of a range query. A time at which no series has a sample has no row.
+/// Returns the rows of a range query. There is no row for a time without samples.
 fn rows(window: Window, series: &[Series]) -> Result<Vec<Vec<Cow<'_, str>>>> {
     let mut rows: BTreeMap<usize, Vec<Cow<'_, str>>> = BTreeMap::new();
     let new_row = |time: i64| {
@@ -239,7 +239,7 @@ fn described(entry: Entry, warnings: &[String], histograms: usize) -> Entry {
     entry.meta("prometheus/native-histograms-omitted", histograms).notice(notice)
 }
 
-/// The parameter by which Prometheus itself gives up.
+/// Returns the parameter `timeout`, after which Prometheus cancels the query.
 fn timeout(client: &Client<'_>) -> String {
     format!("{}ms", client.time_left().as_millis().max(1))
 }

@@ -1,12 +1,13 @@
-//! Texts of the server without addresses: scrape URLs and those of remote storage may have secrets in them.
+//! Redaction of addresses in the server's texts: URLs of scrapes and of remote storage may contain secrets.
 //!
-//! Two rules, by how much the text is worth. Why a *scrape* failed is reduced to one of a list of causes, because every part of
-//! that text may be configured: Prometheus quotes the URL with its query, and the address it leads to ([`scrape_error`]). Other
-//! errors have the mistakes in a query, so they are kept, except for what looks like an address ([`without_addresses`]).
+//! Two rules, by the value of the text. The reason why a *scrape* failed is reduced to a cause from a list, because
+//! every part of that text may be configured: Prometheus quotes the URL with its query, and the address to which it
+//! resolves ([`scrape_error`]). Other errors describe the mistakes in a query, so they are kept, except for words that
+//! look like addresses ([`without_addresses`]).
 
 use serde::{Deserialize, Deserializer};
 
-/// What the error of a scrape contains, and the cause that is shown for it; the first that occurs counts.
+/// Texts in the error of a scrape, and the cause shown for each. The first match counts.
 const CAUSES: [(&str, &str); 16] = [
     ("context deadline exceeded", "the scrape timed out"),
     ("timeout", "the scrape timed out"),
@@ -26,20 +27,20 @@ const CAUSES: [(&str, &str); 16] = [
     ("EOF", "the connection ended early"),
 ];
 
-/// The beginning of the error for a status; behind it are three digits.
+/// The prefix of the error for a status. Three digits follow.
 const STATUS: &str = "server returned HTTP status ";
 
-/// Deserializes why a scrape failed, as a cause.
+/// Deserializes the reason why a scrape failed, as a cause.
 pub(crate) fn scrape_error<'d, D: Deserializer<'d>>(deserializer: D) -> Result<String, D::Error> {
     String::deserialize(deserializer).map(|text| scrape_cause(&text))
 }
 
-/// Deserializes the text of an error without addresses.
+/// Deserializes the text of an error, without addresses.
 pub(crate) fn error<'d, D: Deserializer<'d>>(deserializer: D) -> Result<String, D::Error> {
     String::deserialize(deserializer).map(|text| without_addresses(&text))
 }
 
-/// Returns the cause of a failed scrape; nothing of the text but a status is part of it.
+/// Returns the cause of a failed scrape. It contains nothing of the text except a status.
 fn scrape_cause(text: &str) -> String {
     if text.is_empty() {
         return String::new();
@@ -52,7 +53,8 @@ fn scrape_cause(text: &str) -> String {
     cause.map_or("the scrape failed", |(_, cause)| cause).to_owned()
 }
 
-/// Returns a text with `<address>` for each word that has a URL, an e-mail-like `user@host`, or an IP address with a port.
+/// Returns a text with `<address>` in place of each word that contains a URL, `user@host`, or an IP address with a
+/// port.
 pub(crate) fn without_addresses(text: &str) -> String {
     let is_end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>' | ',' | ';');
     let mut rest = text;
@@ -76,7 +78,7 @@ fn is_address(word: &str) -> bool {
         || ip.parse::<std::net::IpAddr>().is_ok()
 }
 
-/// Returns a text without what it quotes: the message of a parser quotes the answer.
+/// Returns a text without its quotations, because the message of a parser quotes the answer.
 pub(crate) fn without_quotes(text: &str) -> String {
     let mut parts = text.split('"');
     let mut kept = parts.next().unwrap_or_default().to_owned();

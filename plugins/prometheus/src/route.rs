@@ -1,4 +1,4 @@
-//! The routes: what a path refers to.
+//! The routes: the mapping from paths to resources.
 //!
 //! | path | resource |
 //! |---|---|
@@ -41,10 +41,10 @@ pub(crate) enum Route {
     Query { q: String, times: Times },
 }
 
-/// The times of a query, as the path has them.
+/// The times of a query, as in the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Times {
-    /// The range; without one a query is an instant query.
+    /// The range; `None` for an instant query.
     pub(crate) range: Option<Duration>,
     pub(crate) step: Option<Duration>,
     pub(crate) end: End,

@@ -10,7 +10,7 @@ use std::time::Duration;
 const KNOWN: [&str; 9] =
     ["url", "queries", "points", "range", "refresh", "timeout", "max-series", "max-points", "max-body"];
 
-/// What the address of the server should look like, for messages.
+/// The expected form of the server's address, for messages.
 const SERVER: &str = "the address of a Prometheus server, such as `http://127.0.0.1:9090`";
 
 /// The maximum number of saved queries.
@@ -19,17 +19,17 @@ const MAX_QUERIES: usize = 500;
 /// The parsed config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// `url`: the address of the server, without a slash at its end.
+    /// `url`: the address of the server, without a trailing slash.
     pub(crate) url: String,
     /// `queries`: the saved queries, by name.
     pub(crate) queries: BTreeMap<String, SavedQuery>,
-    /// `points`: the number of points for which a step is chosen.
+    /// `points`: the maximum number of points that a chosen step gives.
     pub(crate) points: u64,
-    /// `range`: the range of a series, unless the path says otherwise.
+    /// `range`: the default range of a series.
     pub(crate) range: Duration,
-    /// `refresh`: how long alerts, rules, targets and instant queries are fresh.
+    /// `refresh`: the time to live of alerts, rules, targets and instant queries.
     pub(crate) refresh: Duration,
-    /// `timeout`: the time for all requests of one call together.
+    /// `timeout`: the timeout of all requests of one call.
     pub(crate) timeout: Duration,
     /// `max-series`: the maximum number of series of a result.
     pub(crate) max_series: usize,
@@ -46,13 +46,13 @@ pub(crate) struct SavedQuery {
     pub(crate) query: String,
     pub(crate) title: Option<String>,
     pub(crate) description: Option<String>,
-    /// The range; without one it is an instant query.
+    /// The range; `None` for an instant query.
     pub(crate) range: Option<Duration>,
-    /// The step; without one it is chosen.
+    /// The step; `None` to choose one.
     pub(crate) step: Option<Duration>,
 }
 
-/// A query as it is written in a table.
+/// A query as written in the config's table.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WrittenQuery {
@@ -98,7 +98,7 @@ fn queries(config: &Config) -> Result<BTreeMap<String, SavedQuery>> {
     table.into_iter().map(|(name, query)| Ok((checked_name(&name)?, saved(&name, query)?))).collect()
 }
 
-/// Returns a name if it can be a segment of a path.
+/// Returns a name, if it can be a path segment.
 fn checked_name(name: &str) -> Result<String> {
     if matches!(name, "" | "." | "..") || name.contains('\0') {
         return Err(Config::fault("queries", "a name that is neither empty nor dots", name));
@@ -106,7 +106,7 @@ fn checked_name(name: &str) -> Result<String> {
     Ok(name.to_owned())
 }
 
-/// Parses a query: its PromQL alone, or a table.
+/// Parses a query: a PromQL text, or a table.
 fn saved(name: &str, written: Value) -> Result<SavedQuery> {
     let table: WrittenQuery = match written {
         Value::String(query) => return Ok(SavedQuery { query, ..SavedQuery::default() }),

@@ -86,7 +86,8 @@ impl State {
         }
     }
 
-    /// Returns what subscribers are told of: not the times and values that differ from scrape to scrape.
+    /// Returns the state whose changes are reported to subscribers, without the times and values that differ in each
+    /// scrape.
     pub(crate) fn summary(self, client: &Client<'_>) -> Result<BTreeSet<(String, String)>> {
         Ok(match self {
             Self::Alerts => {
@@ -175,7 +176,7 @@ struct Rule {
     #[serde(default)]
     annotations: Labels,
     health: String,
-    /// Of alerting rules.
+    /// Only for alerting rules.
     #[serde(default)]
     state: String,
     #[serde(default, deserialize_with = "redact::error")]
@@ -189,8 +190,8 @@ struct Targets {
     active_targets: Vec<Target>,
 }
 
-/// A target, without its address and its labels before relabeling, and with the cause of its last error only: these may have
-/// secrets.
+/// A target, without its address and its labels before relabeling, and with only the cause of its last error, because
+/// these may contain secrets.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Target {

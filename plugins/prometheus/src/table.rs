@@ -22,7 +22,7 @@ where
     Ok(String::from_utf8(bytes)?)
 }
 
-/// Returns the two contents of a resource: the table, and the value as JSON.
+/// Returns the two contents of a resource: the CSV table and the JSON value.
 pub(crate) fn contents(entry: Entry, table: String, value: &impl Serialize) -> Result<Vec<Contents>> {
     let json = serde_json::to_string(value).map_err(|error| Failure::internal(error.to_string()))?;
     Ok(vec![Contents::text(entry.clone().mime_type(CSV), table), Contents::text(entry.mime_type(JSON), json)])

@@ -1,17 +1,17 @@
 //! The times of a query: the range, its end and its step.
 //!
 //! Times are milliseconds since 1970, as in Prometheus. Without an explicit step, the smallest of [`STEPS`] is chosen
-//! that gives at most a number of points. Without an explicit end, a window ends at the last multiple of its step: so
-//! queries that are repeated within a step have the same result.
+//! that gives at most a given number of points. Without an explicit end, a window ends at the last multiple of its
+//! step, so queries repeated within a step have the same result.
 
 use crate::duration;
 use mcp_provider::{Failure, Result};
 use std::time::{Duration, SystemTime};
 
-/// The maximum number of points of a series, which is that of Prometheus.
+/// The maximum number of points of a series, the same as in Prometheus.
 const MAX_POINTS: u64 = 11_000;
 
-/// The steps to choose from, in seconds; beyond the last one, multiples of it.
+/// The available steps in seconds. Longer steps are multiples of the last one.
 const STEPS: [u64; 33] = [
     1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700,
     3600, 5400, 7200, 14_400, 28_800, 43_200, 86_400,
@@ -25,7 +25,7 @@ const MAX_MILLIS: i64 = 253_370_764_800_000;
 pub(crate) enum End {
     /// Now.
     Now,
-    /// So long before now.
+    /// A duration before now.
     Ago(Duration),
     /// A time.
     At(i64),
@@ -59,7 +59,7 @@ impl End {
     }
 }
 
-/// The times at which a range query is evaluated: from `start` to `end`, both included, every `step`.
+/// The times at which a range query is evaluated: from `start` to `end`, both included, at intervals of `step`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Window {
     pub(crate) start: i64,
@@ -68,7 +68,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Creates a window; without a step it has at most `points` points, or as few as steps allow.
+    /// Creates a window. Without an explicit step, it has at most `points` points, as far as the available steps allow.
     ///
     /// # Errors
     ///
@@ -94,12 +94,12 @@ impl Window {
             End::Now => align(now, step),
             End::Ago(_) | End::At(_) => end.millis(now),
         };
-        // The last point is at the end, so the first may be a little after the start of the range.
+        // The last point is at the end, so the first may be slightly after the start of the range.
         let start = end.saturating_sub(steps.saturating_mul(step_millis));
         Ok(Self { start, end, step: step_millis })
     }
 
-    /// Returns the number of the point at a time; `None` if there is none.
+    /// Returns the number of the point at a time; `None` if no point is there.
     pub(crate) fn index(self, time: i64) -> Option<usize> {
         let since = time.checked_sub(self.start).filter(|_| (self.start..=self.end).contains(&time))?;
         (since.checked_rem(self.step)? == 0).then(|| usize::try_from(since.checked_div(self.step)?).ok())?
@@ -111,13 +111,13 @@ impl Window {
     }
 }
 
-/// Returns the latest multiple of a step, so that what is asked for within a step is the same.
+/// Returns the latest multiple of a step, so all requests within a step are equal.
 pub(crate) fn align(now: SystemTime, step: Duration) -> i64 {
     let now = millis(now);
     now.saturating_sub(now.checked_rem(duration_millis(step)).unwrap_or_default())
 }
 
-/// Returns the smallest step that gives at most `points` points, beside the one at the start.
+/// Returns the smallest step that gives at most `points` points, not counting the first.
 pub(crate) fn choose_step(range: Duration, points: u64) -> Duration {
     let needed = duration_millis(range).unsigned_abs().div_ceil(points.max(1)).div_ceil(1000);
     let step = STEPS.iter().copied().find(|step| *step >= needed);

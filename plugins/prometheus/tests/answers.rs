@@ -1,4 +1,4 @@
-//! What the provider makes of the answers of a server, honest ones and others.
+//! The provider's results for valid and invalid answers of a server.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,7 +16,7 @@ use std::io::{Cursor, Read};
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Answers by endpoint, and the URLs that were asked for.
+/// Answers by endpoint, and the requested URLs.
 #[derive(Default, Clone)]
 struct Server {
     answers: Rc<RefCell<HashMap<&'static str, (u16, String)>>>,
@@ -34,7 +34,7 @@ impl Transport for Server {
     }
 }
 
-/// A body; `endless` is one that repeats its text.
+/// Returns a body. The text of an `endless` body is repeated.
 fn body_of(body: String) -> Box<dyn Read> {
     match body.strip_prefix("endless ") {
         Some(text) => {
@@ -289,7 +289,7 @@ fn what_has_no_series_is_a_table_without_rows_and_an_unknown_metric_is_not_found
     assert_eq!(server.read("metric/nothing"), Err(Failure::NotFound));
     server.answer("label/nothing/values", 200, &success("[]"));
     assert_eq!(server.read("label/nothing"), Err(Failure::NotFound));
-    // Not sent: a server that decodes `%2F` before it routes would take it for another endpoint.
+    // No request is sent: a server that decodes `%2F` before routing would take it for another endpoint.
     for label in ["..%2F..%2Fadmin%2Ftsdb", "%2E%2E", "a%2F."] {
         assert!(matches!(server.read(&format!("label/{label}")), Err(Failure::InvalidRequest(_))), "{label}");
     }
@@ -311,10 +311,10 @@ fn a_watched_query_has_changed_when_its_values_have() {
     assert_eq!((first.changed.len(), first.listing_changed), (0, false));
     assert_eq!(first.poll_after, Some(Duration::from_secs(5)), "the next step of the alerts begins at 1700000010");
     assert_eq!(server.asked.borrow().len(), 2);
-    // Within the step nothing is asked for.
+    // Within the step, no request is sent.
     let second = provider.changes(&watched, Some(&first.token)).unwrap();
     assert_eq!((second.changed.len(), server.asked.borrow().len()), (0, 2));
-    // The clock stands still here, so the checks are made due in the token.
+    // The test clock is constant, so the checks are made due in the token.
     let due = |token: &str| {
         let mut token: serde_json::Value = serde_json::from_str(token).unwrap();
         token.as_object_mut().unwrap().values_mut().for_each(|watch| watch["next"] = 0.into());

@@ -1,13 +1,14 @@
-//! Which results there are now.
+//! The catalog of published results.
 //!
-//! A result is there from the moment when its metadata file is, if that is valid, the result has a content file, and no
-//! file differs from the sizes in `files`; and until it expires. It is *current* unless it is superseded.
+//! A result exists while its metadata file exists and is valid, the result has a content file, no file size differs
+//! from `files`, and the result has not expired. It is *current* unless it is superseded.
 //!
-//! A result supersedes those that its metadata names, if they are older: by `created`, or by the time of the metadata file
-//! without it, then by id. So in a circle the newest one is current. A result that has expired still supersedes: what it
-//! replaced does not come back.
+//! A result supersedes the results that its metadata name, if they are older: by `created` (or, without it, the time of
+//! the metadata file), then by id. In a circle, the newest result is therefore current. An expired result still
+//! supersedes others: the results that it replaced do not come back.
 //!
-//! To know this of one result, the metadata of all is read: at most [`MAX_RESULTS`] files of 64 KiB, one after the other.
+//! To determine this for one result, the metadata of all results are read: at most [`MAX_RESULTS`] files of 64 KiB, one
+//! after the other.
 
 use crate::metadata::{self, Metadata};
 use crate::route::is_reserved;
@@ -20,13 +21,13 @@ use std::time::{Duration, SystemTime};
 /// The maximum number of results in a directory.
 const MAX_RESULTS: usize = 20_000;
 
-/// The age of metadata up to which their result may still be in the middle of being replaced.
+/// The age of metadata up to which the replacement of their result may be in progress.
 const REPLACEMENT_TIME: Duration = Duration::from_secs(60);
 
 /// The suffix of metadata files.
 const METADATA: &str = ".meta.json";
 
-/// The extensions of content files in the order in which they are read, and their MIME types.
+/// The extensions of content files in the order of reading, with their MIME types.
 pub(crate) const TYPES: [(&str, &str); 3] =
     [("md", "text/markdown"), ("json", "application/json"), ("csv", "text/csv")];
 
@@ -44,7 +45,7 @@ pub(crate) struct Published {
     pub(crate) id: String,
     /// The metadata.
     pub(crate) metadata: Metadata,
-    /// When it was made: by its metadata, or else when its metadata file was written.
+    /// The creation time in the metadata or, without it, the modification time of the metadata file.
     pub(crate) created: SystemTime,
     /// The content files, in the order of [`TYPES`].
     pub(crate) files: Vec<File>,
@@ -62,13 +63,13 @@ pub(crate) struct File {
 }
 
 impl Published {
-    /// Returns what sorts results by time, newest first.
+    /// Returns a key that sorts results by time, newest first.
     pub(crate) fn age_key(&self) -> String {
         let created = self.created.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
         format!("{:020}/{}", u64::MAX.saturating_sub(u64::try_from(created).unwrap_or(u64::MAX)), self.id)
     }
 
-    /// Returns whether no file is larger than the largest that is read.
+    /// Returns whether all files are within the size limit.
     fn is_readable(&self, settings: &Settings) -> bool {
         self.files.iter().all(|file| usize::try_from(file.item.size).is_ok_and(|size| size <= settings.max_file))
     }
@@ -107,13 +108,13 @@ impl Catalog {
         self.all().filter(|result| result.superseded_by.is_none())
     }
 
-    /// Returns the newest current result for which a condition holds, of those that can be read if there are any.
+    /// Returns the newest current result that fulfils a condition. Readable results are preferred.
     pub(crate) fn newest(&self, settings: &Settings, is_wanted: impl Fn(&Published) -> bool) -> Option<&Published> {
         let wanted = self.current().filter(|result| is_wanted(result));
         wanted.max_by_key(|result| (result.is_readable(settings), result.created, &result.id))
     }
 
-    /// Returns when the next result expires.
+    /// Returns the earliest time at which a result expires.
     pub(crate) fn next_expiry(&self) -> Option<SystemTime> {
         self.all().filter_map(|result| result.metadata.expires).min()
     }
@@ -156,8 +157,8 @@ fn is_valid(id: &str) -> bool {
     !folder::last_name(id).is_empty() && !is_reserved(id)
 }
 
-/// Returns a result if it is published and complete. Why it is not is logged as a warning: the host logs one that repeats in each
-/// call once.
+/// Returns a result if it is published and complete. If not, the reason is logged as a warning; the host logs a warning
+/// that repeats in each call only once.
 fn published(folder: &Folder, id: &str, found: &Found, files: &Files, now: SystemTime) -> Option<Published> {
     let of_result = TYPES.iter().enumerate().filter_map(|(number, (extension, mime_type))| {
         let found = files.contents.get(&(id.to_owned(), number))?;
@@ -178,7 +179,7 @@ fn published(folder: &Folder, id: &str, found: &Found, files: &Files, now: Syste
     Some(Published { id: id.to_owned(), metadata, created, files, superseded_by: None })
 }
 
-/// Reads the metadata of a result; `None` if they are not valid, or have just been deleted.
+/// Reads the metadata of a result; `None` if they are invalid, or were just deleted.
 fn read_metadata(folder: &Folder, id: &str, found: &Found) -> Option<Metadata> {
     let bytes = folder.open_file(found).and_then(|file| file.read_at(0, metadata::MAX_BYTES.saturating_add(1)));
     let metadata = match bytes {
@@ -189,7 +190,7 @@ fn read_metadata(folder: &Folder, id: &str, found: &Found) -> Option<Metadata> {
     metadata.inspect_err(|reason| log::warn!("result {id:?} is not published: {reason}")).ok()
 }
 
-/// Fails unless there are files, and they are those that the metadata declares.
+/// Fails unless the result has files, and they match the declaration in the metadata.
 fn check_files(metadata: &Metadata, files: &[(&str, File)]) -> std::result::Result<(), &'static str> {
     if files.is_empty() {
         return Err("it has no `.md`, `.json` or `.csv` file");
@@ -222,11 +223,11 @@ fn supersede(results: &mut BTreeMap<String, Published>) {
     }
 }
 
-/// Reads the content files of a result: each whole, and of the size that the metadata declares.
+/// Reads the content files of a result. Each must be complete, and have the size that the metadata declare.
 ///
 /// # Errors
 ///
-/// The failures of the file system; [`Failure::Unavailable`] if a file was just replaced by one of another size.
+/// The failures of the file system; [`Failure::Unavailable`] if a file was just replaced by a file of another size.
 pub(crate) fn read_files(
     folder: &Folder,
     settings: &Settings,

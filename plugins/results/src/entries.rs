@@ -1,11 +1,11 @@
-//! Results as entries.
+//! Entries of results.
 
 use crate::catalog::Published;
 use crate::route::Route;
 use mcp_provider::Entry;
 use std::time::{Duration, SystemTime};
 
-/// Returns a result. Its time to live ends when it expires.
+/// Returns the entry of a result. Its time to live ends when it expires.
 pub(crate) fn result(result: &Published, now: SystemTime) -> Entry {
     let entry = describe(Entry::new(Route::Result(result.id.clone()).path(), name(result)), result, now);
     match result.files.as_slice() {
@@ -14,13 +14,13 @@ pub(crate) fn result(result: &Published, now: SystemTime) -> Entry {
     }
 }
 
-/// Returns the collection whose content is its newest result, such as `latest`. It has nothing of that result: a client may be
-/// allowed to see the collection, and not the result.
+/// Returns the entry of a collection whose content is its newest result, such as `latest`. The entry contains nothing
+/// of that result, because a client may be allowed to see the collection and not the result.
 pub(crate) fn collection(route: &Route, title: String) -> Entry {
     Entry::new(route.path(), route.path()).title(title).listable().subscribable()
 }
 
-/// Returns the directory of all keys.
+/// Returns the entry of the directory of all keys.
 pub(crate) fn keys() -> Entry {
     Entry::directory(Route::Keys.path(), "by").title("Results by key").subscribable()
 }
@@ -52,7 +52,8 @@ fn describe(mut entry: Entry, result: &Published, now: SystemTime) -> Entry {
             entry = entry.meta(name, text.as_str());
         }
     }
-    // Neither by which, nor which ones this supersedes: whoever may read this one may not know of those.
+    // The ids of superseding and superseded results are omitted, because a client that may read this result may not be
+    // allowed to know them.
     if result.superseded_by.is_some() {
         entry = entry.meta("results/superseded", true);
     }

@@ -1,11 +1,11 @@
-//! A provider of what analyses left behind.
+//! A provider of the results of analyses.
 //!
 //! The `README.md` of this crate is for users and for writers of results; for the code, see `route` for the meaning of
-//! paths, `metadata` for the file that publishes a result, `catalog` for which results there are now, and `entries` for
-//! how they are described. The crate `folder` has the walks and change tokens.
+//! paths, `metadata` for the file that publishes a result, `catalog` for the published results, and `entries` for their
+//! description. The crate `folder` has the walks and change tokens.
 //!
-//! A result is published by its metadata file, which is written last. Nothing is cached between calls, so a result is
-//! there as soon as that file is, and gone as soon as it has expired.
+//! A result is published by its metadata file, which is written last. Nothing is cached between calls, so a result
+//! appears as soon as that file exists, and disappears when it expires.
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows must fail"))]
 

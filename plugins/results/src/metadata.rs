@@ -1,7 +1,8 @@
 //! The metadata of a result: the file `{id}.meta.json`, which publishes it.
 //!
-//! All fields are optional, and unknown ones are ignored. An invalid one is dropped with a fault that is shown beside the
-//! result, except for `expires` and `files`: without them a result could be shown that should not be.
+//! All fields are optional, and unknown ones are ignored. An invalid field is dropped with a fault that is shown with
+//! the result. If `expires` or `files` is invalid, the result is not published, because it could be shown when it
+//! should not.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -10,9 +11,9 @@ use std::time::SystemTime;
 
 /// The maximum size of the file.
 pub(crate) const MAX_BYTES: usize = 64 * 1024;
-/// The maximum length of a text, in bytes; that of the description is four times as long.
+/// The maximum length of a text in bytes. A description may be four times as long.
 const MAX_TEXT: usize = 500;
-/// The maximum number of results that one supersedes.
+/// The maximum number of results that one result supersedes.
 const MAX_SUPERSEDED: usize = 1000;
 /// The maximum size of `inputs` as JSON.
 const MAX_INPUTS: usize = 4096;
@@ -24,23 +25,23 @@ pub(crate) struct Metadata {
     pub(crate) title: Option<String>,
     /// `description`: one sentence.
     pub(crate) description: Option<String>,
-    /// `key`: what the result is about; newer results about the same have the same key.
+    /// `key`: the subject of the result. Newer results on the same subject have the same key.
     pub(crate) key: Option<String>,
-    /// `inputs`: a digest of what was analysed, or several.
+    /// `inputs`: a digest of the analysed data, or several.
     pub(crate) inputs: Option<Value>,
-    /// `model`: what made the result.
+    /// `model`: the model that created the result.
     pub(crate) model: Option<String>,
     /// `confidence`: from 0 to 1.
     pub(crate) confidence: Option<f64>,
-    /// `created`: when the result was made.
+    /// `created`: the creation time.
     pub(crate) created: Option<SystemTime>,
-    /// `expires`: from when on it is not there any more.
+    /// `expires`: the time from which the result no longer exists.
     pub(crate) expires: Option<SystemTime>,
     /// `supersedes`: ids of the results that it replaces.
     pub(crate) supersedes: Vec<String>,
     /// `files`: the size of each file of the result, by extension.
     pub(crate) files: Option<BTreeMap<String, u64>>,
-    /// What was dropped, and why.
+    /// The dropped fields, with the reasons.
     pub(crate) faults: Vec<String>,
 }
 
@@ -49,7 +50,7 @@ impl Metadata {
     ///
     /// # Errors
     ///
-    /// Why the result is not published.
+    /// The reason why the result is not published.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
         if bytes.len() > MAX_BYTES {
             return Err(format!("expected metadata of at most {MAX_BYTES} bytes, found more"));
@@ -94,7 +95,7 @@ fn optional<T>(
     convert(value).inspect_err(|fault| faults.push(fault.clone())).ok()
 }
 
-/// A null is the same as no field.
+/// A null counts as an absent field.
 fn non_null(value: Value) -> Option<Value> {
     Some(value).filter(|value| !value.is_null())
 }

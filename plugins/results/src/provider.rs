@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
-/// After an expiry, when changes are asked for again.
+/// The delay after an expiry before changes are requested again.
 const MARGIN: Duration = Duration::from_millis(10);
 
 /// A provider of the results of analyses.
@@ -77,7 +77,7 @@ impl Provider for Results {
         if route == Route::Keys {
             return Ok(vec![Contents::directory(entries::keys())]);
         }
-        // The content has the path of its result, so that a rule for that path holds, however it was found.
+        // The content has the path of its result, so a rule for that path applies however the result was found.
         let result = find(&catalog, &self.settings, &route).ok_or(Failure::NotFound)?;
         let mut entry = entries::result(result, now);
         if is_passed_over(&catalog, &route, result) {
@@ -137,7 +137,7 @@ impl Provider for Results {
     }
 }
 
-/// Returns the result that a route refers to.
+/// Returns the target of a route.
 fn find<'c>(catalog: &'c Catalog, settings: &Settings, route: &Route) -> Option<&'c Published> {
     match route {
         Route::Latest => catalog.newest(settings, |_| true),
@@ -147,7 +147,8 @@ fn find<'c>(catalog: &'c Catalog, settings: &Settings, route: &Route) -> Option<
     }
 }
 
-/// Whether the newest result of a route is too large to be read, and stands behind the one that is found.
+/// Returns whether a newer result exists than the found one, which was preferred because the newer one is too large to
+/// be read.
 fn is_passed_over(catalog: &Catalog, route: &Route, found: &Published) -> bool {
     let is_newer = |result: &&Published| (result.created, &result.id) > (found.created, &found.id);
     match route {
@@ -166,12 +167,12 @@ fn entry(catalog: &Catalog, settings: &Settings, route: &Route, now: SystemTime)
     }
 }
 
-/// Returns all keys of results that are there, sorted.
+/// Returns all keys of current results, sorted.
 fn keys(catalog: &Catalog) -> BTreeSet<&str> {
     catalog.current().flat_map(|result| result.metadata.keys()).collect()
 }
 
-/// Returns a page of results, the newest first.
+/// Returns a page of results, newest first.
 fn newest_first<'c>(
     results: impl Iterator<Item = &'c Published>,
     now: SystemTime,

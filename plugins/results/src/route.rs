@@ -1,4 +1,4 @@
-//! The routes: what a path refers to.
+//! The routes: the mapping from paths to resources.
 //!
 //! | path | resource |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | `latest` | the newest result |
 //! | `by` | all keys |
 //! | `by/{key}` | the newest result with a key |
-//! | anything else | the result with this id |
+//! | any other path | the result with this id |
 
 use mcp_provider::{Result, path};
 
@@ -14,10 +14,10 @@ use mcp_provider::{Result, path};
 pub(crate) const RESULT: &str = "{+id}";
 pub(crate) const KEY: &str = "by/{key}";
 
-/// The first segments that are no ids.
+/// The first segments that cannot be ids.
 const RESERVED: [&str; 2] = ["latest", "by"];
 
-/// What a path refers to, whether or not the resource exists.
+/// The target of a path, whether or not the resource exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Route {
     /// The newest result.
@@ -52,7 +52,7 @@ impl Route {
     }
 }
 
-/// Returns whether names cannot be an id, because their path refers to something else.
+/// Returns whether names cannot be an id, because their path has another meaning.
 pub(crate) fn is_reserved(id: &str) -> bool {
     RESERVED.contains(&id.split('/').next().unwrap_or_default())
 }

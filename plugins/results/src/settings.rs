@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub(crate) struct Settings {
     /// `dir`: the directory, as the plugin sees it.
     pub(crate) dir: PathBuf,
-    /// `max-file`: the maximum size of a file that is read.
+    /// `max-file`: the maximum size of a readable file.
     pub(crate) max_file: usize,
 }
 

@@ -75,7 +75,7 @@ fn what_is_superseded_is_not_listed_and_says_so_without_a_name() {
     assert_eq!(fixture.list(Some("latest"), 1).unwrap(), ["c", "d"]);
     let superseded = |id: &str| fixture.provider.stat(id).unwrap().meta.get("results/superseded").cloned();
     assert_eq!([superseded("a"), superseded("b"), superseded("c")], [Some(json!(true)), Some(json!(true)), None]);
-    // What has expired still supersedes.
+    // An expired result still supersedes others.
     publish(
         &fixture,
         "c",
@@ -151,7 +151,8 @@ fn exactly_what_a_writer_did_has_changed() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(30))]
 
-    /// Pages of any size have every current result once, and whoever supersedes whom, one of them is current.
+    /// Pages of any size contain each current result once. In every graph of superseding results, the newest one is
+    /// current.
     #[test]
     fn pages_have_each_current_result_once(
         results in proptest::collection::btree_map("[a-f]", (0_u8..5, proptest::collection::vec("[a-f]", 0..3)), 1..6),

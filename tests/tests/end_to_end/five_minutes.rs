@@ -1,5 +1,5 @@
-//! The commands on the pages `docs/five-minutes` are run as they stand there, and print what the pages say. Those for provider teams
-//! need the registry of Python; `cargo xtask languages` runs the same.
+//! The commands on the pages `docs/five-minutes` are run verbatim, and print the output that the pages show. The
+//! commands for provider teams need Python's package registry; `cargo xtask languages` runs the same commands.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use mcp_host_tests::{Folder, ReservedPort, TIMEOUT, client_program, host_binary}
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// Where the pages have the server.
+/// The address of the server on the pages.
 const ADDRESS: &str = "127.0.0.1:8080";
 
 fn page(name: &str) -> String {
@@ -17,13 +17,13 @@ fn page(name: &str) -> String {
     fs::read_to_string(path).unwrap()
 }
 
-/// The blocks of that language on a page, joined.
+/// Returns the blocks of a language on a page, joined.
 fn blocks(page: &str, language: &str) -> String {
     let begin = format!("```{language}\n");
     page.split(&*begin).skip(1).map(|rest| rest.split_once("```").expect("a block ends").0).collect()
 }
 
-/// Runs the commands of a page in a folder, with a server at another port, and returns what they print.
+/// Runs the commands of a page in a folder, with the server at another port, and returns their output.
 async fn run(page: &str, folder: &Folder) -> String {
     let port = ReservedPort::new();
     let commands = blocks(page, "sh");

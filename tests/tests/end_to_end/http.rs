@@ -22,7 +22,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// A server, and the files that must exist as long as it does.
+/// Starts a server, and returns it with files that must exist while it runs.
 async fn start() -> ((GitRepo, WrittenConfig), HttpServer) {
     let repo = GitRepo::with_files([("README.md", "hello")]);
     let config = ConfigFile::new().plugin(Plugin::git("repo", repo.path())).allow_all().write();
@@ -118,7 +118,7 @@ async fn a_client_that_accepts_everything_accepts_what_there_is() {
             if let Some(accepted) = accepted {
                 request.headers_mut().insert("accept", accepted.parse().unwrap());
             }
-            // A client library would send a default here.
+            // A client library would send a default header here.
             let mut connection = Connection::plain(server.address(), Version::HTTP_11).await;
             let request = reqwest::RequestBuilder::from_parts(Client::new(), request);
             assert_eq!(connection.send(request).await.status(), status, "{accepted:?}");
@@ -138,7 +138,7 @@ async fn a_body_of_another_type_or_coding_is_refused_in_every_revision() {
             let refused = Client::new().execute(request).await.unwrap();
             assert_eq!(refused.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE, "{content_type}");
         }
-        // Even if the bytes are JSON: what is declared decides.
+        // The declaration decides, even if the bytes are JSON.
         let mut request = wire.request_builder("resources/list", json!({})).build().unwrap();
         request.headers_mut().insert("content-encoding", "gzip".parse().unwrap());
         let refused = Client::new().execute(request).await.unwrap();
@@ -192,13 +192,14 @@ async fn a_client_that_hangs_up_ends_its_request() {
     let asking = tokio::spawn(request.send());
     server.log_line("a slow read has begun").await;
     asking.abort();
-    // The concurrency limit is one call: it is free only because the first call was ended.
+    // The concurrency limit is one call, so this succeeds only because the first call was ended.
     let read = wire.request("resources/read", json!({ "uri": "misbehaving://slow/good" })).await;
     assert_eq!(read.result()["contents"][0]["text"], "good");
     server.end().await;
 }
 
-/// Sends a request and ends the sending, and returns everything that the server answers until it closes the connection.
+/// Sends a request, closes the sending half of the connection, and returns everything that the server sends until it
+/// closes the connection.
 async fn send_and_half_close(server: &HttpServer, target: &str, host: &str) -> String {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",

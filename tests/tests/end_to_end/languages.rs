@@ -1,4 +1,4 @@
-//! Providers in every language that has an SDK: the same example gives the same answers, and errors are never bare traps.
+//! Providers in every language with an SDK: the same example gives the same answers, and errors are never bare traps.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,12 +34,12 @@ fn csv_component(component: &Path, folder: &Path) -> Plugin {
     patient("csv", component, "csv:///").dir(folder, "/csv").config("max-rows", 3)
 }
 
-/// A plugin whose calls have time: an interpreter starts in each, on a machine that runs all other tests.
+/// A plugin with long time limits: each call starts an interpreter, on a machine that runs all other tests.
 fn patient(name: &str, component: &Path, mount: &str) -> Plugin {
     Plugin::new(name, component, mount).limit("deadline", "1m")
 }
 
-/// What `inspect` says about a component. A server has compiled it before, within the limits of the tests.
+/// Returns the output of `inspect` for a component. A server compiles it before, within the limits of the tests.
 async fn inspect(component: &Path) -> Value {
     let config = ConfigFile::new().plugin(patient("inspected", component, "inspected:///")).write();
     RawStdio::start(&config, Revision::V_2025_11_25).await.end().await;
@@ -57,7 +57,7 @@ async fn start(config: &WrittenConfig) -> RawStdio {
     server
 }
 
-/// Returns the answer to a request of the list, as the list has it: for a listing, all pages.
+/// Returns the answer to a request of the list, in the list's form. For a listing, it contains all pages.
 async fn answer(server: &mut RawStdio, method: &str, params: &Value) -> Value {
     if method != "resources/list" {
         let mut answer = server.request(method, params.clone()).await.message;
@@ -107,7 +107,7 @@ async fn a_component_of_a_later_patch_version_of_the_contract_is_served() {
     }
 }
 
-/// Asserts that the component answers all requests of the example as the list has it.
+/// Asserts that the component answers all requests of the example's list as expected.
 async fn assert_answers_requests(component: &Path) {
     let list = fs::read_to_string(examples().join("requests.json")).unwrap();
     let list: Value = serde_json::from_str(&list).unwrap();
@@ -123,12 +123,12 @@ async fn assert_answers_requests(component: &Path) {
     server.end().await;
 }
 
-/// A component that is kept as a file.
+/// Returns the path of a component that is stored as a file.
 fn kept_component(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/contract-0.1.0").join(name).with_extension("wasm")
 }
 
-/// The component with another version of the contract in the name of its export. All versions have the same length.
+/// Returns the component with another contract version in the name of its export. All versions have the same length.
 fn with_contract_version(component: &[u8], version: &str) -> Vec<u8> {
     let (name, other) = ("resource-provider@0.1.0", format!("resource-provider@{version}"));
     let mut patched = component.to_vec();
@@ -195,7 +195,7 @@ async fn a_path_that_a_client_expands_can_be_read_and_subscribed_to_in_every_lan
     }
 }
 
-/// The provider of a language that receives lists.
+/// Returns the language's provider that receives lists.
 fn lists(language: &str) -> PathBuf {
     let name = if WITH_GRANTS.contains(&language) { "granted" } else { "lists" };
     fixture(&format!("{name}-{language}"))
@@ -216,7 +216,7 @@ async fn lists_of_1_to_16_mb_are_received_in_every_language_by_fresh_and_by_reus
                 plugin = plugin.instances("max-calls", 1000).instances("max-idle", 1);
             }
             let mut server = start(&ConfigFile::new().plugin(plugin).write()).await;
-            // Twice, because a garbage collector starts when the heap has grown.
+            // Twice, because a garbage collector starts only after the heap has grown.
             for size in sizes.into_iter().chain(sizes) {
                 let body = server.read(&format!("l:///body/{size}")).await;
                 assert_eq!(body, Ok(size.to_string()), "{language}, reused: {is_reused}\n{}", server.log());
@@ -446,7 +446,8 @@ async fn a_provider_in_go_that_is_exported_in_main_is_told_where_to_export_it() 
 async fn the_example_keeps_the_contract_in_every_language() {
     for language in LANGUAGES {
         let folder = Folder::with_files([("a.csv", "x,y\n1,2\n"), ("b.csv", "x\n"), ("c d.csv", "")]);
-        // The host compiles the component within the time of a server's start, and stores it for the test of the contract.
+        // The host compiles the component within the start timeout of a server, and stores it for the test of the
+        // contract.
         start(&ConfigFile::new().plugin(csv(language, folder.path())).write()).await.end().await;
         let component = fixture(&format!("csv-{language}"));
         let limits = ConfigFile::new().plugin(patient("csv", &component, "csv:///")).write();

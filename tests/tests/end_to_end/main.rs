@@ -1,6 +1,6 @@
 //! End-to-end tests: the real binary with real components, observed by clients.
 //!
-//! One executable, so that all tests share the processors from the first to the last; each module is one subject.
+//! One executable, so that all tests share the processors from start to end. Each module has one subject.
 #![allow(
     clippy::arithmetic_side_effects,
     clippy::expect_used,

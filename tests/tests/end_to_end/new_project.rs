@@ -1,4 +1,4 @@
-//! `mcp-host new` and `mcp-host doctor`. The components are those of new projects, built by their printed instructions: see
+//! `mcp-host new` and `mcp-host doctor`. The components are built from new projects by their printed instructions: see
 //! `xtask/src/languages/projects.rs`.
 
 use std::fs::{self, Permissions};
@@ -75,7 +75,8 @@ async fn a_new_project_is_a_whole_provider_in_every_language() {
 async fn a_new_project_keeps_the_contract_in_every_language() {
     for language in LANGUAGES {
         let folder = Folder::with_files([("a.md", "one\n"), ("b", "")]);
-        // The host compiles the component within the time of a server's start, and stores it for the test of the contract.
+        // The host compiles the component within the start timeout of a server, and stores it for the test of the
+        // contract.
         start(plugin(language, folder.path())).await.end().await;
         let component = fixture(&format!("new-{language}"));
         let limits = Plugin::new("notes", &component, "notes:///").limit("deadline", "1m");
@@ -90,7 +91,7 @@ async fn a_new_project_keeps_the_contract_in_every_language() {
     }
 }
 
-/// Runs `mcp-host` in a folder, with these programs in PATH and nothing else.
+/// Runs `mcp-host` in a folder, with only these programs in `PATH`.
 async fn run_in(folder: &Path, path: &Path, arguments: &[&str]) -> Output {
     let mut command = host_command();
     let output = command.args(arguments).current_dir(folder).env("PATH", path).output();
@@ -107,7 +108,7 @@ async fn a_project_never_overwrites_a_file() {
     assert!(refused.stderr.contains("notes has `README.md` already; nothing was written"), "{}", refused.stderr);
     assert_eq!(fs::read_to_string(folder.path().join("notes/README.md")).unwrap(), "mine");
     assert_eq!(fs::read_dir(folder.path().join("notes")).unwrap().count(), 1);
-    // What is in the way is all that is in the way.
+    // Only files with the same names are obstacles.
     fs::rename(folder.path().join("notes/README.md"), folder.path().join("notes/OTHER.md")).unwrap();
     run_in(folder.path(), folder.path(), &["new", "notes", "--lang", "c"]).await.success();
     assert!(folder.path().join("notes/OTHER.md").is_file() && folder.path().join("notes/provider.c").is_file());
@@ -145,13 +146,13 @@ async fn a_project_is_written_without_its_toolchain_and_says_what_is_missing() {
     assert!(written.stderr.contains("warning: go is missing\n  install Go 1.24"), "{}", written.stderr);
 }
 
-/// Writes a tool: a script of the shell.
+/// Writes a tool: a shell script.
 fn tool(folder: &Folder, name: &str, script: &str) {
     let file = folder.write(format!("bin/{name}"), format!("#!/bin/sh\n{script}\n"));
     fs::set_permissions(file, Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Runs `mcp-host doctor --lang go --json` with those tools.
+/// Runs `mcp-host doctor --lang go --json` with these tools.
 async fn doctor(folder: &Folder) -> (i32, Value) {
     let path = folder.path().join("bin");
     let output = run_in(folder.path(), &path, &["doctor", "--lang", "go", "--json"]).await;
@@ -172,7 +173,7 @@ async fn doctor_says_which_tools_are_missing_or_too_old_and_how_to_install_them(
     assert_eq!((code, &tools[0]["status"], &tools[0]["found"]), (1, &json!("too-old"), &json!("1.19.8")));
     assert_eq!(tools[0]["needed"], "1.24 or newer");
 
-    // With a package manager, if its version is recent enough.
+    // A package manager is suggested if its version is recent enough.
     tool(&folder, "apt-get", "exit 1");
     tool(&folder, "apt-cache", "echo '  Candidate: 2:1.24~2'");
     let (_, tools) = doctor(&folder).await;

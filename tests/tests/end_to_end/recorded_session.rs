@@ -1,6 +1,6 @@
-//! The picture of a session on the README's first screen is what the program prints on a terminal.
+//! The picture of a session on the README's first screen equals the program's output on a terminal.
 //!
-//! After an intended change, `SNAPSHOTS=overwrite` in the environment of the test has it write the file.
+//! After an intended change, run the test with `SNAPSHOTS=overwrite` to write the file.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -11,10 +11,10 @@ use snapbox::assert::{Assert, DEFAULT_ACTION_ENV};
 use snapbox::data::DataFormat;
 use snapbox::{Data, IntoData};
 
-/// The picture, below the root of the repository.
+/// The path of the picture in the repository.
 const PICTURE: &str = "docs/pictures/session.svg";
 
-/// The seconds for which one command and its output are shown before the next.
+/// The time for which a command and its output are shown before the next one, in seconds.
 const PAUSE: f32 = 2.0;
 
 const SESSION: [&str; 5] = [
@@ -25,7 +25,7 @@ const SESSION: [&str; 5] = [
     "explain --as anonymous notes:///deploying.md",
 ];
 
-/// A file that a provider must not show, and others.
+/// A file that a provider must not show, and other files.
 const FILES: [(&str, &str); 4] = [
     ("handbook/deploying.md", "# Deploying\n\nNo deploying on Fridays: [on call](on-call.md) is short then.\n"),
     ("handbook/on-call.md", "# On call\n\nOne person, one week, one telephone.\n"),
@@ -33,16 +33,16 @@ const FILES: [(&str, &str); 4] = [
     ("handbook/server.pem", "-----BEGIN PRIVATE KEY-----\n"),
 ];
 
-/// A command and what the terminal showed at its end, with its escape sequences.
+/// Returns a command and the final content of the terminal, with escape sequences.
 fn frame(command: &str, shown: &str) -> String {
-    // What a line had before it was erased or written over, such as progress, is not shown any longer.
+    // Text that was erased or overwritten later, such as progress, is omitted.
     let last = |line: &str, separator: &str| line.rsplit(separator).next().unwrap_or_default().to_owned();
     let lines = shown.lines().map(|line| last(&last(line.trim_end_matches('\r'), "\r"), "\x1b[2K"));
     let shown = lines.collect::<Vec<_>>().join("\n");
     format!("\x1b[1;32m$\x1b[0m \x1b[1mmcp-host {command}\x1b[0m\n{}\n\n", shown.trim_end())
 }
 
-/// Draws frames, each of which appears after those before it. A viewer without animations shows all.
+/// Draws frames. Each frame appears after the previous ones. A viewer without animations shows all of them.
 fn picture(frames: &[String]) -> String {
     let mut delays = Vec::new();
     for (frame, index) in frames.iter().zip(0_u8..) {
@@ -77,7 +77,7 @@ async fn the_session_in_the_readme_is_what_the_program_prints() {
     for command in SESSION {
         let mut words: Vec<_> = command.split(' ').collect();
         let plugins = plugins.parent().unwrap().to_str().unwrap();
-        // An installed program finds its providers by itself.
+        // An installed program finds its providers without this option.
         if command.starts_with("init") {
             words.extend(["--plugins", plugins]);
         }

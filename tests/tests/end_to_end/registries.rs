@@ -1,4 +1,4 @@
-//! Components from registries: what is published, added, served without a network, updated and refused.
+//! Components from registries: publishing, adding, serving without a network, updates and refusals.
 
 mod directories;
 mod interruptions;
@@ -15,7 +15,8 @@ use mcp_host_tests::{Folder, component};
 use serde_json::Value;
 use wasm_encoder::{ComponentSection as _, CustomSection};
 
-/// The hello provider, which asks for that: a section at the top level counts before those of core modules.
+/// Returns the hello provider with these declared needs: a section at the top level takes precedence over sections of
+/// core modules.
 fn hello_that_asks_for(needs: &Value) -> (Folder, PathBuf) {
     let mut bytes = std::fs::read(component("hello")).unwrap();
     CustomSection { name: "mcp-host:needs/v1".into(), data: needs.to_string().into_bytes().into() }

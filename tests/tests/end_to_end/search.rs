@@ -14,12 +14,13 @@ use mcp_host_tests::{ConfigFile, Folder, Output, Plugin, RawStdio, TIMEOUT, run}
 use serde_json::{Value, json};
 use tokio::time::{Duration, sleep};
 
-/// A config whose plugin `f` serves that folder and is searched.
+/// A config whose plugin `f` serves this folder and is indexed for search.
 fn searched(folder: &Folder) -> ConfigFile {
     ConfigFile::new().plugin(Plugin::files("f", folder.path()).searched())
 }
 
-/// The result of a search, as a resource. One that was cut short is repeated: it has 200 ms, which a busy machine may exceed.
+/// Returns the result of a search, read as a resource. A search that ended early is repeated: its limit is 200 ms,
+/// which a busy machine may exceed.
 async fn search(wire: &mut RawStdio, query: &str) -> Value {
     let uri = format!("search:///?q={}", query.replace(' ', "%20"));
     let began = Instant::now();
@@ -33,19 +34,19 @@ async fn search(wire: &mut RawStdio, query: &str) -> Value {
     }
 }
 
-/// Whether a result is partial although everything is indexed.
+/// Returns whether a result is partial although everything is indexed.
 fn is_cut_short(result: &Value) -> bool {
     result["partial"] == true && !result["incomplete"].is_array()
 }
 
-/// The output of the command `search` or `context`, which is repeated like a search.
+/// Returns the output of the command `search` or `context`, repeated like a search.
 async fn run_search(arguments: &[&str]) -> Output {
     let began = Instant::now();
     loop {
         let output = run(arguments).await.success();
         let is_cut_short = match serde_json::from_slice(&output.stdout) {
             Ok(result) => is_cut_short(&result),
-            // A selection without a passage is empty.
+            // The output for a selection without passages is empty.
             Err(_) => output.text().is_empty() || output.text().contains("cut short"),
         };
         if !is_cut_short {
@@ -60,7 +61,7 @@ fn uris(result: &Value) -> Vec<String> {
     results.iter().map(|one| one["uri"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Waits until a search finds so many resources, and returns the time that it took.
+/// Waits until a search finds `count` resources, and returns the elapsed time.
 async fn wait_until_found(wire: &mut RawStdio, query: &str, count: u64) -> Duration {
     let began = Instant::now();
     loop {

@@ -140,10 +140,10 @@ async fn a_stream_over_stdio_is_acknowledged_and_told_until_it_is_cancelled() {
     let wanted = json!({ "notifications": { "resourceSubscriptions": ["notes://n/a.md", "other://x/", "no uri"] } });
     let id = wire.send_request("subscriptions/listen", wanted).await;
     let acknowledged = next_notification(&mut wire, ACKNOWLEDGED).await;
-    // Which mounts there are is told by no acknowledgement; what is no URI is not acknowledged.
+    // Acknowledgements do not reveal which mounts exist. A text that is not a URI is not acknowledged.
     let told = json!({ "resourceSubscriptions": ["notes://n/a.md", "other://x/"] });
     assert_eq!(acknowledged["params"]["notifications"], told);
-    // The first update is sent as soon as the subscription is active; then one for each change.
+    // The first update is sent as soon as the subscription is active; then each change causes one.
     for content in [None, Some("changed"), Some("changed again")] {
         if let Some(content) = content {
             folder.write("a.md", content);

@@ -1,4 +1,4 @@
-//! Existing servers, mounted like plugins: official ones, over pipes and over HTTP, of both lifecycles.
+//! Existing servers mounted like plugins: official ones, over pipes and over HTTP, of both lifecycles.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -8,23 +8,23 @@ use mcp_host_tests::{
 };
 use rmcp::model::ErrorCode;
 
-/// The official server with everything, in TypeScript, which has sessions.
+/// The official TypeScript server with all features. It has sessions.
 fn everything() -> String {
     client_program("servers/node_modules/@modelcontextprotocol/server-everything/dist/index.js").display().to_string()
 }
 
-/// The section of a program.
+/// Returns the config section of a program.
 fn program(name: &str, command: &[&str], more: &str) -> String {
     let command = serde_json::to_string(command).unwrap();
     format!("[[upstream]]\nname = '{name}'\ncommand = {command}\nsandbox = 'none'\nmount = '{name}+'\n{more}\n")
 }
 
-/// The official server in TypeScript, over pipes.
+/// The official TypeScript server, over pipes.
 fn typescript() -> String {
     program("ts", &[&node().display().to_string(), &everything(), "stdio"], "")
 }
 
-/// A server of the official SDK for Python, without sessions, over pipes.
+/// A server of the official Python SDK, without sessions, over pipes.
 fn python() -> String {
     let python = client_program("python/bin/python").display().to_string();
     let server = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/servers/server.py");
@@ -71,7 +71,7 @@ async fn servers_of_both_lifecycles_and_plugins_are_in_one_listing() {
     }
 }
 
-/// The official server over HTTP, which ends with this.
+/// The official server over HTTP. It is ended when this value is dropped.
 struct EverythingOverHttp(Child);
 
 impl EverythingOverHttp {
@@ -105,7 +105,7 @@ async fn a_server_over_http_is_mounted_and_its_prefix_exchanged() {
     let uris = client.uris().await;
     assert!(uris.iter().any(|uri| uri == "files://demo/document/architecture.md"), "{uris:?}");
     assert!(client.text("files://demo/document/architecture.md").await.contains("Everything"));
-    // What does not begin with the prefix is not there.
+    // A template without the prefix does not exist.
     assert!(client.templates().await.is_empty());
     server.end().await;
 }

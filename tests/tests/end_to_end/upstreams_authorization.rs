@@ -1,5 +1,5 @@
-//! An upstream whose access tokens come from a certified authorization server (`oidc-provider`): by client credentials, and by the exchange of
-//! the token that the client came with.
+//! An upstream whose access tokens come from a certified authorization server (`oidc-provider`): by client credentials,
+//! and by token exchange with the client's token.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ use tempfile::NamedTempFile;
 
 const REVISION: Revision = Revision::V_2026_07_28;
 
-/// The subject of the access token of a request, if it is a JWT for that resource (RFC 9068).
+/// Returns the subject of a request's access token, if the token is a JWT for the resource (RFC 9068).
 fn subject(request: &RecordedRequest, resource: &str) -> Option<String> {
     let token = request.header("authorization")?.strip_prefix("Bearer ")?.to_owned();
     let mut parts = token.split('.').map(|part| URL_SAFE_NO_PAD.decode(part).ok());
@@ -24,7 +24,7 @@ fn subject(request: &RecordedRequest, resource: &str) -> Option<String> {
     claims["sub"].as_str().filter(|_| is_for_it).map(str::to_owned)
 }
 
-/// A server of sessions that answers each user for itself, and allows its answers to be kept.
+/// Answers as a server with sessions whose answers differ by user and may be cached.
 fn answer(request: &RecordedRequest, resource: &str) -> Reply {
     let Some(user) = subject(request, resource) else { return Reply::status(401) };
     if request.method != "POST" {
@@ -48,7 +48,7 @@ fn answer(request: &RecordedRequest, resource: &str) -> Reply {
     Reply::ok("application/json", answer.to_string()).header("mcp-session-id", &user)
 }
 
-/// A host, the authorization server that it trusts, and its upstream, which trusts that one too.
+/// A host, the authorization server that it trusts, and its upstream, which trusts the same server.
 struct World {
     authorization: AuthorizationServer,
     origin: MockOrigin,
@@ -82,14 +82,14 @@ impl World {
         Self { authorization, origin, server, port, _config: config, _secret: secret }
     }
 
-    /// A client with an access token of that account.
+    /// Creates a client with an access token of an account.
     async fn client(&mut self, account: &str) -> RawHttp {
         let token = self.authorization.token(account, &self.port.mcp_url()).await;
         RawHttp::start_with_token(self.server.url(), REVISION, &token).await
     }
 }
 
-/// The name of what is listed, and the text of what is read.
+/// Returns the name of the listed resource, and the text of the read one.
 async fn seen(client: &mut RawHttp) -> (Value, Value) {
     let listed = client.request("resources/list", json!({})).await.result().clone();
     let read = client.request("resources/read", json!({ "uri": "up+x:own" })).await.result().clone();
@@ -106,7 +106,7 @@ async fn two_principals_get_their_own_answers_by_tokens_that_were_exchanged_for_
             assert_eq!(seen(client).await, (user.clone(), user));
         }
     }
-    // Another token of the same user is another identity to the host, with the same answers.
+    // To the host, another token of the same user is another identity. It gets the same answers.
     let mut again = world.client("alice").await;
     assert_eq!(seen(&mut again).await, (json!("alice"), json!("alice")));
     for (user, tokens) in [("alice", 2), ("bob", 1)] {

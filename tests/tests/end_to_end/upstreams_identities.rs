@@ -1,11 +1,12 @@
-//! An upstream with a token for each principal: two clients of one server see their own content, over every door.
+//! An upstream with a token for each principal: two clients of one server read their own content, by every kind of
+//! access.
 
 use mcp_host_tests::{ConfigFile, Folder, HttpServer, MockOrigin, RawHttp, RecordedRequest, Reply, Revision, Rule};
 use serde_json::{Value, json};
 
 const REVISION: Revision = Revision::V_2026_07_28;
 
-/// A server of sessions that answers each user for itself.
+/// Answers as a server with sessions whose answers differ by user.
 fn answer(request: &RecordedRequest) -> Reply {
     if request.method != "POST" {
         return Reply::status(405);
@@ -36,7 +37,7 @@ fn answer(request: &RecordedRequest) -> Reply {
     Reply::ok("application/json", answer.to_string()).header("mcp-session-id", &user)
 }
 
-/// Principals whose tokens are their names.
+/// Principals whose names are their tokens.
 const PRINCIPALS: &str = "
 [[principal]]
 name = 'ada'
@@ -55,7 +56,7 @@ principals = ['bob']
 struct World {
     server: HttpServer,
     origin: MockOrigin,
-    /// The tokens of the upstream, in files.
+    /// The files with the upstream's tokens.
     _tokens: Folder,
 }
 
@@ -63,7 +64,7 @@ impl World {
     async fn start() -> Self {
         let origin = MockOrigin::http().await;
         origin.serve_with("/mcp", answer);
-        // Values of secrets come from files, as the environment of the tests is empty.
+        // Secrets come from files, because the environment of the tests is empty.
         let folder = Folder::with_files([("a", "a"), ("o", "o")]);
         let file = |name: &str| folder.path().join(name).display().to_string();
         let text = format!(
@@ -108,7 +109,7 @@ async fn two_principals_see_their_own_content_and_a_third_nothing() {
     let before = world.origin.request_count("/mcp");
     let listed = mallory.request("resources/list", json!({})).await.result().clone();
     assert_eq!(listed["resources"], json!([]), "{listed}");
-    // The same as what does not exist: nothing was asked of the upstream.
+    // The answer is the same as for a missing resource, and no request was sent to the upstream.
     assert_eq!(
         read(&mut mallory, "up+x:both").await["error"]["code"],
         read(&mut mallory, "none:x").await["error"]["code"]

@@ -1,4 +1,5 @@
-//! Upstreams as an administrator sees them: whether the server is there, what its program says, and what `check` finds.
+//! The administrator's view of upstreams: whether the server is reachable, what its program logs, and what `check`
+//! finds.
 
 use std::path::Path;
 
@@ -9,7 +10,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
-/// A server of sessions with the resource `x:a`, that refuses the token `refused` and has no resources for the token `none`.
+/// Answers as a server with sessions and the resource `x:a`. It rejects the token `refused`, and has no resources for
+/// the token `none`.
 fn answer(request: &RecordedRequest) -> Reply {
     if request.method != "POST" {
         return Reply::status(405);
@@ -47,7 +49,7 @@ fn over_http(origin: &MockOrigin, more: &str) -> String {
     format!("[[upstream]]\nname = 'up'\nurl = '{}'\n{more}\n", origin.url("/mcp"))
 }
 
-/// A server in a shell that says what it does on standard error, and exits with code 7 when `x:end` is read.
+/// A server as a shell script. It logs its actions to standard error, and exits with code 7 when `x:end` is read.
 const SHELL: &str = r#"
 echo "the server has started" >&2
 while read -r line; do
@@ -70,7 +72,7 @@ fn program(script: &str, more: &str) -> String {
     )
 }
 
-/// A config whose administration listener is a socket in that folder.
+/// A config whose administration listener is a socket in the folder.
 fn administered(folder: &Folder, text: &str) -> WrittenConfig {
     let socket = folder.path().join("admin.sock");
     let admin = format!("[admin]\nlisten = 'unix:{}'\n", socket.display());
@@ -83,12 +85,12 @@ async fn command(config: &WrittenConfig, arguments: &[&str]) -> Output {
     run(arguments.iter().copied().chain(common)).await
 }
 
-/// The only plugin, by `status --json`.
+/// Returns the only plugin in the output of `status --json`.
 async fn plugin(config: &WrittenConfig) -> Value {
     command(config, &["status", "--json"]).await.success().json()["plugins"]["items"][0].clone()
 }
 
-/// Runs commands until they say that something holds.
+/// Runs commands until a condition holds.
 async fn wait_until(what: &str, holds: impl AsyncFn() -> bool) {
     let waiting = async { while !holds().await {} };
     tokio::time::timeout(TIMEOUT, waiting).await.unwrap_or_else(|_| panic!("{what}"));

@@ -1,4 +1,4 @@
-//! Programs of upstreams in their sandbox: official servers, and one that tries what a program might.
+//! Sandboxed programs of upstreams: official servers, and one that attempts forbidden actions.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use mcp_host_tests::{
 use rustix::process::Signal;
 use serde_json::json;
 
-/// The section of a program that is confined.
+/// Returns the config section of a confined program.
 fn program(name: &str, command: &[&str], more: &str) -> String {
     let command = serde_json::to_string(command).unwrap();
     format!("[[upstream]]\nname = '{name}'\ncommand = {command}\nmount = '{name}+'\n{more}\n")
@@ -21,7 +21,7 @@ fn python_server(name: &str, script: &str, more: &str) -> String {
     program(name, &[&python, &server.display().to_string()], more)
 }
 
-/// The server that tries what its resources are named for.
+/// Returns a server that attempts the actions that its resources are named after.
 fn probe(more: &str) -> String {
     python_server("up", "probe.py", more)
 }
@@ -30,7 +30,7 @@ fn official(package: &str) -> String {
     client_program(&format!("servers/node_modules/@modelcontextprotocol/{package}/dist/index.js")).display().to_string()
 }
 
-/// Whether this kernel confines programs with namespaces: `check` says nothing of it then.
+/// Returns whether this kernel can confine programs with namespaces. If so, `check` does not mention it.
 async fn confines(config: &WrittenConfig) -> bool {
     let shown = run(["check", "--config", config.path().to_str().unwrap()]).await.text();
     let lacks = shown.contains("the sandbox is incomplete") || shown.contains("this kernel cannot confine a program");
@@ -44,7 +44,7 @@ async fn attempt(client: &Client, what: &str) -> String {
     client.text(&format!("up+try:{what}")).await
 }
 
-/// A folder that every user may read.
+/// Creates a folder that every user may read.
 fn folder() -> Folder {
     let folder = Folder::with_files([("a.txt", "granted")]);
     open_to_all(folder.path());
@@ -166,7 +166,7 @@ async fn a_program_that_forks_or_allocates_without_end_is_stopped_and_comes_back
     let failed = client.read_error("up+try:allocate:300").await;
     assert!(!failed.message.is_empty());
     server.log_line("limits.memory").await;
-    // It is started again, after a pause.
+    // The program is restarted after a pause.
     let mut read = client.read("up+try:loud:0").await;
     while read.is_err() {
         tokio::task::yield_now().await;
@@ -220,7 +220,7 @@ async fn administrators_see_a_program_with_its_use_and_how_the_last_one_ended() 
     server.end().await;
 }
 
-/// Whether a process of this machine sleeps for that long.
+/// Returns whether a process of this machine sleeps for this time.
 fn sleeps(seconds: &str) -> bool {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     let commands = all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());

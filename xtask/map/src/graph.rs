@@ -16,7 +16,7 @@ pub(crate) fn cycles<'a>(edges: impl Iterator<Item = (&'a str, &'a str)>) -> Vec
     cycles
 }
 
-/// Returns edges without which there are no cycles: few, not the fewest.
+/// Returns edges whose removal leaves no cycle. The set is small, but not necessarily minimal.
 pub(crate) fn feedback<'a>(edges: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<(&'a str, &'a str)> {
     let mut graph = DiGraph::<&str, ()>::new();
     let mut indices = BTreeMap::new();
@@ -30,8 +30,8 @@ pub(crate) fn feedback<'a>(edges: impl Iterator<Item = (&'a str, &'a str)>) -> V
     arrows
 }
 
-/// Returns the floor of each node: 1 if it uses none, else one more than the highest floor that it uses. The members of a
-/// cycle have one floor.
+/// Returns the floor of each node: 1 if the node uses no other node, else one more than the highest floor that it uses.
+/// All members of a cycle have the same floor.
 pub(crate) fn floors<'a>(
     edges: impl Iterator<Item = (&'a str, &'a str)>,
     nodes: impl Iterator<Item = &'a str>,
@@ -47,7 +47,7 @@ pub(crate) fn floors<'a>(
     let components = condensation(graph, true);
     let mut floors = BTreeMap::new();
     let mut of_component = BTreeMap::new();
-    // Without cycles there is an order; what is used comes last.
+    // Without cycles a topological order exists. Used nodes come last in it.
     for index in toposort(&components, None).unwrap_or_default().into_iter().rev() {
         let below = components.neighbors(index).filter_map(|used| of_component.get(&used)).max().copied().unwrap_or(0);
         let floor: usize = below + 1;

@@ -14,9 +14,9 @@ pub(crate) struct Lines {
     pub(crate) production: usize,
     /// Documentation: `///` and `//!`.
     pub(crate) documentation: usize,
-    /// Other comments.
+    /// Comments that are not documentation.
     pub(crate) comment: usize,
-    /// Lines of items that are compiled for tests only, blank ones aside.
+    /// Lines of items that are compiled for tests only, without blank lines.
     pub(crate) test: usize,
     /// Blank lines.
     pub(crate) blank: usize,
@@ -36,11 +36,12 @@ impl Add for Lines {
     }
 }
 
-/// Counts the lines of `text`. All code is test code if `is_test`, else the items that are compiled for tests only.
+/// Counts the lines of `text`. If `is_test` is set, all code counts as test code; otherwise only the items that are
+/// compiled for tests only.
 ///
 /// # Errors
 ///
-/// It is not Rust.
+/// When `text` is not Rust.
 pub(crate) fn count(text: &str, is_test: bool) -> syn::Result<Lines> {
     let source: Vec<&str> = text.lines().collect();
     let mut kinds = vec![Kind::Comment; source.len()];
@@ -61,7 +62,7 @@ pub(crate) fn count(text: &str, is_test: bool) -> syn::Result<Lines> {
     Ok(lines)
 }
 
-/// Marks the items that are compiled for tests only, also in an `impl`.
+/// Marks the items that are compiled for tests only, including items in an `impl`.
 struct TestItems<'k> {
     kinds: &'k mut [Kind],
 }
@@ -82,7 +83,7 @@ impl<'ast> Visit<'ast> for TestItems<'_> {
     }
 }
 
-/// Counts the `cfg`s, `cfg_attr`s and `cfg!`s that name a feature.
+/// Counts the `cfg` and `cfg_attr` attributes and the `cfg!` macros that name a feature.
 pub(crate) fn feature_cfgs(tokens: TokenStream) -> usize {
     let mut count = 0;
     let mut is_cfg = false;
@@ -91,7 +92,7 @@ pub(crate) fn feature_cfgs(tokens: TokenStream) -> usize {
             TokenTree::Group(group) if is_cfg && names_feature(group.stream()) => count += 1,
             TokenTree::Group(group) => count += feature_cfgs(group.stream()),
             TokenTree::Ident(ident) => is_cfg = ident == "cfg" || ident == "cfg_attr",
-            // Of `cfg!`.
+            // The `!` of `cfg!`.
             TokenTree::Punct(punct) if is_cfg && punct.as_char() == '!' => {}
             _ => is_cfg = false,
         }
@@ -99,7 +100,7 @@ pub(crate) fn feature_cfgs(tokens: TokenStream) -> usize {
     count
 }
 
-/// Returns whether the predicate of a `cfg` has `feature = "…"`.
+/// Returns whether the predicate of a `cfg` contains `feature = "…"`.
 fn names_feature(predicate: TokenStream) -> bool {
     predicate.into_iter().any(|token| match token {
         TokenTree::Group(group) => names_feature(group.stream()),
@@ -108,7 +109,7 @@ fn names_feature(predicate: TokenStream) -> bool {
     })
 }
 
-/// Returns whether one of the attributes is a `cfg` that holds in tests only.
+/// Returns whether one of the attributes is a `cfg` that is true in tests only.
 pub(crate) fn is_test_only(attributes: &[syn::Attribute]) -> bool {
     let cfgs = attributes.iter().filter(|attribute| attribute.path().is_ident("cfg"));
     cfgs.filter_map(|attribute| attribute.parse_args().ok()).any(|predicate| implies_test(&predicate))
@@ -159,7 +160,7 @@ fn mark_tokens(tokens: TokenStream, source: &[&str], kinds: &mut [Kind]) {
     for token in tokens {
         let start = token.span().start();
         let begins = source.get(start.line.saturating_sub(1)).map(|line| line.chars().skip(start.column));
-        // The parser makes attributes of documentation; all of their tokens have the span of the comment.
+        // The parser turns documentation into attributes, all of whose tokens have the span of the comment.
         let is_documentation =
             begins.is_some_and(|mut rest| rest.next() == Some('/') && matches!(rest.next(), Some('/' | '*')));
         match token {

@@ -1,11 +1,11 @@
 //! `cargo xtask map`: figures about the structure of the host's code, as Markdown.
 //!
-//! For each crate below `host/` and each of its top-level modules: files, lines by kind, and the crates and modules that it uses.
-//! Then cycles between modules and between files, and the smallest and the largest files. Everything is parsed from the sources;
-//! nothing is compiled.
+//! For each crate below `host/` and each top-level module, the program prints the number of files, the lines by kind,
+//! and the crates and modules that it uses. Then come the cycles between modules and between files, and the smallest
+//! and the largest files. The program parses the sources and compiles nothing.
 //!
-//! Production lines are lines with code outside of tests, without comments, documentation and blank lines. The floor of a module
-//! is 1 if it uses no other, else one more than the highest floor that it uses.
+//! Production lines are lines of code outside of tests, without comments, documentation and blank lines. The floor of a
+//! module is 1 if it uses no other module, else one more than the highest floor that it uses.
 
 mod graph;
 mod lines;
@@ -21,12 +21,12 @@ use anyhow::{Context, Result};
 use self::lines::Lines;
 use self::modules::{SourceFile, Sources};
 
-/// A file with at most this many production lines is counted as small.
+/// The maximum number of production lines of a file that is counted as small.
 const SMALL_FILE: usize = 40;
-/// A file with more production lines is counted as large.
+/// The maximum number of production lines of a file that is not counted as large.
 const LARGE_FILE: usize = 250;
 
-/// Prints the figures of the repository in the first argument; the second is the number of files to list.
+/// Prints the figures of the repository in the first argument. The second argument is the number of files to list.
 fn main() -> Result<()> {
     let mut arguments = std::env::args_os().skip(1);
     let root = PathBuf::from(arguments.next().context("expected the folder of the repository")?);
@@ -43,7 +43,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Sums over all files, and the number of files at both ends of the sizes.
+/// Writes the sums over all files, and the numbers of small and large files.
 fn totals(text: &mut String, sources: &Sources) {
     let sum = sources.files.iter().fold(Lines::default(), |sum, file| sum + file.lines);
     let mut sizes: Vec<usize> = sources.files.iter().map(|file| file.lines.production).collect();
@@ -73,7 +73,7 @@ fn totals(text: &mut String, sources: &Sources) {
     }
 }
 
-/// One row for each crate or module, from the top floor down.
+/// Writes one row for each crate or module, from the top floor down.
 fn groups(text: &mut String, sources: &Sources, what: &str, group: fn(&SourceFile) -> &str) {
     let mut sums: BTreeMap<&str, (usize, Lines, usize)> = BTreeMap::new();
     for file in &sources.files {
@@ -102,7 +102,7 @@ fn groups(text: &mut String, sources: &Sources, what: &str, group: fn(&SourceFil
     }
 }
 
-/// The strongly connected components: of modules, and of files.
+/// Writes the strongly connected components of modules and of files.
 fn cycles(text: &mut String, sources: &Sources) {
     let arrows = sources.arrows(|file| &file.module);
     let of_modules = graph::cycles(arrows.keys().copied());
@@ -119,7 +119,7 @@ fn cycles(text: &mut String, sources: &Sources) {
     }
 }
 
-/// The arrows of a cycle without which it were none.
+/// Writes the arrows of a cycle whose removal breaks it.
 fn feedback<'a>(text: &mut String, cycle: &[&'a str], arrows: impl Iterator<Item = (&'a str, &'a str)>) {
     let within = arrows.filter(|(from, to)| cycle.contains(from) && cycle.contains(to));
     for (from, to) in graph::feedback(within) {
@@ -127,7 +127,7 @@ fn feedback<'a>(text: &mut String, cycle: &[&'a str], arrows: impl Iterator<Item
     }
 }
 
-/// The smallest and the largest files by production lines.
+/// Writes the smallest and the largest files by production lines.
 fn files(text: &mut String, sources: &Sources, count: usize) {
     let mut files: Vec<&SourceFile> = sources.files.iter().filter(|file| file.lines.production > 0).collect();
     files.sort_by_key(|file| (file.lines.production, &file.path));

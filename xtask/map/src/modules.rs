@@ -1,8 +1,9 @@
-//! The modules of the host's crates, and which file uses which.
+//! The modules of the host's crates, and the dependencies between their files.
 //!
-//! An arrow is a path in production code that begins with `crate`, `self`, `super` or the name of another crate of `host/`,
-//! resolved to the file that declares the item: re-exports (`pub use`) are followed, and are no arrows themselves. Neither is
-//! what a module and the modules inside of it use of each other. Paths in the arguments of macros are not seen.
+//! An arrow is a path in production code that begins with `crate`, `self`, `super` or the name of another crate of
+//! `host/`. It is resolved to the file that declares the item. Re-exports (`pub use`) are followed and are not arrows
+//! themselves. Uses between a module and the modules inside of it are not arrows either. Paths in the arguments of
+//! macros are not detected.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,22 +14,22 @@ use syn::visit::Visit;
 
 use crate::lines::{self, Lines};
 
-/// The number of re-exports that are followed for one path.
+/// The maximum number of re-exports that are followed for one path.
 const MAX_REEXPORTS: usize = 8;
 
 /// A source file.
 #[derive(Debug)]
 pub(crate) struct SourceFile {
-    /// Its path below the repository.
+    /// The path below the root of the repository.
     pub(crate) path: String,
-    /// The folder of its crate.
+    /// The folder of the file's crate.
     pub(crate) krate: String,
-    /// The top-level module that it is in, after its crate's folder.
+    /// The top-level module of the file, after the folder of its crate.
     pub(crate) module: String,
     pub(crate) lines: Lines,
     /// The number of `cfg`s that name a feature, in attributes and in `cfg!`.
     pub(crate) feature_cfgs: usize,
-    /// The other files that its production code uses, and the number of sites.
+    /// The other files that the production code of the file uses, with the number of sites.
     pub(crate) uses: BTreeMap<String, usize>,
 }
 
@@ -45,7 +46,7 @@ impl Sources {
     ///
     /// # Errors
     ///
-    /// There is none, or a file cannot be read or parsed.
+    /// When there is no crate, or a file cannot be read or parsed.
     pub(crate) fn read(root: &Path) -> Result<Self> {
         let host = root.join("host");
         let entries = fs::read_dir(&host).with_context(|| format!("cannot read {}", host.display()))?;
@@ -61,7 +62,7 @@ impl Sources {
         modules.into_sources(root)
     }
 
-    /// Returns which group of files uses which, with the number of sites.
+    /// Returns the dependencies between groups of files, with the number of sites.
     pub(crate) fn arrows(&self, group: fn(&SourceFile) -> &str) -> BTreeMap<(&str, &str), usize> {
         let groups: BTreeMap<&str, &str> = self.files.iter().map(|file| (file.path.as_str(), group(file))).collect();
         let mut arrows = BTreeMap::new();
@@ -76,7 +77,7 @@ impl Sources {
     }
 }
 
-/// Returns the name of a package as paths have it.
+/// Returns the name of a package as it appears in paths.
 fn package_name(manifest: &Path) -> Result<String> {
     let text = fs::read_to_string(manifest).with_context(|| format!("cannot read {}", manifest.display()))?;
     let table: toml::Table = text.parse().with_context(|| format!("cannot parse {}", manifest.display()))?;
@@ -84,19 +85,19 @@ fn package_name(manifest: &Path) -> Result<String> {
     Ok(name.with_context(|| format!("{} has no name of a package", manifest.display()))?.replace('-', "_"))
 }
 
-/// A module that is a file. Its name begins with its crate's.
+/// A module in a separate file. Its name begins with the name of its crate.
 struct Module {
     file: PathBuf,
     syntax: syn::File,
     text: String,
     is_test: bool,
-    /// The paths that names of this module are re-exported from, as they are written.
+    /// The re-exported names of this module, each with its unresolved path.
     reexports: BTreeMap<String, Vec<String>>,
 }
 
 #[derive(Default)]
 struct Modules {
-    /// The folder of each crate.
+    /// The folder of each crate, by the name of its package.
     crates: BTreeMap<String, PathBuf>,
     modules: BTreeMap<Vec<String>, Module>,
 }
@@ -108,7 +109,7 @@ impl Modules {
         for root in ["lib", "main"] {
             let file = src.join(format!("{root}.rs"));
             if file.is_file() {
-                // A program beside a library is one of its modules.
+                // In a package that also has a library, the program is a module.
                 let module = if root == "main" && src.join("lib.rs").is_file() {
                     vec![name.to_owned(), "main".to_owned()]
                 } else {
@@ -120,7 +121,7 @@ impl Modules {
         Ok(())
     }
 
-    /// Adds the module in `file`, and the modules that it declares, whose files are in `folder`.
+    /// Adds the module in `file` and the modules that it declares, whose files are in `folder`.
     fn add_module(&mut self, name: Vec<String>, file: &Path, folder: &Path, is_test: bool) -> Result<()> {
         let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
         let syntax = syn::parse_file(&text).with_context(|| format!("cannot parse {}", file.display()))?;
@@ -142,7 +143,7 @@ impl Modules {
                 folder.join(format!("{child}.rs")),
                 folder.join(&child).join("mod.rs"),
             ];
-            // A module for another system may have no file of this name.
+            // A module for another operating system may have no file with this name.
             let Some(found) = candidates.into_iter().find(|file| file.is_file()) else { continue };
             let name = [name.clone(), vec![child.clone()]].concat();
             self.add_module(name, &found, &folder.join(&child), is_test)?;
@@ -174,7 +175,7 @@ impl Modules {
         Ok(Sources { crates: self.crates.len(), files })
     }
 
-    /// Returns the folder of the crate of a module, and the name of the top-level module that it is in.
+    /// Returns the folder of a module's crate, and the name of the module's top-level module.
     fn groups(&self, module: &[String]) -> (String, String) {
         let folder = module.first().and_then(|name| self.crates.get(name)?.file_name());
         let krate = folder.unwrap_or_default().to_string_lossy().into_owned();
@@ -182,7 +183,7 @@ impl Modules {
         (krate, module)
     }
 
-    /// Returns the module with the item that an absolute path names.
+    /// Returns the module that declares the item at an absolute path.
     fn resolve(&self, path: &[String]) -> Option<Vec<String>> {
         let mut path = path.to_vec();
         for _ in 0..MAX_REEXPORTS {
@@ -198,7 +199,7 @@ impl Modules {
         None
     }
 
-    /// Makes a path in `module` absolute. Paths into other packages have none.
+    /// Makes a path in `module` absolute. Returns `None` for a path into another package.
     fn absolute(&self, module: &[String], path: &[String]) -> Option<Vec<String>> {
         let (first, rest) = path.split_first()?;
         let base = match first.as_str() {
@@ -210,7 +211,7 @@ impl Modules {
                 return Some([base, path.get(ups..)?].concat());
             }
             name if self.crates.contains_key(name) => vec![name.to_owned()],
-            // A module that this one declares.
+            // A child module of this module.
             name => {
                 let child = [module, &[name.to_owned()]].concat();
                 self.modules.contains_key(&child).then_some(child)?
@@ -261,7 +262,7 @@ impl<'ast> Visit<'ast> for Paths<'_> {
     }
 }
 
-/// Returns the names that a module re-exports, and the paths that they stand for.
+/// Returns the names that a module re-exports, with their paths.
 fn reexports(syntax: &syn::File) -> BTreeMap<String, Vec<String>> {
     let mut names = BTreeMap::new();
     for item in &syntax.items {

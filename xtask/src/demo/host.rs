@@ -1,7 +1,7 @@
-//! The host as a child process: started, heard, ended in order.
+//! The host as a child process: start, output, and graceful shutdown.
 //!
-//! What the host writes to stderr is passed on as it comes. The host is in a process group of its own, so that an interrupt
-//! at the terminal reaches this program alone, which passes exactly one on.
+//! The host's stderr is passed on immediately. The host has a separate process group, so that an interrupt at the
+//! terminal reaches this program only, which passes exactly one interrupt on.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -11,34 +11,34 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// How long the host may take until it listens: components are compiled the first time.
+/// The maximum time until the host listens. The first start compiles components.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long the host may take to answer what is in flight and end.
+/// The maximum time for the host to complete the requests in progress and exit.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the host says when it listens, followed by the URL.
+/// The prefix of the URL in the host's message that it listens.
 const LISTENING_PREFIX: &str = "listening on ";
 
-/// What happens while the host runs.
+/// An event of a running host.
 #[derive(Debug)]
 enum Event {
     Listening(String),
     Interrupted,
-    /// Its stderr is closed: it ended.
+    /// The host's stderr is closed: the host has exited.
     Ended,
 }
 
-/// How it came to an end.
+/// The cause of the host's exit.
 #[derive(Debug)]
 pub(super) enum Exit {
-    /// In order, because it was asked to.
+    /// A graceful shutdown that this program requested.
     Requested,
-    /// Unasked.
+    /// An exit without a request.
     Unexpected(ExitStatus),
 }
 
-/// A running host. Dropped without [`Host::end`] or [`Host::wait`], it is killed.
+/// A running host. If it is dropped without [`Host::end`] or [`Host::wait`], it is killed.
 #[derive(Debug)]
 pub(super) struct Host {
     child: Child,
@@ -51,7 +51,7 @@ impl Host {
         let (sender, events) = mpsc::channel();
         let interrupted = sender.clone();
         ctrlc::set_handler(move || {
-            // Nobody listens any more once the demo is over.
+            // After the demo the receiver no longer exists.
             let _ = interrupted.send(Event::Interrupted);
         })
         .context("cannot handle interrupts")?;
@@ -66,7 +66,7 @@ impl Host {
         Ok(Self { child, events })
     }
 
-    /// Waits until the host listens, and gives the URL of its MCP endpoint.
+    /// Waits until the host listens, and returns the URL of its MCP endpoint.
     pub(super) fn url(&mut self) -> Result<String> {
         match self.events.recv_timeout(START_TIMEOUT) {
             Ok(Event::Listening(url)) => Ok(url),
@@ -84,7 +84,7 @@ impl Host {
         }
     }
 
-    /// Waits for an interrupt, passes it on and waits for the end; or for an end that comes by itself.
+    /// Waits for an interrupt, passes it on and waits for the exit; or waits for an exit without a request.
     pub(super) fn wait(mut self) -> Result<Exit> {
         loop {
             match self.events.recv() {
@@ -95,11 +95,11 @@ impl Host {
         }
     }
 
-    /// Asks the host to end, and waits until it did.
+    /// Requests a shutdown of the host, and waits for its exit.
     ///
     /// # Errors
     ///
-    /// When it does not end in time (a second interrupt cuts that short), or with a failure.
+    /// When the host does not exit in time (a second interrupt ends the wait), or exits with a failure.
     pub(super) fn end(mut self) -> Result<()> {
         self.terminate()?;
         loop {
@@ -128,7 +128,7 @@ impl Host {
         Ok(())
     }
 
-    /// Without signals there is no asking.
+    /// Without signals, a graceful shutdown is not possible.
     #[cfg(not(unix))]
     fn terminate(&mut self) -> Result<()> {
         self.child.kill().context("cannot end the host")
@@ -137,7 +137,7 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // Both fail when it ended already, which is what is wanted.
+        // Both calls fail if the host has exited already, which is the intended state.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -151,7 +151,7 @@ fn own_process_group(command: &mut Command) {
 #[cfg(not(unix))]
 fn own_process_group(_command: &mut Command) {}
 
-/// Passes on what the host says, and reports where it listens and that it ended.
+/// Passes on the output of the host, and reports the URL where it listens and its exit.
 fn read_output(stderr: impl BufRead, events: &Sender<Event>) {
     for line in stderr.lines().map_while(Result::ok) {
         eprintln!("{line}");
@@ -162,7 +162,7 @@ fn read_output(stderr: impl BufRead, events: &Sender<Event>) {
     let _ = events.send(Event::Ended);
 }
 
-/// The URL in the line that says where the host listens, in whatever form of log.
+/// Returns the URL from the line that announces it, in any log format.
 fn parse_listening_url(line: &str) -> Option<&str> {
     let (_, url) = line.split_once(LISTENING_PREFIX)?;
     let url = url.split(|c: char| c.is_whitespace() || c.is_control() || c == '"').next()?;

@@ -1,4 +1,4 @@
-//! Archives whose bytes depend on names, contents and modes only.
+//! Archives whose bytes depend only on names, contents and modes.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::cargo;
 
-/// Who owns the files of an archive.
+/// The numeric user and group of the files in an archive.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Owner(pub(super) u32);
 
@@ -15,7 +15,7 @@ impl Owner {
     pub(super) const ROOT: Self = Self(0);
 }
 
-/// GNU tar with sorted names, one time and one owner.
+/// Returns a GNU tar command with sorted names, one time and one owner.
 fn tar(owner: Owner, epoch: u64) -> Command {
     let mut tar = Command::new("tar");
     tar.args(["--sort=name", "--numeric-owner", "--format=gnu", "--mode=u+w,go-w"]);
@@ -24,18 +24,18 @@ fn tar(owner: Owner, epoch: u64) -> Command {
     tar
 }
 
-/// Writes an archive of the entries of a directory; compressed, if its name ends in `.gz`.
+/// Writes an archive of the entries of a directory. It is compressed if its name ends in `.gz`.
 pub(super) fn create(archive: &Path, directory: &Path, entries: &[&str], epoch: u64) -> Result<()> {
     let mut tar = tar(Owner::ROOT, epoch);
     if archive.extension().is_some_and(|extension| extension == "gz") {
-        // Without name and time of the input.
+        // Without the name and the time of the input.
         tar.arg("--use-compress-program=gzip --no-name");
     }
     tar.arg("--create").arg("--file").arg(archive).arg("--directory").arg(directory).args(entries);
     cargo::capture(&mut tar).map(drop)
 }
 
-/// Appends entries of another owner to an archive that is not compressed. Directories are appended without what is in them.
+/// Appends entries with another owner to an uncompressed archive. Directories are appended without their contents.
 pub(super) fn append(archive: &Path, directory: &Path, entries: &[&str], owner: Owner, epoch: u64) -> Result<()> {
     let mut tar = tar(owner, epoch);
     tar.arg("--no-recursion").arg("--append").arg("--file").arg(archive).arg("--directory").arg(directory);

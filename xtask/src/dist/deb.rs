@@ -1,4 +1,4 @@
-//! The Debian package, by `cargo deb`, as `[package.metadata.deb]` of the program's manifest describes it.
+//! The Debian package, built by `cargo deb` from `[package.metadata.deb]` of the program's manifest.
 
 use anyhow::Result;
 
@@ -6,7 +6,7 @@ use super::programs::PACKAGE;
 use super::{EPOCH, Packaging};
 use crate::cargo;
 
-/// Writes the package of the files that [`super::tree`] has collected.
+/// Writes the package with the files that [`super::tree`] has collected.
 pub(super) fn package(packaging: &Packaging<'_>) -> Result<()> {
     let Packaging { sources, version, tools, out, progress, .. } = packaging;
     let step = progress.step("writing the Debian package");
@@ -27,7 +27,7 @@ mod tests {
     use crate::dist::tree;
     use crate::workspace::Workspace;
 
-    /// The files that the manifest of the program names for the package, by their paths in the repository.
+    /// Returns the files that the program's manifest names for the package, by their paths in the repository.
     fn assets() -> Vec<String> {
         let workspace = Workspace::find().unwrap();
         let metadata = cargo::metadata(workspace.cargo(workspace.root())).unwrap();
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn every_collected_file_is_in_the_package() {
-        // The units, the system user and the licence are packaged by other keys of the metadata.
+        // Other keys of the metadata package the units, the system user and the licence.
         let others =
             ["lib/systemd/", "lib/sysusers.d/", "share/doc/mcp-host/LICENSE", "share/doc/mcp-host/mcp-host.toml"];
         let assets = assets();

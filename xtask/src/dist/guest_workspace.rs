@@ -1,8 +1,9 @@
-//! The workspace of the providers, with the root of the repository as its own.
+//! Moves the workspace of the providers to the root of the repository.
 //!
-//! Cargo names the symbols of a package by its path below the root of its workspace, or by its absolute path if it lies outside of it, as
-//! the SDK does, which would make a component depend on the directory that it is built in. In the copy that packages are built from, the
-//! manifest of `plugins/` is that of the root.
+//! Cargo derives the symbol names of a package from its path below the root of its workspace, or from its absolute path
+//! if the package is outside of the workspace, as the SDK is. So a component would depend on the directory of its
+//! build. In the copy that packages are built from, the manifest of `plugins/` therefore becomes the manifest of the
+//! root.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -12,7 +13,7 @@ use toml_edit::{DocumentMut, Item, Value};
 
 use crate::workspace::Workspace;
 
-/// Makes the workspace of the providers that of the whole copy. That of the host is no more.
+/// Replaces the workspace of the host, in the copy of the repository, by the workspace of the providers.
 pub(super) fn move_to_root(copy: &Workspace) -> Result<()> {
     let (root, guests) = (copy.root(), copy.guests());
     let mut manifest = read(&guests.join("Cargo.toml"))?;
@@ -23,7 +24,7 @@ pub(super) fn move_to_root(copy: &Workspace) -> Result<()> {
         let directory = from_root(member)?;
         let member_manifest = root.join(&directory).join("Cargo.toml");
         let mut document = read(&member_manifest)?;
-        // Cargo looks for the manifest of the workspace in the directories above by itself.
+        // Without the key `workspace`, cargo searches the parent directories for the manifest of the workspace.
         if document
             .get_mut("package")
             .and_then(Item::as_table_mut)
@@ -45,7 +46,7 @@ pub(super) fn move_to_root(copy: &Workspace) -> Result<()> {
     fs::remove_file(guests.join("Cargo.toml")).context("cannot remove plugins/Cargo.toml")
 }
 
-/// The path from the root of what `plugins/Cargo.toml` names.
+/// Returns the path from the root for a path in `plugins/Cargo.toml`.
 fn from_root(path: &Value) -> Result<String> {
     let path = path.as_str().context("a path in plugins/Cargo.toml is no string")?;
     let mut whole = PathBuf::new();

@@ -1,4 +1,4 @@
-//! The formula for Homebrew: it installs the tarball of this platform, as a release publishes it.
+//! The Homebrew formula, which installs this platform's tarball from a release.
 
 use std::fs;
 
@@ -6,10 +6,10 @@ use anyhow::{Context, Result};
 
 use super::{Packaging, sha256, write};
 
-/// The file name of the formula, as Homebrew has it.
+/// The file name of the formula by Homebrew's convention.
 pub(super) const FILE: &str = "mcp-host.rb";
 
-/// The formula, with names in braces for what varies.
+/// The template of the formula, with names in braces for variable parts.
 const TEMPLATE: &str = "packaging/homebrew/mcp-host.rb";
 
 /// Writes the formula.

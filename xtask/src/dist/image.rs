@@ -1,8 +1,9 @@
-//! The OCI image, made by umoci without a daemon and without root: one layer, with nothing that the program does not need.
+//! The OCI image, made by umoci without a daemon and without root: one layer, with only the files that the program
+//! needs.
 //!
-//! It has no shell. The user is [`USER`], who owns the directories of state, cache and administration socket; everything else belongs to
-//! root, and the root file system may be read-only. The config is mounted. OCI knows no health check: `mcp-host status --probe`
-//! is one.
+//! The image has no shell. Its user is [`USER`], who owns the directories of state, cache and administration socket;
+//! all other files belong to root, and the root file system may be read-only. The config is mounted. OCI has no health
+//! check; `mcp-host status --probe` can serve as one.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,24 +22,24 @@ pub(super) const USER: u32 = 65532;
 /// The name of the image in its layout.
 pub(super) const TAG: &str = "mcp-host";
 
-/// Directories of the user: state, cache, and the administration socket.
+/// The directories that the user owns: state, cache, and the administration socket.
 const OWNED: [&str; 3] = ["var/lib/mcp-host", "var/cache/mcp-host", "run/mcp-host"];
 
-/// The variables that name them and the config to the program.
+/// The environment variables for the paths of state, cache and config.
 const ENVIRONMENT: [&str; 3] = [
     "STATE_DIRECTORY=/var/lib/mcp-host",
     "CACHE_DIRECTORY=/var/cache/mcp-host",
     "MCP_HOST_CONFIG=/etc/mcp-host/mcp-host.toml",
 ];
 
-/// Where a config is mounted.
+/// The path where a config is mounted.
 pub(super) const CONFIG: &str = "/etc/mcp-host/mcp-host.toml";
 
-/// The root certificates of `ca-certificates`, and the file that programs read them from.
+/// The root certificates of `ca-certificates`, and the file from which programs read them.
 const CERTIFICATES: &str = "usr/share/ca-certificates";
 const CERTIFICATE_BUNDLE: &str = "etc/ssl/certs/ca-certificates.crt";
 
-/// Writes the image of the files in `tree`.
+/// Writes the image with the files of `tree`.
 pub(super) fn package(tree: &Path, packaging: &Packaging<'_>) -> Result<()> {
     let Packaging { sources, version, tools, out, progress, .. } = packaging;
     let mut step = progress.step("writing the image");
@@ -98,7 +99,7 @@ fn fill(root: &Path, tree: &Path, debian: &Path) -> Result<()> {
     libraries(&tree.join("bin/mcp-host"), root, debian)?;
     for package in ["libc6", "libgcc-s1", "ca-certificates"] {
         let copyright = format!("usr/share/doc/{package}/copyright");
-        // Packages may link to the documents of another one.
+        // The documents of a package may be a link to another package's.
         if debian.join(&copyright).is_file() {
             copy(&debian.join(&copyright), &root.join(&copyright))?;
         }
@@ -116,7 +117,7 @@ fn fill(root: &Path, tree: &Path, debian: &Path) -> Result<()> {
     write(&root.join("etc/nsswitch.conf"), b"hosts: files dns\n")
 }
 
-/// Copies the shared libraries that a program needs, and those that they need, to where the packages have them.
+/// Copies the shared libraries that a program needs, directly or indirectly, to their paths in the packages.
 fn libraries(program: &Path, root: &Path, debian: &Path) -> Result<()> {
     let available = super::files(debian)?;
     let mut copied = BTreeSet::new();
@@ -127,7 +128,7 @@ fn libraries(program: &Path, root: &Path, debian: &Path) -> Result<()> {
                 continue;
             }
             let is_library = |path: &&PathBuf| path.file_name().is_some_and(|file| file == name.as_str());
-            // Of the loader there may be a link, too.
+            // Several paths may have the name of a library: the loader may have a link.
             for path in available.iter().filter(is_library) {
                 let library = resolve(debian, path);
                 copy(&library, &root.join(path))?;
@@ -139,7 +140,8 @@ fn libraries(program: &Path, root: &Path, debian: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The file that a path of the packages leads to. Their links may be absolute, from the root that they are unpacked for.
+/// Returns the file that a path of the packages leads to. An absolute link is resolved from the directory of the
+/// unpacked packages.
 fn resolve(debian: &Path, path: &Path) -> PathBuf {
     match fs::read_link(debian.join(path)) {
         Ok(target) => {
@@ -150,7 +152,7 @@ fn resolve(debian: &Path, path: &Path) -> PathBuf {
     }
 }
 
-/// The shared libraries that a program names.
+/// Returns the names of the shared libraries that a program requires.
 fn needed(program: &Path) -> Result<Vec<String>> {
     let dynamic =
         cargo::capture(Command::new("readelf").arg("--dynamic").arg("--wide").arg(program).env("LC_ALL", "C"))?;

@@ -1,6 +1,6 @@
-//! The bundle for clients that install a server by a double click: a zip file with a manifest of version 0.3, the program, and the
-//! providers beside it. The tool `mcpb` validates the manifest. A program of ours packs it, as
-//! `mcpb pack` writes the time of the run.
+//! The bundle for clients that install a server by a double click: a zip file with a manifest of version 0.3, the
+//! program and the providers. The tool `mcpb` validates the manifest. `packaging/mcpb/pack.py` packs the bundle,
+//! because `mcpb pack` writes the time of the run.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,7 @@ use super::publication::{AUTHOR, DESCRIPTION, KEYWORDS, Publication};
 use super::{Packaging, copy, recreate, set, tree, write};
 use crate::{cargo, install};
 
-/// The file name of the bundle.
+/// Returns the file name of the bundle.
 pub(super) fn file(version: &str, platform: &Platform) -> String {
     format!("mcp-host-{version}-{}.mcpb", platform.name())
 }
@@ -41,7 +41,7 @@ pub(super) fn package(tree: &Path, packaging: &Packaging<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The client asks for folders, and starts the server for them.
+/// Returns the manifest: the client prompts for folders, and starts the server for them.
 fn manifest(version: &str, platform: &Platform, publication: &Publication) -> Value {
     let mut manifest = json!({
         "manifest_version": "0.3",

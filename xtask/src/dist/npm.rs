@@ -1,6 +1,7 @@
-//! The packages of npm, by `npm pack`: one with the program for this platform, and a launcher that depends on one for each platform.
+//! The npm packages, made by `npm pack`: one with the program for this platform, and a launcher that depends on one
+//! package for each platform.
 //!
-//! npm installs the optional dependency whose `os`, `cpu` and `libc` fit, and ignores the others.
+//! npm installs the optional dependency with the matching `os`, `cpu` and `libc`, and ignores the others.
 
 use std::path::Path;
 
@@ -18,7 +19,7 @@ pub(super) const DIRECTORY: &str = "npm";
 /// The minimum version of Node.js.
 const ENGINE: &str = ">=18";
 
-/// The file names of the launcher and of the package for a platform.
+/// Returns the file names of the launcher and of the package for a platform.
 pub(super) fn files(version: &str, platform: &Platform) -> [String; 2] {
     [format!("{NAME}-{version}.tgz"), format!("{}-{version}.tgz", platform_package(platform))]
 }
@@ -27,7 +28,7 @@ fn platform_package(platform: &Platform) -> String {
     format!("{NAME}-{}", platform.name())
 }
 
-/// Writes both.
+/// Writes both packages.
 pub(super) fn package(tree: &Path, packaging: &Packaging<'_>) -> Result<()> {
     let Packaging { sources, version, publication, out, progress, .. } = packaging;
     let step = progress.step("writing the packages of npm");
@@ -73,7 +74,7 @@ fn manifest(name: &str, version: &str, description: &str, publication: &Publicat
     if let Some(repository) = publication.repository() {
         set(&mut manifest, "repository", json!({ "type": "git", "url": format!("git+{repository}.git") }));
         set(&mut manifest, "homepage", json!(repository));
-        // The proof of ownership that the MCP registry reads.
+        // The MCP registry reads this proof of ownership.
         set(&mut manifest, "mcpName", json!(publication.server_name()));
     }
     manifest
@@ -96,7 +97,7 @@ fn platform_manifest(version: &str, platform: &Platform, publication: &Publicati
     if platform.has_glibc() {
         set(&mut manifest, "libc", json!(["glibc"]));
     }
-    // Package managers that run packages out of archives cannot execute a program there.
+    // Some package managers run packages from archives, where a program cannot be executed.
     set(&mut manifest, "preferUnplugged", json!(true));
     manifest
 }

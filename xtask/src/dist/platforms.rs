@@ -1,9 +1,9 @@
-//! The platforms that a release has packages for. A run of `cargo xtask dist` makes those of its own; packages that choose among
-//! platforms name all.
+//! The platforms of a release. A run of `cargo xtask dist` makes the packages of one platform; packages that select
+//! among platforms name all.
 
 use anyhow::{Context, Result};
 
-/// A platform, by the names that the compiler and npm have for it.
+/// A platform, with its names for the compiler and for npm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Platform {
     /// The target of the compiler.
@@ -14,7 +14,7 @@ pub(super) struct Platform {
     pub(super) cpu: &'static str,
 }
 
-/// All of them.
+/// All platforms.
 pub(super) const PLATFORMS: [Platform; 4] = [
     Platform { target: "x86_64-unknown-linux-gnu", os: "linux", cpu: "x64" },
     Platform { target: "aarch64-unknown-linux-gnu", os: "linux", cpu: "arm64" },
@@ -23,7 +23,7 @@ pub(super) const PLATFORMS: [Platform; 4] = [
 ];
 
 impl Platform {
-    /// The platform of a target.
+    /// Returns the platform of a target.
     pub(super) fn of(target: &str) -> Result<Self> {
         let found = PLATFORMS.into_iter().find(|platform| platform.target == target);
         found.with_context(|| {
@@ -32,12 +32,12 @@ impl Platform {
         })
     }
 
-    /// `linux-x64`, as Node.js names it.
+    /// Returns the name in Node.js's form, such as `linux-x64`.
     pub(super) fn name(&self) -> String {
         format!("{}-{}", self.os, self.cpu)
     }
 
-    /// Whether its programs need glibc.
+    /// Returns whether the platform's programs need glibc.
     pub(super) fn has_glibc(&self) -> bool {
         self.target.ends_with("-gnu")
     }

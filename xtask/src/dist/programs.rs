@@ -1,7 +1,7 @@
 //! The programs in the packages: `mcp-host` and the included providers.
 //!
-//! What is released is compiled without the paths of this machine: compilers replace the prefixes of the sources and of the registry's
-//! crates by names.
+//! Released programs do not contain the paths of this machine: the compilers replace the prefixes of the sources and of
+//! the registry's crates by names.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use crate::plugins::Plugins;
 use crate::progress::Progress;
 use crate::workspace::Workspace;
 
-/// The profile of what is released.
+/// The profile of released programs.
 pub(super) const RELEASE: &str = "release";
 
-/// The package with the program.
+/// The package of the program.
 pub(super) const PACKAGE: &str = "mcp-resource-host-cli";
 
 /// Compiled programs.
@@ -28,7 +28,8 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Compiles the sources as they are released, the providers in the second copy of them: see [`reproducibly`] and [`folding`].
+    /// Compiles the sources for a release: the host in `sources`, and the providers in `guests`, a second copy. See
+    /// [`reproducibly`] and [`folding`].
     pub(super) fn release(sources: &Workspace, guests: &Workspace, target: &str, progress: &Progress) -> Result<Self> {
         let mut cargo = cargo_build(sources);
         reproducibly(&mut cargo, sources, folding(target))?;
@@ -38,16 +39,16 @@ impl Programs {
         Ok(Self { host, providers: providers(guests, reproducibly, progress)? })
     }
 
-    /// Compiles the working tree, or finds it compiled.
+    /// Compiles the working tree. Cargo skips up-to-date programs.
     pub(super) fn of_working_tree(workspace: &Workspace, profile: &str, progress: &Progress) -> Result<Self> {
         let mut cargo = cargo_build(workspace);
-        // With the features that the demo and the tests build it with, so that nothing is compiled again.
+        // The demo and the tests build these packages with the same features, so that nothing is compiled again.
         cargo.args(["--package", PACKAGE, "--package", "smoke-client"]);
         let host = build(cargo, workspace, profile, progress)?;
         Ok(Self { host, providers: providers(workspace, |_| Ok(()), progress)? })
     }
 
-    /// Takes a program, and the providers in `target/plugins`, as they are.
+    /// Uses a given program, and the providers in `target/plugins`, without building them.
     pub(super) fn given(workspace: &Workspace, program: &Path) -> Result<Self> {
         ensure!(program.is_file(), "{} is no file", program.display());
         let names = Plugins::included(workspace)?.into_keys().collect();
@@ -92,12 +93,13 @@ fn components(workspace: &Workspace, names: Vec<String>) -> Vec<(String, PathBuf
     names.into_iter().map(file).collect()
 }
 
-/// Has the compilers of Rust and C write names in place of the directories of this machine. `flag` is another one for that of Rust.
+/// Configures the compilers of Rust and C to replace the directories of this machine by names. `flag` is an additional
+/// flag for the Rust compiler.
 fn reproducibly(cargo: &mut Command, sources: &Workspace, flag: Option<&str>) -> Result<()> {
     let registry = cargo_home()?.join("registry/src");
     let prefixes = [(sources.root(), "mcp-host"), (registry.as_path(), "crates")];
     let flags = |option: &str| prefixes.map(|(path, name)| format!("{option}={}=/{name}", path.display()));
-    // The flags of Rust are separated by this character, as paths may have blanks.
+    // This character separates the flags for Rust, because paths may contain blanks.
     let mut of_rust = flags("--remap-path-prefix").to_vec();
     of_rust.extend(flag.map(str::to_owned));
     cargo.env("CARGO_ENCODED_RUSTFLAGS", of_rust.join("\x1f"));
@@ -105,8 +107,8 @@ fn reproducibly(cargo: &mut Command, sources: &Workspace, flag: Option<&str>) ->
     Ok(())
 }
 
-/// The flag that has the linker write equal functions once: generic ones have many copies. None for a target whose linker may not know it;
-/// that of Rust for this one does.
+/// Returns the flag for identical code folding in the linker, because generic functions have many copies. Returns
+/// `None` for a target whose linker may not support the flag; Rust's linker for x86-64 Linux does.
 fn folding(target: &str) -> Option<&'static str> {
     (target == "x86_64-unknown-linux-gnu").then_some("-Clink-arg=-Wl,--icf=all")
 }
@@ -116,8 +118,9 @@ fn cargo_home() -> Result<PathBuf> {
     env::var_os("CARGO_HOME").map(PathBuf::from).or_else(home).context("there is neither CARGO_HOME nor a home")
 }
 
-/// Removes debug information and symbols from a program, and its build ID. Names of symbols that link-time optimization makes public end
-/// in a hash of the directory of the build, and the linker computes the ID of them, too: everything else is the same in each directory.
+/// Removes debug information, symbols and the build ID from a program. The names of symbols that link-time optimization
+/// makes public end in a hash of the build directory, and the linker includes them in the build ID. Everything else
+/// does not depend on the directory.
 pub(super) fn strip(program: &Path) -> Result<()> {
     let options = ["--strip-all", "--remove-section=.note.gnu.build-id"];
     cargo::capture(Command::new("strip").args(options).arg(program)).map(drop)

@@ -1,10 +1,11 @@
-//! What packages say about the program, and where a release is published: at `repository` of the program's manifest.
+//! The descriptions in the packages, and the address of a release, which `repository` of the program's manifest
+//! determines.
 //!
 //! | repository | release | name in the MCP registry |
 //! |---|---|---|
 //! | `https://github.com/ORG/REPO` | `…/releases/download/vVERSION/FILE` | `io.github.ORG/mcp-host` |
 //! | `https://HOST/…` | the same | the parts of HOST, reversed: `org.example/mcp-host` |
-//! | none | as if it was at [`UNDECIDED`] | `example.mcp-host/mcp-host` |
+//! | none | as for a repository at [`UNDECIDED`] | `example.mcp-host/mcp-host` |
 
 use anyhow::{Context, Result};
 
@@ -12,29 +13,29 @@ use super::programs::PACKAGE;
 use crate::cargo;
 use crate::workspace::Workspace;
 
-/// The name of packages of npm and PyPI: that of the crate. `mcp-host` is the program in them.
+/// The name of the npm and PyPI packages, which is also the name of the crate. The program in them is `mcp-host`.
 pub(super) const NAME: &str = "mcp-resource-host";
 
-/// What it is, in at most 100 characters.
+/// The description of the program, in at most 100 characters.
 pub(super) const DESCRIPTION: &str = "Serves Model Context Protocol resources from sandboxed WebAssembly components";
 
-/// Who makes it.
+/// The author.
 pub(super) const AUTHOR: &str = "The maintainers of mcp-host";
 
-/// Words to find it by.
+/// Search keywords.
 pub(super) const KEYWORDS: [&str; 5] = ["mcp", "model-context-protocol", "resources", "wasm", "webassembly"];
 
-/// A place that does not exist (RFC 2606).
+/// An address that does not exist (RFC 2606).
 const UNDECIDED: &str = "https://mcp-host.example";
 
-/// Where a release is published.
+/// The address of a release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Publication {
     repository: Option<String>,
 }
 
 impl Publication {
-    /// Reads it from the manifest of the program.
+    /// Reads `repository` from the manifest of the program.
     pub(super) fn of(sources: &Workspace) -> Result<Self> {
         let metadata = cargo::metadata(sources.cargo(sources.root()))?;
         let package = metadata.packages.iter().find(|package| package.name.as_str() == PACKAGE);
@@ -42,27 +43,27 @@ impl Publication {
         Ok(Self { repository })
     }
 
-    /// The address of the repository, if that is decided.
+    /// Returns the address of the repository, if the manifest has one.
     pub(super) fn repository(&self) -> Option<&str> {
         self.repository.as_deref().map(|repository| repository.trim_end_matches('/'))
     }
 
-    /// The address of the project.
+    /// Returns the address of the project.
     pub(super) fn homepage(&self) -> &str {
         self.repository().unwrap_or(UNDECIDED)
     }
 
-    /// The address of a file of a release.
+    /// Returns the address of a file of a release.
     pub(super) fn file(&self, version: &str, name: &str) -> String {
         format!("{}/releases/download/v{version}/{name}", self.homepage())
     }
 
-    /// The organization at GitHub.
+    /// Returns the GitHub organization of the repository.
     pub(super) fn github_organization(&self) -> Option<&str> {
         self.repository()?.strip_prefix("https://github.com/")?.split('/').next()
     }
 
-    /// The name in the MCP registry.
+    /// Returns the name in the MCP registry.
     pub(super) fn server_name(&self) -> String {
         match self.github_organization() {
             Some(organization) => format!("io.github.{organization}/mcp-host"),
@@ -76,7 +77,7 @@ impl Publication {
         }
     }
 
-    /// The name of the image, in the registry of GitHub.
+    /// Returns the name of the image in GitHub's registry.
     pub(super) fn image(&self, version: &str) -> Option<String> {
         Some(format!("ghcr.io/{}/mcp-host:{version}", self.github_organization()?.to_ascii_lowercase()))
     }

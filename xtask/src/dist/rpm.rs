@@ -1,5 +1,5 @@
-//! The package for Fedora and others with rpm, by `cargo generate-rpm`, as `[package.metadata.generate-rpm]` of the program's manifest
-//! describes it.
+//! The package for Fedora and other systems with rpm, built by `cargo generate-rpm` from
+//! `[package.metadata.generate-rpm]` of the program's manifest.
 
 use anyhow::{Context, Result};
 
@@ -9,20 +9,20 @@ use crate::cargo;
 /// The directory of the program's manifest.
 const PACKAGE: &str = "host/cli";
 
-/// The file name of the package.
+/// Returns the file name of the package.
 pub(super) fn file(version: &Version) -> String {
     let architecture = version.target.split('-').next().unwrap_or(&version.target);
     format!("mcp-host-{}-1.{architecture}.rpm", version.number)
 }
 
-/// Writes the package of the files that [`super::tree`] has collected.
+/// Writes the package with the files that [`super::tree`] has collected.
 pub(super) fn package(packaging: &Packaging<'_>) -> Result<()> {
     let Packaging { sources, version, tools, out, progress, .. } = packaging;
     let step = progress.step("writing the package for rpm");
     let name = file(version);
     let mut command = tools.cargo_generate_rpm(sources);
     command.args(["--package", PACKAGE, "--auto-req", "builtin", "--output"]).arg(out.join(&name));
-    // It takes the digits of seconds in 32 bits.
+    // The tool stores seconds in 32 bits.
     let epoch = u32::try_from(version.epoch).context("the time of all files is after 2106")?;
     cargo::capture(command.env(EPOCH, epoch.to_string()))?;
     step.done(&format!("wrote {name}"));
@@ -37,7 +37,7 @@ mod tests {
     use crate::dist::tree;
     use crate::workspace::Workspace;
 
-    /// `[package.metadata]` of the program's manifest.
+    /// Returns a table of `[package.metadata]` in the program's manifest.
     fn metadata(key: &str) -> serde_json::Value {
         let workspace = Workspace::find().unwrap();
         let metadata = cargo::metadata(workspace.cargo(workspace.root())).unwrap();
@@ -50,7 +50,7 @@ mod tests {
         let metadata = metadata("generate-rpm");
         let assets = metadata["assets"].as_array().unwrap();
         let destinations: Vec<_> = assets.iter().map(|asset| asset["dest"].as_str().unwrap()).collect();
-        // The config is one, in /etc; the licence is where rpm has licences.
+        // The config is packaged in /etc/mcp-host/, and the licence is in rpm's directory for licences.
         let others = ["share/doc/mcp-host/mcp-host.toml", "share/doc/mcp-host/LICENSE"];
         for path in tree::paths().filter(|path| !others.contains(path)) {
             let path = format!("/usr/{path}/");

@@ -1,4 +1,5 @@
-//! Software bills of materials in the format CycloneDX, by `cargo cyclonedx`: of the program, and of each included provider.
+//! Software bills of materials in CycloneDX format for the program and for each included provider, made by
+//! `cargo cyclonedx`.
 
 use std::fs;
 use std::path::Path;
@@ -10,10 +11,10 @@ use crate::cargo;
 use crate::plugins::Plugins;
 use crate::toolchain::TARGET;
 
-/// The name that `cargo cyclonedx` is told for the files that it writes beside each manifest of a workspace.
+/// The file name that `cargo cyclonedx` uses in the directory of each manifest of a workspace.
 const FILE: &str = "sbom";
 
-/// Writes them into the directory `sbom`.
+/// Writes the bills of materials into the directory `sbom`.
 pub(super) fn write(packaging: &Packaging<'_>) -> Result<()> {
     let Packaging { sources, version, out, progress, .. } = packaging;
     let step = progress.step("writing the bills of materials");
@@ -29,7 +30,7 @@ pub(super) fn write(packaging: &Packaging<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Writes one beside each manifest of a workspace.
+/// Writes a bill of materials to the directory of each manifest of a workspace.
 fn generate(packaging: &Packaging<'_>, workspace: &Path, target: &str) -> Result<()> {
     let mut command = packaging.tools.cargo_cyclonedx();
     command.args(["--format", "json", "--spec-version", "1.5", "--no-build-deps", "--target", target]);
@@ -38,7 +39,8 @@ fn generate(packaging: &Packaging<'_>, workspace: &Path, target: &str) -> Result
     cargo::capture(&mut command).map(drop)
 }
 
-/// Moves one to its place. Its identifiers of our crates are paths from the root of the repository, instead of this machine's.
+/// Writes a package's bill of materials to `to`. Its identifiers of local crates become paths from the root of the
+/// repository instead of paths of this machine.
 fn collect(packaging: &Packaging<'_>, package: &Path, to: &Path) -> Result<()> {
     let from = package.join(format!("{FILE}.json"));
     let text = fs::read_to_string(&from).with_context(|| format!("cannot read {}", from.display()))?;

@@ -1,6 +1,7 @@
-//! `server.json`, by which the MCP registry knows a release: the packages of npm and PyPI, the bundle, and the image.
+//! `server.json`, the description of a release for the MCP registry: the npm and PyPI packages, the bundle, and the
+//! image.
 //!
-//! [`validate`] holds it to the schema of 2025-12-11.
+//! [`validate`] checks it against the schema of 2025-12-11.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Map, Value, json};
@@ -9,7 +10,7 @@ use super::platforms::Platform;
 use super::publication::{DESCRIPTION, NAME, Publication};
 use super::{Packaging, mcpb, set, sha256, write};
 
-/// The file name.
+/// The name of the file.
 pub(super) const FILE: &str = "server.json";
 
 const SCHEMA: &str = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json";
@@ -20,7 +21,7 @@ const MAX_TEXT: usize = 100;
 /// The maximum number of characters of a version.
 const MAX_VERSION: usize = 255;
 
-/// Writes it.
+/// Writes `server.json`.
 pub(super) fn package(packaging: &Packaging<'_>) -> Result<()> {
     let Packaging { version, publication, out, progress, .. } = packaging;
     let step = progress.step("writing server.json");
@@ -50,7 +51,7 @@ fn server(version: &str, publication: &Publication, bundle: &str, digest: &str) 
         }),
         json!({
             "registryType": "pypi", "identifier": NAME, "version": version, "transport": stdio, "runtimeHint": "uvx",
-            // The program has another name than the package.
+            // The program and the package have different names.
             "runtimeArguments": [
                 { "type": "named", "name": "--from", "value": format!("{NAME}=={version}") },
                 { "type": "positional", "value": "mcp-host" },
@@ -93,7 +94,8 @@ fn server(version: &str, publication: &Publication, bundle: &str, digest: &str) 
     server
 }
 
-/// The values of these keys, of which the first are required and no others are known.
+/// Returns a JSON object after checking that it has all required keys, and no keys other than the required and the
+/// optional ones.
 fn object<'a>(value: &'a Value, what: &str, required: &[&str], optional: &[&str]) -> Result<&'a Map<String, Value>> {
     let object = value.as_object().with_context(|| format!("{what} is an object"))?;
     for key in required {
@@ -119,7 +121,7 @@ fn list<'a>(object: &'a Map<String, Value>, key: &str) -> Result<&'a [Value]> {
     Ok(value.as_array().with_context(|| format!("`{key}` is a list"))?)
 }
 
-/// Checks it against the rules of the schema.
+/// Checks `server.json` against the rules of the schema.
 pub(super) fn validate(server: &Value) -> Result<()> {
     let optional = ["$schema", "title", "websiteUrl", "repository", "icons", "packages", "remotes", "_meta"];
     let server = object(server, "server.json", &["name", "description", "version"], &optional)?;

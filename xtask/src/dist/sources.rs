@@ -1,4 +1,4 @@
-//! A copy of the tracked files: what packages are built from, so that no other file can become part of one.
+//! A copy of the tracked files, from which packages are built, so that no other file can become part of a package.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,8 +10,8 @@ use anyhow::{Context, Result};
 use crate::cargo;
 use crate::workspace::Workspace;
 
-/// Copies the tracked files, as they are in the working tree, into `directory`, and removes others there. Its `target/` is kept, and
-/// so are the times of files: what has not changed is not compiled again.
+/// Copies the tracked files of the working tree into `directory`, and removes other files there. The directory's
+/// `target/` and the times of files are kept, so that unchanged files are not compiled again.
 pub(super) fn copy(workspace: &Workspace, directory: &Path) -> Result<Workspace> {
     let listed = cargo::capture(Command::new("git").args(["ls-files", "-z"]).current_dir(workspace.root()))?;
     let tracked: BTreeSet<_> = listed.split('\0').filter(|path| !path.is_empty()).map(PathBuf::from).collect();
@@ -45,7 +45,7 @@ fn remove_others(directory: &Path, tracked: &BTreeSet<PathBuf>) -> Result<()> {
 }
 
 fn copy_file(from: &Path, to: &Path) -> std::io::Result<()> {
-    // A file that is tracked and was removed is not part of the working tree.
+    // A tracked file may have been removed from the working tree.
     let Ok(metadata) = fs::symlink_metadata(from) else { return Ok(()) };
     to.parent().map_or(Ok(()), fs::create_dir_all)?;
     if metadata.is_symlink() {

@@ -1,4 +1,4 @@
-//! The tools that make packages, below `target/`: of crates.io by cargo, of npm and PyPI, of Debian unpacked.
+//! The tools that make packages, below `target/`: from crates.io, from npm and PyPI, and from unpacked Debian packages.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ const CARGO_DEB: &str = "3.8.0";
 const CARGO_CYCLONEDX: &str = "0.5.9";
 const CARGO_GENERATE_RPM: &str = "0.21.1";
 
-/// The packages of Debian: the tools for images, and what an image has beside our programs.
+/// The Debian packages: the tools for images, and the third-party files of an image.
 const DEBIAN: [&str; 6] = ["umoci", "runc", "libc6", "libgcc-s1", "ca-certificates", "libseccomp2"];
 
 /// The installed tools.
@@ -23,15 +23,15 @@ pub(super) struct Tools {
     cargo_deb: PathBuf,
     cargo_cyclonedx: PathBuf,
     cargo_generate_rpm: PathBuf,
-    /// A virtual environment of Python.
+    /// A Python virtual environment.
     python: PathBuf,
     mcpb: PathBuf,
-    /// The unpacked packages of Debian.
+    /// The directory of the unpacked Debian packages.
     pub(super) debian: PathBuf,
 }
 
 impl Tools {
-    /// Installs what is missing.
+    /// Installs missing tools.
     pub(super) fn install(workspace: &Workspace, progress: &Progress) -> Result<Self> {
         let cargo_deb = install::cargo_install("cargo-deb", CARGO_DEB, &[], workspace, progress)?;
         let cargo_cyclonedx = install::cargo_install("cargo-cyclonedx", CARGO_CYCLONEDX, &[], workspace, progress)?;
@@ -49,45 +49,45 @@ impl Tools {
         Ok(Self { cargo_deb, cargo_cyclonedx, cargo_generate_rpm, python, mcpb, debian })
     }
 
-    /// `cargo deb`, in a workspace.
+    /// Returns the command `cargo deb` in a workspace.
     pub(super) fn cargo_deb(&self, sources: &Workspace) -> Command {
         let mut command = Command::new(&self.cargo_deb);
         command.arg("deb").current_dir(sources.root());
         command
     }
 
-    /// `cargo cyclonedx`.
+    /// Returns the command `cargo cyclonedx`.
     pub(super) fn cargo_cyclonedx(&self) -> Command {
         let mut command = Command::new(&self.cargo_cyclonedx);
         command.arg("cyclonedx");
         command
     }
 
-    /// `cargo generate-rpm`, in a workspace.
+    /// Returns the command `cargo generate-rpm` in a workspace.
     pub(super) fn cargo_generate_rpm(&self, sources: &Workspace) -> Command {
         let mut command = Command::new(&self.cargo_generate_rpm);
         command.arg("generate-rpm").current_dir(sources.root());
         command
     }
 
-    /// The virtual environment of Python with hatchling.
+    /// Returns the Python virtual environment with hatchling.
     pub(super) fn python(&self) -> &Path {
         &self.python
     }
 
-    /// `mcpb`.
+    /// Returns the command `mcpb`.
     pub(super) fn mcpb(&self) -> Command {
         let mut command = Command::new("node");
         command.arg(self.mcpb.join("node_modules/@anthropic-ai/mcpb/dist/cli/cli.js"));
         command
     }
 
-    /// `umoci`.
+    /// Returns the command `umoci`.
     pub(super) fn umoci(&self) -> Command {
         Command::new(self.debian.join("usr/bin/umoci"))
     }
 
-    /// `runc`.
+    /// Returns the command `runc`.
     pub(super) fn runc(&self) -> Command {
         let mut command = Command::new(self.debian.join("usr/sbin/runc"));
         let library = self.debian.join(format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH));

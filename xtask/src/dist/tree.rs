@@ -1,4 +1,4 @@
-//! The files of an installation, below a prefix, and the tarball of them.
+//! The files of an installation below a prefix, and their tarball.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,16 +14,16 @@ use crate::workspace::Workspace;
 /// The program.
 const PROGRAM: &str = "bin/mcp-host";
 
-/// The directory of providers, where the program looks for them.
+/// The directory where the program searches for providers.
 const PLUGINS: &str = "lib/mcp-host/plugins";
 
 /// The directory of manual pages.
 const MANUAL: &str = "share/man/man1";
 
-/// The prefix that units name the program below.
+/// The prefix of the program's path in the systemd units.
 const PREFIX: &str = "/usr/";
 
-/// The prefix that a tarball is unpacked into.
+/// The prefix for unpacking a tarball.
 const TARBALL_PREFIX: &str = "/usr/local/";
 
 /// Completion scripts by shell.
@@ -33,7 +33,7 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("zsh", "share/zsh/site-functions/_mcp-host"),
 ];
 
-/// Other files: where the repository has them, and where they are below the prefix.
+/// Other files: their paths in the repository, and their paths below the prefix.
 const FILES: [(&str, &str); 7] = [
     ("packaging/systemd/mcp-host.service", "lib/systemd/system/mcp-host.service"),
     ("packaging/systemd/mcp-host.socket", "lib/systemd/system/mcp-host.socket"),
@@ -44,14 +44,14 @@ const FILES: [(&str, &str); 7] = [
     ("LICENSE", "share/doc/mcp-host/LICENSE"),
 ];
 
-/// The paths below the prefix: of files, and of the directories whose files vary.
+/// Returns the paths below the prefix: files, and the directories whose files vary.
 #[cfg(test)]
 pub(super) fn paths() -> impl Iterator<Item = &'static str> {
     let others = COMPLETIONS.iter().chain(&FILES).map(|(_, path)| *path);
     [PROGRAM, PLUGINS, MANUAL].into_iter().chain(others)
 }
 
-/// Collects all files of an installation in `target/package`, where the metadata of the Debian package names them.
+/// Collects all files of an installation in `target/package`. The metadata of the Debian package names this directory.
 pub(super) fn stage(sources: &Workspace, programs: &Programs) -> Result<PathBuf> {
     let tree = sources.target().join("package");
     recreate(&tree)?;
@@ -71,7 +71,8 @@ pub(super) fn stage(sources: &Workspace, programs: &Programs) -> Result<PathBuf>
     Ok(tree)
 }
 
-/// Copies the program and the providers to these paths of a package: the providers are where the program looks for them.
+/// Copies the program and the providers to the given paths of a package. At these paths the program finds the
+/// providers.
 pub(super) fn copy_program(tree: &Path, package: &Path, program: &str, plugins: &str) -> Result<()> {
     copy(&tree.join(PROGRAM), &package.join(program))?;
     for provider in super::files(&tree.join(PLUGINS))? {
@@ -80,13 +81,13 @@ pub(super) fn copy_program(tree: &Path, package: &Path, program: &str, plugins: 
     Ok(())
 }
 
-/// Copies the manual pages to where a prefix has them.
+/// Copies the manual pages to their directory below a prefix.
 pub(super) fn copy_manual(tree: &Path, prefix: &Path) -> Result<()> {
     let pages = super::files(&tree.join(MANUAL))?;
     pages.iter().try_for_each(|page| copy(&tree.join(MANUAL).join(page), &prefix.join(MANUAL).join(page)))
 }
 
-/// Writes the tarball, for `/usr/local`: its unit starts the program there.
+/// Writes the tarball for `/usr/local`. Its unit starts the program there.
 pub(super) fn archive(tree: &Path, packaging: &Packaging<'_>) -> Result<()> {
     let step = packaging.progress.step("writing the tarball");
     let name = packaging.version.tarball();

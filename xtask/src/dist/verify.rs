@@ -1,5 +1,5 @@
-//! What takes longer than continuous integration has, or needs root: that packages are reproducible, and that they work where they are
-//! installed.
+//! Checks that take longer than the time of continuous integration, or need root: packages are reproducible, and work
+//! after installation.
 
 mod image;
 mod install;
@@ -36,7 +36,7 @@ pub(super) enum Way {
 }
 
 impl Way {
-    /// Those that are named, or all if none is.
+    /// Returns the named ways, or all ways if none is named.
     pub(super) fn named(ways: &[Self]) -> Vec<Self> {
         if ways.is_empty() { Self::value_variants().to_vec() } else { ways.to_vec() }
     }
@@ -56,7 +56,7 @@ pub(super) fn is_reproduced(first: &Path, second: &Path, progress: &Progress) ->
     Ok(())
 }
 
-/// Finds out before the builds whether containers can be made.
+/// Checks before the builds whether containers can be made.
 pub(super) fn ensure_possible(ways: &[Way]) -> Result<()> {
     if !ways.iter().any(|way| matches!(way, Way::Service | Way::Image)) {
         return Ok(());

@@ -1,5 +1,5 @@
-//! The wheel for pip and uv, by hatchling, as `packaging/python` describes it: the program among the environment's scripts, and the
-//! providers below its prefix, where the program finds them.
+//! The wheel for pip and uv, made by hatchling from `packaging/python`. The program is among the scripts of the
+//! environment, and the providers are below its prefix, where the program finds them.
 
 use std::path::Path;
 use std::process::Command;
@@ -40,7 +40,8 @@ pub(super) fn package(tree: &Path, packaging: &Packaging<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The platform of a wheel with a program: with the version of glibc that the program needs (PEP 600).
+/// Returns the platform tag of a wheel with a program. It contains the version of glibc that the program needs (PEP
+/// 600).
 fn platform_tag(program: &Path, platform: &Platform) -> Result<String> {
     ensure!(platform.has_glibc(), "wheels are made on Linux only; {} needs another tag", platform.target);
     let mut readelf = Command::new("readelf");
@@ -51,7 +52,7 @@ fn platform_tag(program: &Path, platform: &Platform) -> Result<String> {
     Ok(format!("manylinux_{major}_{minor}_{architecture}"))
 }
 
-/// The newest version of glibc that a program names.
+/// Returns the newest version of glibc that a program requires.
 fn glibc(version_info: &str) -> Option<(u32, u32)> {
     let versions = version_info.split("GLIBC_").skip(1).filter_map(|version| {
         let end = version.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(version.len());

@@ -1,8 +1,8 @@
-//! The links and anchors of a page of HTML that a program wrote: attributes are in double quotes, and `<` in texts is escaped.
+//! The links and anchors of a generated HTML page: attributes are in double quotes, and `<` in texts is escaped.
 
 use std::collections::BTreeSet;
 
-/// What a page has that a check of links needs.
+/// The parts of a page for a check of links.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Page {
     /// The values of `href` and `src`, decoded.
@@ -29,7 +29,7 @@ fn attribute(tag: &str, name: &str) -> Option<String> {
     Some(decode(value))
 }
 
-/// Decodes the references that mdbook writes in attributes, and percent-encoding.
+/// Decodes the character references that mdbook writes in attributes, and percent-encoding.
 fn decode(value: &str) -> String {
     let value = value.replace("&quot;", "\"").replace("&#39;", "'").replace("&lt;", "<").replace("&gt;", ">");
     percent_decode(&value.replace("&amp;", "&"))

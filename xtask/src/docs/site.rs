@@ -1,10 +1,10 @@
-//! Completes a site by the files of the repository that its pages link to, and checks that every internal link leads somewhere.
+//! Adds the files of the repository that the pages of a site link to, and checks all internal links.
 //!
 //! | a link leads to | the site gets |
 //! |---|---|
 //! | a page or an anchor of the site | |
-//! | a tracked file | that file |
-//! | a tracked directory with a page README | that page as its index |
+//! | a tracked file | the file |
+//! | a tracked directory with a page README | the page as the directory's index |
 //! | another tracked directory | an index of its files, and the files |
 //! | anything else | the build fails, and names all such links |
 
@@ -21,10 +21,10 @@ use crate::cargo;
 use crate::install::copy_into;
 use crate::workspace::Workspace;
 
-/// The page that mdbook writes for servers: they send it for any path, so its links are relative to none.
+/// The page that servers send for any unknown path. Its links are not relative to a page.
 const NOT_FOUND: &str = "404.html";
 
-/// Adds what is linked, and returns the number of internal links.
+/// Adds the linked files, and returns the number of internal links.
 pub(super) fn complete(workspace: &Workspace, site: &Path) -> Result<usize> {
     let pages = pages(site)?;
     let tracked = tracked(workspace)?;
@@ -49,7 +49,7 @@ fn is_internal(link: &str) -> bool {
     !link.contains("://") && !link.starts_with("mailto:") && !link.starts_with("data:")
 }
 
-/// Returns the file, from the root of the site, and the anchor.
+/// Returns the file, from the root of the site, and the anchor of a link.
 fn target<'l>(page: &Path, link: &'l str) -> Option<(PathBuf, &'l str)> {
     let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
     if file.is_empty() {
@@ -58,7 +58,7 @@ fn target<'l>(page: &Path, link: &'l str) -> Option<(PathBuf, &'l str)> {
     Some((normal(&page.parent()?.join(file))?, anchor))
 }
 
-/// Whether a link leads somewhere, after adding what it leads to.
+/// Returns whether a link is valid, after adding its target to the site.
 fn leads(
     workspace: &Workspace,
     site: &Path,
@@ -87,7 +87,7 @@ fn add(workspace: &Workspace, site: &Path, file: &Path) -> Result<()> {
     copy_into(&workspace.root().join(file), &site.join(below))
 }
 
-/// Writes the index of a directory, unless it has one.
+/// Writes the index of a directory if it has none.
 fn index(workspace: &Workspace, site: &Path, directory: &Path, files: &[&PathBuf]) -> Result<()> {
     let folder = site.join(directory);
     let index = folder.join("index.html");
@@ -115,7 +115,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;").replace('%', "%25")
 }
 
-/// The pages of a site by their paths from its root.
+/// Returns the pages of a site by their paths from its root.
 fn pages(site: &Path) -> Result<BTreeMap<PathBuf, Page>> {
     let (mut pages, mut directories) = (BTreeMap::new(), vec![site.to_owned()]);
     while let Some(directory) = directories.pop() {
@@ -132,7 +132,8 @@ fn pages(site: &Path) -> Result<BTreeMap<PathBuf, Page>> {
     Ok(pages)
 }
 
-/// The files that git tracks, and those that will be added. A link to a directory is no file.
+/// Returns the files that git tracks, and the untracked files that it does not ignore. A link to a directory is not a
+/// file.
 fn tracked(workspace: &Workspace) -> Result<BTreeSet<PathBuf>> {
     let arguments = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
     let listed = cargo::capture(Command::new("git").args(arguments).current_dir(workspace.root()))?;
@@ -150,7 +151,7 @@ mod tests {
         fs::write(file, text).unwrap();
     }
 
-    /// A repository with two files, and a site of a page with these links.
+    /// Completes a site with one page that has the given links, for a repository with two files.
     fn completed(links: &[&str]) -> (tempfile::TempDir, Result<usize>) {
         let folder = tempfile::tempdir().unwrap();
         let (root, site) = (folder.path().join("repository"), folder.path().join("site"));

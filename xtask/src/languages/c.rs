@@ -79,7 +79,7 @@ pub(super) fn compile(
     Ok(())
 }
 
-/// Installs the distribution's compiler, unless it is there.
+/// Installs the distribution's compiler if it is missing.
 fn install_compiler(progress: &Progress) -> Result<()> {
     let has = |program: &str| Command::new(program).arg("--version").output().is_ok_and(|said| said.status.success());
     if has(CLANG) && has("wasm-ld-19") {

@@ -12,7 +12,7 @@ use crate::install::{self, Stamp};
 use crate::progress::Progress;
 use crate::workspace::Workspace;
 
-/// The oldest Go that exports functions of a core module (`//go:wasmexport`), as its minor version after 1.
+/// The oldest version of Go that exports functions of a core module (`//go:wasmexport`): the minor version after 1.
 const MIN_GO_MINOR: u32 = 24;
 
 pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
@@ -65,7 +65,7 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     Ok(())
 }
 
-/// Returns the variables with which Go downloads nothing, and keeps its caches below `target/`.
+/// Returns environment variables that forbid downloads by Go, and set its caches below `target/`.
 pub(super) fn environment(workspace: &Workspace) -> [(&'static str, PathBuf); 5] {
     [
         ("GOPROXY", "off".into()),
@@ -76,7 +76,7 @@ pub(super) fn environment(workspace: &Workspace) -> [(&'static str, PathBuf); 5]
     ]
 }
 
-/// Returns Go: that in PATH if it is recent enough, else one that pip installs.
+/// Returns the path of Go: the program in PATH if it is recent enough, else a program that pip installs.
 pub(super) fn toolchain(workspace: &Workspace, sdk: &Path, progress: &Progress) -> Result<PathBuf> {
     let said = Command::new("go").arg("version").env("GOTOOLCHAIN", "local").output();
     if said.is_ok_and(|said| is_supported(&String::from_utf8_lossy(&said.stdout))) {
@@ -88,7 +88,7 @@ pub(super) fn toolchain(workspace: &Workspace, sdk: &Path, progress: &Progress) 
     Ok(install::venv_program(&environment, "go"))
 }
 
-/// Parses `go version go1.26.6 linux/amd64`.
+/// Parses versions such as `go version go1.26.6 linux/amd64`.
 fn is_supported(said: &str) -> bool {
     let version = said.split_whitespace().find_map(|word| word.strip_prefix("go1."));
     let minor = version.and_then(|version| version.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u32>().ok());

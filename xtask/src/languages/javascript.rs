@@ -47,7 +47,7 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     unpack(&tarball(workspace, &tests)?, &project)?;
 
     step.at("unit tests and types");
-    // Node resolves packages relative to the file that imports them, so the sources are copied beside them.
+    // Node resolves packages relative to the importing file, so the sources are copied into the folder of the packages.
     let run = |program: &str, arguments: &[&str], folder: &Path| {
         let mut command = Command::new(program);
         cargo::capture(command.args(arguments).current_dir(folder)).map(drop)
@@ -94,7 +94,7 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     Ok(())
 }
 
-/// Packages a copy of the SDK, which has the WIT files beside it.
+/// Packages a copy of the SDK that contains the WIT files.
 fn tarball(workspace: &Workspace, sdk: &Path) -> Result<PathBuf> {
     let tarballs = folder(workspace, "tarballs");
     make_empty(&tarballs)?;
@@ -105,7 +105,8 @@ fn tarball(workspace: &Workspace, sdk: &Path) -> Result<PathBuf> {
     made.into_iter().find(|file| file.extension().is_some_and(|kind| kind == "tgz")).context("npm made no tarball")
 }
 
-/// Unpacks the SDK where `npm install` would; its dependencies are there already, at the versions of its lock file.
+/// Unpacks the SDK to its path after `npm install`. Its dependencies are already installed, at the versions of its lock
+/// file.
 fn unpack(tarball: &Path, project: &Path) -> Result<()> {
     let installed = project.join("node_modules/mcp-host-provider");
     make_empty(&installed)?;
@@ -116,7 +117,7 @@ fn unpack(tarball: &Path, project: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Verifies that componentize-qjs builds for every world that it can: all without HTTP.
+/// Verifies that componentize-qjs builds a component for every world that it supports: all worlds without HTTP.
 fn check_worlds(workspace: &Workspace, project: &Path) -> Result<()> {
     let source = project.join("empty.js");
     let empty = "export const resourceProvider = {};\n";

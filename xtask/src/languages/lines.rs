@@ -1,6 +1,6 @@
-//! The table of lines in `docs/languages.md` is that of the sources.
+//! Compares the table of lines in `docs/languages.md` with the sources.
 //!
-//! A line counts that is neither blank nor a comment alone. Tests, build files and the SDKs do not count.
+//! Blank lines and lines with only a comment do not count. Tests, build files and the SDKs do not count either.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -71,7 +71,7 @@ const ROWS: [(&str, [&[&str]; 4]); 6] = [
 
 const HEADER: &str = "| language | folder, by functions | folder, by `mcp-host new` | calendar, by functions | CSV files |\n|---|---|---|---|---|\n";
 
-/// The most lines that a provider of functions may have.
+/// The maximum number of lines of a provider of functions.
 const GOALS: [(&str, usize); 4] = [
     ("examples/folder/python/app.py", 30),
     ("examples/folder/javascript/app.js", 30),
@@ -83,7 +83,7 @@ fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-/// The lines of code of a file. In Rust, its unit tests at the end do not count.
+/// Returns the number of lines of code of a file. In Rust, the unit tests at the end do not count.
 fn lines(file: &str) -> usize {
     let text = fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
     let text = text.split("#[cfg(test)]").next().unwrap_or_default();

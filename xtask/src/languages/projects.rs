@@ -1,8 +1,9 @@
-//! `mcp-host new`: a new project in each language, outside of the repository, by its printed instructions.
+//! `mcp-host new`: creates a project in each language outside of the repository, and follows the instructions that the
+//! command prints.
 //!
-//! The printed commands are run literally, by one shell, with the toolchains of this task in PATH: they build the component, read a
-//! resource of it by the host, run the unit test and test whether it keeps the contract. The component ends up as
-//! `target/plugins/fixtures/new-LANG.wasm`.
+//! One shell runs the printed commands literally, with the toolchains of this task in PATH. The commands build the
+//! component, read a resource of it through the host, run the unit test, and test that the component keeps the
+//! contract. The component is copied to `target/plugins/fixtures/new-LANG.wasm`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,11 +18,11 @@ use crate::progress::Progress;
 use crate::toolchain::{self, TARGET, Toolchain};
 use crate::workspace::Workspace;
 
-/// The languages, with the folder of the SDK of each.
+/// The languages, each with the folder of its SDK.
 const LANGUAGES: [(&str, &str); 6] =
     [("rust", "rust"), ("python", "python"), ("typescript", "js"), ("javascript", "js"), ("c", "c"), ("go", "go")];
 
-/// The directory of the project: a name that must be quoted, and of which a package name has to be made.
+/// The directory of the project. The name needs quotes in a shell, and must be converted for the name of a package.
 const DIRECTORY: &str = "My Notes";
 
 pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
@@ -29,7 +30,7 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     LANGUAGES.iter().try_for_each(|(language, sdk)| try_project(workspace, progress, language, sdk, &mut host))
 }
 
-/// Tries one language. The host is built by the first that needs it.
+/// Tries one language. The first call that needs the host builds it.
 fn try_project(
     workspace: &Workspace,
     progress: &Progress,
@@ -93,7 +94,7 @@ fn environment(
     host: &Path,
 ) -> Result<Vec<(&'static str, PathBuf)>> {
     let mut path: Vec<_> = host.parent().map(Path::to_owned).into_iter().collect();
-    // Components that were compiled here need not be compiled again by the tests.
+    // The tests share this cache, so they do not compile these components again.
     let mut environment = vec![
         ("XDG_CACHE_HOME", workspace.target().join("test-cache")),
         ("XDG_STATE_HOME", workspace.target().join("test-state")),
@@ -128,7 +129,7 @@ impl TemporaryFolder {
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        // What cannot be removed is left to the system.
+        // The system cleans up a folder that cannot be removed.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -78,7 +78,7 @@ fn wheel(workspace: &Workspace, environment: &Path, sdk: &Path) -> Result<PathBu
     made.into_iter().find(|file| file.extension().is_some_and(|kind| kind == "whl")).context("pip made no wheel")
 }
 
-/// The world of the committed bindings: all that a provider may import and export.
+/// The world of the committed bindings: everything that a provider may import and export.
 const BINDINGS_WORLD: &str = "package mcp-host:provider@0.1.1;
 
 world bindings {
@@ -87,7 +87,7 @@ world bindings {
 }
 ";
 
-/// Verifies that the tool builds a component for every world, and that the committed bindings are those of `wit/`.
+/// Verifies that the tool builds a component for every world, and that the committed bindings match `wit/`.
 fn check_bindings(workspace: &Workspace, environment: &Path, sdk: &Path) -> Result<()> {
     for world in world_names(workspace)? {
         let made = folder(workspace, "python-bindings").join(&world);

@@ -8,7 +8,7 @@ use crate::install::Stamp;
 use crate::progress::Progress;
 use crate::workspace::Workspace;
 
-/// Packages the SDK. Cargo unpacks the package and builds it from there, where there is no repository.
+/// Packages the SDK. Cargo then unpacks the package and builds it without the other files of the repository.
 pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let sdk = workspace.root().join("sdk-guest/rust");
     let inputs = files(&[sdk.clone(), workspace.root().join("wit")])?;

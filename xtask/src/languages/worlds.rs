@@ -1,7 +1,8 @@
-//! Each world of the contract in C and in Go: bindings are generated from `wit/` alone, compiled, and made a component.
+//! Each world of the contract in C and in Go: the task generates bindings from `wit/` alone, compiles them, and makes a
+//! component.
 //!
-//! In C nothing is left out by the linker, so that the component imports all functions of its world; in Go all packages are
-//! compiled, and the component imports what it uses.
+//! In C the linker keeps all functions, so that the component imports all functions of its world. In Go all packages
+//! are compiled, and the component imports only the functions that it uses.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use crate::progress::Progress;
 use crate::workspace::Workspace;
 use crate::{bindings, cargo, install::Stamp};
 
-/// A component has only what its `main` package imports.
+/// A component contains only the imports of its `main` package.
 const GO_MAIN: &str = "package main
 
 import _ \"mcp-host.example/provider/internal/bindings/exports/wit_exports\"
@@ -73,7 +74,7 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     Ok(())
 }
 
-/// Makes a component of a module, for its world, and returns it.
+/// Makes a component for a world from a core module, and returns its bytes.
 fn componentize(host: &Path, core: &Path, world: &str) -> Result<Vec<u8>> {
     let component: PathBuf = core.with_file_name("component.wasm");
     let mut command = Command::new(host);
@@ -82,7 +83,7 @@ fn componentize(host: &Path, core: &Path, world: &str) -> Result<Vec<u8>> {
     fs::read(&component).with_context(|| format!("cannot read {}", component.display()))
 }
 
-/// Returns the interfaces that a world imports, without those of the worlds that it includes.
+/// Returns the interfaces that a world imports, without the imports of included worlds.
 fn imports(workspace: &Workspace, world: &str) -> Result<Vec<String>> {
     let file = workspace.root().join("wit/worlds.wit");
     let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;

@@ -2,7 +2,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// The output of `cargo metadata` for a workspace with these packages: name, and the table below `[package.metadata]`.
+/// Returns the output of `cargo metadata` for a workspace with the given packages: name, and the table below
+/// `[package.metadata]`.
 fn workspace(packages: &[(&str, Value)]) -> Metadata {
     let id = |name: &str| format!("path+file:///repo/plugins/{name}#0.1.0");
     let described: Vec<_> = packages

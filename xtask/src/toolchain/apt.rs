@@ -12,18 +12,18 @@ use crate::progress::Progress;
 /// A Debian system, as `/etc/os-release` describes it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Release {
-    /// `12`; none on testing and unstable.
+    /// For example `12`; `None` on testing and unstable.
     pub(crate) version: Option<u32>,
-    /// `bookworm`.
+    /// For example `bookworm`.
     pub(crate) codename: String,
 }
 
 impl Release {
-    /// Detects the system that this runs on.
+    /// Detects the Debian release of this machine.
     ///
     /// # Errors
     ///
-    /// When it is not Debian, or its release is unknown.
+    /// When the system is not Debian, or its release is unknown.
     pub(crate) fn current() -> Result<Self> {
         let file = Path::new("/etc/os-release");
         let text = fs::read_to_string(file)
@@ -47,13 +47,13 @@ impl Release {
     }
 }
 
-/// Installs packages: as root at once, else through sudo.
+/// Installs packages, directly as root or else through sudo.
 ///
-/// It never removes a package to make room for another.
+/// Packages are never removed to make room for others.
 ///
 /// # Errors
 ///
-/// When apt-get fails, or when there is no way to become root: then the error says what to type.
+/// When apt-get fails, or when root privileges are not available. The error then has the command to run as root.
 pub(crate) fn install(packages: &[&str], why: &str, progress: &Progress) -> Result<()> {
     let root = become_root(packages, why, progress)?;
     let names = packages.join(", ");
@@ -85,7 +85,7 @@ impl Root {
             }
         };
         command.args(["DEBIAN_FRONTEND=noninteractive", "LC_ALL=C", "apt-get", "-q"]);
-        // Another may run at the same time.
+        // Another apt-get may run at the same time.
         command.args(["-o", "DPkg::Lock::Timeout=600"]);
         command
     }

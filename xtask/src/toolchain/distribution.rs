@@ -1,17 +1,17 @@
-//! The fallback without rustup's downloads: Debian's compiler, which builds the standard library from its sources.
+//! The fallback without rustup's downloads: Debian's compiler builds the standard library from its sources.
 //!
-//! It combines four parts, from different sources:
+//! The toolchain combines four parts from different sources:
 //!
 //! | part | source |
 //! |---|---|
-//! | `rustc` and the library's sources, of one version | Debian's packages `rustc-web` and `rust-web-src`, installed |
+//! | `rustc` and the library's sources, of the same version | Debian's packages `rustc-web` and `rust-web-src`, installed |
 //! | the C library of the target | Debian's package `wasi-libc`, unpacked ([`wasi_libc`]) |
 //! | the linkers `wasm-component-ld` and `rust-lld` | rustup's toolchain, which has them for every host |
 //! | cargo | rustup's toolchain, with `-Zbuild-std` |
 //!
-//! They meet in a *sysroot overlay*: a folder that looks like Debian's sysroot, by links, and has the target's C
-//! library besides. It is made once, in `target/guest-toolchain`, and put into place by one rename, so that it is whole
-//! or not there.
+//! A *sysroot overlay* combines the parts: a folder that contains links to Debian's sysroot, and the target's C
+//! library. It is made once, in `target/guest-toolchain`. One rename puts it into place, so it is either complete or
+//! missing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -37,7 +37,7 @@ const PACKAGES: [&str; 2] = ["rustc-web", "rust-web-src"];
 /// The linker that makes a component.
 const LINKER: &str = "wasm-component-ld";
 
-/// The oldest compiler that the guests build with, as major and minor version.
+/// The minimum version of the compiler for the guests, as major and minor version.
 const MIN_RUST_VERSION: &str = env!("CARGO_PKG_RUST_VERSION");
 
 /// The toolchain of the fallback.
@@ -48,7 +48,7 @@ pub(crate) struct Overlay {
 }
 
 impl Overlay {
-    /// Configures a `cargo build --target wasm32-wasip2` to use it.
+    /// Configures a `cargo build --target wasm32-wasip2` for this toolchain.
     pub(super) fn configure(&self, cargo: &mut Command) -> Result<()> {
         let linkers = [self.linker_dir.clone(), self.linker_dir.join("gcc-ld")];
         let path = env::var_os("PATH").unwrap_or_default();
@@ -57,8 +57,8 @@ impl Overlay {
         let sysroot = toml_string(&format!("--sysroot={}", self.sysroot.display()));
         cargo
             .arg("-Zbuild-std=std,panic_abort")
-            // Not by an environment variable: that one splits at blanks, which a path may have. Variables that take
-            // precedence are removed.
+            // The flag is in the config, because an environment variable is split at blanks, which a path may contain.
+            // Variables with precedence over the config are removed.
             .arg(format!("--config=target.{TARGET}.rustflags=[{sysroot}]"))
             .env_remove("RUSTFLAGS")
             .env_remove("CARGO_ENCODED_RUSTFLAGS")
@@ -76,7 +76,7 @@ pub(super) fn find_installed(workspace: &Workspace) -> Option<Overlay> {
     Some(Overlay { sysroot, linker_dir: linker_dir(workspace).ok()? })
 }
 
-/// Assembles the toolchain, and installs its missing parts.
+/// Assembles the toolchain after installing its missing parts.
 pub(super) fn ensure(workspace: &Workspace, progress: &Progress) -> Result<Overlay> {
     if let Some(overlay) = find_installed(workspace) {
         return Ok(overlay);
@@ -118,7 +118,7 @@ fn check_compiler() -> Result<()> {
     }
 }
 
-/// Parses `1.96.0`, without the patch version.
+/// Parses a version such as `1.96.0`, without the patch version.
 fn minor_version(text: &str) -> Option<(u32, u32)> {
     let mut numbers = text.split('.').map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
@@ -135,7 +135,7 @@ fn linker_dir(workspace: &Workspace) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Builds the overlay beside its place and renames it there.
+/// Builds the overlay in a temporary folder, and renames it.
 fn build(library: &Path, sysroot: &Path) -> Result<()> {
     let aside = sysroot.with_extension("new");
     if aside.exists() {

@@ -11,31 +11,31 @@ use crate::cargo;
 use crate::progress::Progress;
 use crate::workspace::Workspace;
 
-/// Whether the compiler in use has the target's standard library.
+/// Returns whether the present compiler has the target's standard library.
 ///
 /// # Errors
 ///
-/// When there is no compiler to run.
+/// When there is no compiler.
 pub(super) fn is_installed(workspace: &Workspace) -> Result<bool> {
     let libraries = rustc(workspace, &["--print", "target-libdir", "--target", TARGET])?;
     Ok(has_standard_library(Path::new(libraries.trim())))
 }
 
-/// Installs the target with rustup, unless it is there.
+/// Installs the target with rustup if it is missing.
 pub(super) fn ensure(workspace: &Workspace, progress: &Progress) -> Result<()> {
     if is_installed(workspace)? {
         return Ok(());
     }
     let step = progress.step(format!("installing the target {TARGET}: rustup target add"));
     let mut rustup = Command::new("rustup");
-    // Rustup adds a backtrace to its error messages where this is set.
+    // If this variable is set, rustup adds a backtrace to its error messages.
     rustup.args(["target", "add", TARGET]).current_dir(workspace.guests()).env("RUST_BACKTRACE", "0");
     cargo::capture(&mut rustup).with_context(|| format!("rustup cannot install the target {TARGET}"))?;
     step.done(&format!("installed the target {TARGET} by rustup"));
     Ok(())
 }
 
-/// Returns the folder of the tools that come with rustup's compiler, such as the linkers.
+/// Returns the folder of the tools of rustup's compiler, such as the linkers.
 pub(super) fn tool_dir(workspace: &Workspace) -> Result<PathBuf> {
     let sysroot = rustc(workspace, &["--print", "sysroot"])?;
     let version = rustc(workspace, &["--version", "--verbose"])?;

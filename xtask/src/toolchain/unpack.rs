@@ -1,7 +1,7 @@
-//! Debian packages that are downloaded and unpacked, never installed.
+//! Debian packages that are downloaded and unpacked without an installation.
 //!
-//! That takes a copy of the machine's own apt sources, where the release's name can be another, and package lists apart from
-//! the machine's, all below one folder of ours. So it needs no root, and writes nowhere else.
+//! This uses a copy of the machine's apt sources, in which the name of the release may be another, and separate package
+//! lists, all below one given folder. So it needs no root, and writes nowhere else.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::apt::Release;
 use crate::cargo;
 use crate::progress::Step;
 
-/// Unpacks packages of a suite into one folder below `folder`, and returns it.
+/// Unpacks packages of a suite into a folder below `folder`, and returns that folder.
 ///
 /// `folder` is emptied first.
 pub(crate) fn unpack(
@@ -34,7 +34,7 @@ pub(crate) fn unpack(
         command
     };
     step.at(format!("package lists of {suite}"));
-    // One source of several may fail without harm: what matters is that the packages are available.
+    // The failure of one source is ignored if the packages are available from another.
     let lists = cargo::capture(apt_get().arg("update"));
     let names = packages.join(", ");
     step.at(format!("{names} of {suite}"));
@@ -81,7 +81,7 @@ fn prepare(etc_apt: &Path, release: &Release, suite: &str, folder: &Path) -> Res
     Ok(())
 }
 
-/// The machine's source files.
+/// Returns the apt source files of the machine.
 fn sources(etc_apt: &Path) -> Vec<PathBuf> {
     let parts = fs::read_dir(etc_apt.join("sources.list.d")).into_iter().flatten().flatten().map(|file| file.path());
     let mut files: Vec<_> = parts
@@ -93,7 +93,7 @@ fn sources(etc_apt: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Apt's configuration: everything is written below `folder`, and the machine's hooks are disabled.
+/// Returns the configuration of apt: all files are written below `folder`, and the machine's hooks are disabled.
 fn configuration(folder: &Path) -> String {
     let folder = folder.display();
     format!(
@@ -109,7 +109,8 @@ fn configuration(folder: &Path) -> String {
     )
 }
 
-/// Those stanzas of a `.sources` file that have the suite `from` and the component `main`, for the suite `to`.
+/// Returns the stanzas of a `.sources` file with the suite `from` and the component `main`, rewritten for the suite
+/// `to`.
 fn deb822(text: &str, from: &str, to: &str) -> String {
     let lines: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
     let stanzas = lines.split(|line| line.trim().is_empty()).filter(|stanza| {
@@ -142,7 +143,7 @@ fn deb822(text: &str, from: &str, to: &str) -> String {
     rewritten
 }
 
-/// Those lines of a `sources.list` that have the suite `from` and the component `main`, for the suite `to`.
+/// Returns the lines of a `sources.list` with the suite `from` and the component `main`, rewritten for the suite `to`.
 fn one_line(text: &str, from: &str, to: &str) -> String {
     let mut rewritten = String::new();
     for line in text.lines() {

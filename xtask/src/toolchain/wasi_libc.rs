@@ -1,7 +1,7 @@
-//! The C library of `wasm32-wasip2`, out of Debian's package `wasi-libc`.
+//! The C library of `wasm32-wasip2`, from Debian's package `wasi-libc`.
 //!
-//! Only the package's files are needed, so it is unpacked ([`unpack`](super::unpack)). Debian 13 is the first release whose
-//! `wasi-libc` has the target; on an older one it comes from there.
+//! Only the files of the package are needed, so it is unpacked ([`unpack`](super::unpack)). Debian 13 is the first
+//! release whose `wasi-libc` has the target; older releases use the package of Debian 13.
 
 use std::path::{Path, PathBuf};
 
@@ -11,10 +11,10 @@ use super::TARGET;
 use super::apt::Release;
 use crate::progress::Step;
 
-/// The first release that has the target in its package, and its version.
+/// The first release whose package has the target, and its version.
 const FIRST_RELEASE: (&str, u32) = ("trixie", 13);
 
-/// Unpacks the library and returns the folder of its objects and archives. `folder` is emptied first.
+/// Unpacks the library, and returns the folder of its objects and archives. `folder` is emptied first.
 pub(crate) fn unpack(release: &Release, folder: &Path, step: &mut Step) -> Result<PathBuf> {
     let unpacked = super::unpack::unpack(&["wasi-libc"], release, suite(release), folder, step)?;
     let library = unpacked.join("usr/lib").join(TARGET);
@@ -26,7 +26,7 @@ pub(crate) fn unpack(release: &Release, folder: &Path, step: &mut Step) -> Resul
     Ok(library)
 }
 
-/// Returns the suite to take the package from.
+/// Returns the suite of the package.
 fn suite(release: &Release) -> &str {
     match release.version {
         Some(version) if version < FIRST_RELEASE.1 => FIRST_RELEASE.0,

@@ -1,28 +1,28 @@
 //! Files of environment variables.
 //!
-//! Values may refer to variables above and to those of the process, so a short file can expand to gigabytes. The parser
-//! reads the file line by line from [`Lines`], which ends with an error before a line could expand to more than
-//! [`MAX_EXPANDED`] bytes.
+//! Values may refer to earlier variables and to the variables of the process, so a short file can expand to gigabytes.
+//! The parser reads the file line by line from [`Lines`], which ends with an error before a line can expand to more
+//! than [`MAX_EXPANDED`] bytes.
 //!
-//! The parser ends a name without braces at its first `_`, and takes the quote behind one for a part of the value, so names
-//! are put in braces first.
+//! The parser ends a name without braces at its first `_`, and takes a quote after a name for a part of the value.
+//! Names are therefore put into braces first.
 
 use super::Fault;
 use serde_json::{Map, Value};
 use std::cell::Cell;
 use std::io::{self, Read};
 
-/// The maximum size of all values, after variables are expanded.
+/// The maximum size of all values after expansion.
 const MAX_EXPANDED: usize = 4 << 20;
 
-/// Parses a file of variables. The last one of a name counts.
+/// Parses a file of variables. The last assignment of a name counts.
 pub(super) fn parse(text: &str) -> Result<Value, Fault> {
     let bounds = Bounds::default();
     bounds.longest.set(std::env::vars().map(|(_, value)| value.len()).max().unwrap_or_default());
     let mut variables = Map::new();
     let text = with_braces(text);
     for variable in dotenvy::from_read_iter(Lines { rest: &text, bounds: &bounds }) {
-        // The text of the parser's errors has the line.
+        // The parser's error messages quote the line, so they are not used.
         let (name, value) = variable.map_err(|error| match error {
             dotenvy::Error::Io(_) => format!("{}: {TOO_LARGE}", bounds.place()),
             _ => format!("{}: expected `NAME=value`, with a value that has spaces in quotes", bounds.place()),
@@ -35,7 +35,7 @@ pub(super) fn parse(text: &str) -> Result<Value, Fault> {
     Ok(Value::Object(variables))
 }
 
-/// Returns a file with `${NAME}` for each `$NAME` that is expanded: outside of single quotes and of comments.
+/// Returns the file with `${NAME}` in place of each `$NAME` that is expanded: outside of single quotes and comments.
 fn with_braces(text: &str) -> String {
     let mut braced = String::with_capacity(text.len());
     let mut quote = None;
@@ -70,14 +70,14 @@ fn with_braces(text: &str) -> String {
 
 const TOO_LARGE: &str = "expected at most 4 MiB of values after variables are expanded, found more";
 
-/// What has been read, and what it may expand to.
+/// The lines that were read, and the size to which they may expand.
 #[derive(Debug, Default)]
 struct Bounds {
-    /// The number of lines read, with the one that is being read.
+    /// The number of lines read, including the current one.
     lines: Cell<usize>,
     /// Whether the last line is being read.
     is_in_line: Cell<bool>,
-    /// The size of the lines since the last value, which may be part of the next one.
+    /// The size of the lines since the last value. They may be part of the next value.
     pending: Cell<usize>,
     /// The number of references in these lines.
     references: Cell<usize>,
@@ -88,7 +88,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// Adds a line, or a part of one. Returns whether what it may expand to is within bounds.
+    /// Adds a line, or a part of one. Returns whether its expansion is certainly within the bounds.
     fn read(&self, line: &str) -> bool {
         let references = line.bytes().filter(|byte| *byte == b'$').count();
         self.lines.set(self.lines.get().saturating_add(usize::from(!self.is_in_line.get())));
@@ -99,7 +99,7 @@ impl Bounds {
         self.pending.get().saturating_add(expanded) <= MAX_EXPANDED
     }
 
-    /// Adds a value. Returns whether all are within bounds.
+    /// Adds a value. Returns whether the total is within the bounds.
     fn add(&self, len: usize) -> bool {
         self.pending.set(0);
         self.references.set(0);
@@ -113,7 +113,7 @@ impl Bounds {
     }
 }
 
-/// A reader that returns at most one line at a time, so that the parser is never ahead of [`Bounds`].
+/// A reader that returns at most one line per read, so the parser is never ahead of [`Bounds`].
 struct Lines<'a> {
     rest: &'a str,
     bounds: &'a Bounds,

@@ -1,12 +1,12 @@
-//! INI files, by the rules of Python's `configparser`: `=` or `:`, comments on lines of their own, and values that
-//! continue on indented lines. Unlike there, keys keep their case, and `DEFAULT` is a section like any other.
+//! INI files, by the rules of Python's `configparser`: `=` or `:`, comments on separate lines, and values that continue
+//! on indented lines. Two differences: keys keep their case, and `DEFAULT` is an ordinary section.
 
 use super::Fault;
 use configparser::ini::Ini;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 
-/// The section of keys before the first section: a name that no section can have.
+/// The section of the keys before the first section. No section can have this name.
 const ROOT: &str = "\n";
 
 /// Parses an INI file.
@@ -28,7 +28,7 @@ pub(super) fn parse(text: &str) -> Result<Value, Fault> {
     Ok(Value::Object(root))
 }
 
-/// Returns the line of an error: its text, which begins with it, may quote the file.
+/// Returns the line of an error. The text of the error begins with it, and may quote the file.
 fn fault(error: &str) -> Fault {
     let line: String = error.trim_start_matches("line ").chars().take_while(char::is_ascii_digit).collect();
     let reason = "expected `[section]`, `key = value` or a comment";

@@ -1,15 +1,15 @@
-//! The formats of files, each parsed to values as JSON has them.
+//! The formats of files. Each is parsed to JSON values.
 //!
-//! | format | parser | text that is not a string in JSON |
+//! | format | parser | values that JSON does not have |
 //! |---|---|---|
 //! | TOML | `toml` | dates and times are strings |
 //! | YAML | `serde-saphyr` | scalars by the YAML 1.2 core schema; aliases and merge keys are expanded |
-//! | JSON | `serde_json` | |
+//! | INI | `configparser` | values are strings, or null without a `=`; keys before the first section are at the root |
 //! | INI | `configparser` | values are strings, or null without a `=`; keys before the first section are at the root |
 //! | dotenv | `dotenvy` | values are strings, with `$NAME` expanded |
 //!
-//! A number that JSON does not have (infinity, NaN) is null. Each parser is bounded in depth, and in what aliases and
-//! variables expand to. A fault has a line and no text of the file.
+//! A number that JSON cannot represent (infinity, NaN) is null. Each parser limits the depth, and the expanded size of
+//! aliases and variables. A fault names a line, and contains no text of the file.
 
 mod dotenv;
 mod ini;
@@ -19,7 +19,7 @@ mod yaml;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Why a file has no values.
+/// The reason why a file has no values.
 pub(crate) type Fault = String;
 
 /// A format of files.
@@ -61,7 +61,7 @@ impl Format {
     ///
     /// # Errors
     ///
-    /// The line of the first error, and what it is.
+    /// The line and the description of the first error.
     pub(crate) fn parse(self, bytes: &[u8]) -> Result<Value, Fault> {
         let text = std::str::from_utf8(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)).map_err(|error| {
             let line = line_at(bytes, error.valid_up_to());
@@ -77,7 +77,7 @@ impl Format {
     }
 }
 
-/// The formats of files, by name: those that the config declares, and those by convention.
+/// The formats of files by name: the ones that the config declares, and the conventional ones.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Formats {
     declared: BTreeMap<String, Format>,
@@ -96,7 +96,7 @@ impl Formats {
     }
 }
 
-/// Returns whether a name is that of a hidden file by convention; files of variables are not hidden here.
+/// Returns whether the conventional format of a name applies: not to hidden files, except files of variables.
 fn is_shown(name: &str) -> bool {
     !folder::is_hidden(name) || name == ".env" || name.starts_with(".env.")
 }
@@ -105,7 +105,7 @@ fn extension(name: &str) -> Option<&str> {
     name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, extension)| extension)
 }
 
-/// The message of this error has a position and no text of the file.
+/// Converts the error. Its message has a position, and no text of the file.
 fn json_fault(error: &serde_json::Error) -> Fault {
     let (message, line) = (error.to_string(), error.line());
     let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);

@@ -7,7 +7,7 @@ use serde_json::{Map, Number, Value};
 pub(super) fn parse(text: &str) -> Result<Value, Fault> {
     match toml::from_str::<toml::Table>(text) {
         Ok(table) => Ok(object(table)),
-        // The message of this error has no text of the file, unlike its `Display`.
+        // `message` contains no text of the file; the error's `Display` does.
         Err(error) => {
             let line = line_at(text.as_bytes(), error.span().map_or(0, |span| span.start));
             Err(format!("line {line}: {}", error.message()))

@@ -9,7 +9,7 @@ const MAX_NODES: usize = 100_000;
 /// The maximum size of all scalars, after aliases are expanded.
 const MAX_SCALARS: usize = 4 << 20;
 
-/// Parses YAML: the value of the only document, or a list of the values of several.
+/// Parses YAML: the value of the only document, or a list of the values of several documents.
 pub(super) fn parse(text: &str) -> Result<Value, Fault> {
     let mut documents: Vec<Value> =
         serde_saphyr::from_multiple_with_options(text, options()).map_err(|error| fault(&error))?;
@@ -20,7 +20,8 @@ pub(super) fn parse(text: &str) -> Result<Value, Fault> {
     }
 }
 
-/// The core schema of YAML 1.2, where `yes` is text, with the merge keys and the underscores in integers (`1_000`) of YAML 1.1.
+/// The core schema of YAML 1.2, where `yes` is text, plus two features of YAML 1.1: merge keys, and underscores in
+/// integers (`1_000`).
 fn options() -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -38,8 +39,8 @@ fn options() -> Options {
     }
 }
 
-/// Returns the position and the kind of an error. Messages of the parser may quote the file, so only those that cannot are
-/// passed on.
+/// Returns the position and the kind of an error. The parser's messages may quote the file, so only messages that
+/// cannot are used.
 fn fault(error: &Error) -> Fault {
     let line = error.location().map_or(1, |location| location.line());
     let mut cause = error;

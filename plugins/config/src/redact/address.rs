@@ -1,9 +1,9 @@
-//! Passwords in addresses: of URLs, and in the forms that databases have of their own.
+//! Passwords in addresses: in URLs, and in the address formats of databases.
 //!
 //! | address | |
 //! |---|---|
-//! | `scheme://user:password@host/`, `//user:password@host/` | the password may have a `/`, `?` or `#` that is not encoded |
-//! | `https://TOKEN@host/` | a user with a digit, or a long one |
+//! | `scheme://user:password@host/`, `//user:password@host/` | the password may contain an unencoded `/`, `?` or `#` |
+//! | `https://TOKEN@host/` | a user with a digit, or a long user |
 //! | `user:password@tcp(host:3306)/name` | Go's MySQL driver |
 //! | `jdbc:oracle:thin:user/password@host` | Oracle's JDBC driver |
 
@@ -11,7 +11,7 @@ use super::PLACEHOLDER;
 
 /// The maximum length of user and password, in bytes. It bounds the search for their ends.
 const MAX_USER_INFO: usize = 512;
-/// The minimum length of a user without a digit that is taken for a token.
+/// The minimum length of a user without a digit that counts as a token.
 const MIN_TOKEN: usize = 16;
 
 /// Finds the password in a URL.
@@ -31,7 +31,7 @@ pub(super) fn in_url(text: &str, from: usize) -> Option<(usize, usize)> {
                 None if is_web && is_token(user_info) => (0, user_info.len()),
                 None => continue,
             },
-            // What seems to be the port is the begin of a password that is not encoded.
+            // The apparent port is the beginning of an unencoded password.
             None => match (authority.split_once(':'), url.rfind('@')) {
                 (Some((user, port)), Some(end)) if !authority.starts_with('[') && !is_port(port) => {
                     let start = user.len().saturating_add(1);
@@ -47,7 +47,7 @@ pub(super) fn in_url(text: &str, from: usize) -> Option<(usize, usize)> {
     }
 }
 
-/// Finds the password in the address of a database as Go's MySQL driver has it.
+/// Finds the password in a database address in the format of Go's MySQL driver.
 pub(super) fn in_go_dsn(text: &str, from: usize) -> Option<(usize, usize)> {
     let done = from;
     let mut from = from;
@@ -69,7 +69,7 @@ pub(super) fn in_go_dsn(text: &str, from: usize) -> Option<(usize, usize)> {
     }
 }
 
-/// Finds the password in the address of a database as Oracle's JDBC driver has it.
+/// Finds the password in a database address in the format of Oracle's JDBC driver.
 pub(super) fn in_oracle(text: &str, from: usize) -> Option<(usize, usize)> {
     const SCHEME: &str = "jdbc:oracle:";
     let mut from = from;
@@ -87,7 +87,7 @@ pub(super) fn in_oracle(text: &str, from: usize) -> Option<(usize, usize)> {
     }
 }
 
-/// Returns what is in front of the first character for which a condition holds, of at most [`MAX_USER_INFO`] bytes.
+/// Returns the text before the first character that fulfils a condition, at most [`MAX_USER_INFO`] bytes.
 fn upto(text: &str, is_end: impl Fn(char) -> bool) -> &str {
     let text = text.get(..text.floor_char_boundary(MAX_USER_INFO)).unwrap_or_default();
     text.split(is_end).next().unwrap_or_default()
@@ -97,7 +97,7 @@ fn is_port(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Returns whether a user without a password is a token.
+/// Returns whether a user without a password looks like a token.
 fn is_token(user: &str) -> bool {
     user.len() >= MIN_TOKEN || user.contains(|c: char| c.is_ascii_digit())
 }

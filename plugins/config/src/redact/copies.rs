@@ -1,18 +1,19 @@
-//! Copies of secrets: a text that is secret by its key is redacted wherever else it stands, since substitution (`${TOKEN}`
-//! in dotenv) and aliases (YAML) copy it below harmless keys.
+//! Copies of secrets. A text that is secret by its key is redacted everywhere, because substitution (`${TOKEN}` in
+//! dotenv) and aliases (YAML) copy it below harmless keys.
 
 use super::placeholder;
 use aho_corasick::{AhoCorasick, MatchKind};
 use std::collections::BTreeSet;
 
-/// The minimum length of a secret whose copies are redacted, in characters: shorter ones are in many texts by chance.
+/// The minimum length of a secret whose copies are redacted, in characters. Shorter secrets occur in many texts by
+/// chance.
 const MIN: usize = 4;
-/// The minimum length of a secret whose copies inside of words are redacted: `main` is in `domain` by chance.
+/// The minimum length of a secret whose copies inside of words are redacted: `main` occurs in `domain` by chance.
 const MIN_IN_WORD: usize = 8;
-/// The maximum size of all secrets together, which bounds the automaton that finds them.
+/// The maximum size of all secrets, which bounds the automaton (Aho-Corasick) that finds them.
 const MAX_BYTES: usize = 256 << 10;
 
-/// Texts that are secret by their keys.
+/// The texts that are secret by their keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Secrets {
     texts: BTreeSet<String>,
@@ -20,7 +21,7 @@ pub(crate) struct Secrets {
 }
 
 impl Secrets {
-    /// Adds a text, unless it is too short.
+    /// Adds a text, unless it is too short or the maximum size is reached.
     pub(super) fn add(&mut self, text: &str) {
         let bytes = self.bytes.saturating_add(text.len());
         if text.chars().count() >= MIN && bytes <= MAX_BYTES && self.texts.insert(text.to_owned()) {
@@ -28,11 +29,11 @@ impl Secrets {
         }
     }
 
-    /// Returns what finds copies.
+    /// Returns the finder of copies.
     pub(super) fn finder(&self) -> Finder {
         let mut builder = AhoCorasick::builder();
         builder.match_kind(MatchKind::LeftmostLongest);
-        // Fails beyond 2^31 states only.
+        // Fails only beyond 2^31 states.
         let automaton = (!self.texts.is_empty()).then(|| builder.build(&self.texts).ok()).flatten();
         Finder { automaton }
     }

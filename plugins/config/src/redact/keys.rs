@@ -1,11 +1,11 @@
-//! Keys whose values are secret, by the words in them: `dbPassword`, `API_KEY` and `client-secret`.
+//! Keys whose values are secret, by their words: `dbPassword`, `API_KEY` and `client-secret`.
 //!
-//! A key that names a property of a secret is not one: `tokenUrl`, `password_file`, `max_tokens`. Keys are compared in
-//! Unicode's compatibility form (NFKC), and without the numbers behind words: `ｐａｓｓｗｏｒｄ`, `password1`.
+//! A key that names a property of a secret is not secret: `tokenUrl`, `password_file`, `max_tokens`. Keys are compared
+//! in Unicode's compatibility form (NFKC), without trailing digits of words: `ｐａｓｓｗｏｒｄ`, `password1`.
 
 use unicode_normalization::UnicodeNormalization;
 
-/// Words that name a secret, also if two words of a key together are one: `pass_phrase`.
+/// Words that name a secret, even if split into two words: `pass_phrase`.
 const SECRETS: [&str; 26] = [
     "apikey",
     "authorization",
@@ -35,7 +35,7 @@ const SECRETS: [&str; 26] = [
     "webhook",
 ];
 
-/// Endings of words that name a secret, as in `pgpassword`; Japanese has no spaces between words.
+/// Endings of words that name a secret, as in `pgpassword`. Japanese has no spaces between words.
 const ENDINGS: [&str; 22] = [
     "accesskey",
     "apikey",
@@ -62,13 +62,13 @@ const ENDINGS: [&str; 22] = [
 ];
 
 /// Pairs of last words that name a secret, although the last one is in [`PROPERTIES`]: the password of Vault's AppRole,
-/// and URLs that whoever knows them may use.
+/// and webhook URLs, which grant access to everyone who knows them.
 const SECRET_PROPERTIES: [(&str, &str); 3] = [("secret", "id"), ("webhook", "uri"), ("webhook", "url")];
 
-/// Words that name a secret if they are the last one.
+/// Words that name a secret if they are the last word.
 const LAST: [&str; 4] = ["auth", "pass", "pin", "salt"];
 
-/// Words that name a secret in front of `key`.
+/// Words that name a secret before `key`.
 const KINDS_OF_KEY: [&str; 13] = [
     "access",
     "account",
@@ -132,7 +132,7 @@ const PROPERTIES: [&str; 43] = [
     "url",
 ];
 
-/// First words that name a number of something.
+/// First words that name a quantity.
 const AMOUNTS: [&str; 4] = ["max", "min", "num", "total"];
 
 /// Returns whether the value of a key is secret by the key's words.
@@ -158,7 +158,7 @@ pub(super) fn is_secret(key: &str) -> bool {
         || pairs().any(is_secret_pair)
 }
 
-/// Splits a key into words in lower case: at what is no letter or digit, and where the case says so.
+/// Splits a key into words in lower case: at characters that are not letters or digits, and at changes of case.
 fn words(key: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut word = String::new();

@@ -1,11 +1,12 @@
-//! What looks secret is not shown.
+//! Redaction of values that look secret.
 //!
-//! A value is replaced by a text that says that it is there, and how long it is, as one of six classes; never by a hash,
-//! from which a short secret could be guessed. It looks secret by its key (`password`, `apiKey`, `DB_TOKEN`: [`keys`]), by
-//! its shape (a private key, a token, a password in a URL: [`shapes`]), or because a text that is secret by its key is in it
-//! ([`copies`]). Booleans and null never do, nor does an empty text. A text that is JSON is redacted as the values in it.
+//! A secret is replaced by a placeholder with its length class, one of six. A hash is never shown, because a short
+//! secret can be guessed from it. A value is secret by its key (`password`, `apiKey`, `DB_TOKEN`: [`keys`]), by its
+//! shape (a private key, a token, a password in a URL: [`shapes`]), or because it contains a text that is secret by its
+//! key ([`copies`]). Booleans, null and empty texts are never secret. The values in a text that is JSON are redacted
+//! one by one.
 //!
-//! Keys are redacted by their shape. That is done when a document is read, so that pointers are those that are shown.
+//! Keys are redacted by their shape when a document is read, so pointers use the keys as shown.
 
 mod address;
 mod copies;
@@ -18,16 +19,16 @@ use copies::Finder;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
-/// How deep JSON in a text of JSON is redacted as values; deeper, it is a text.
+/// The maximum depth of JSON within texts of JSON that is redacted value by value. Deeper JSON is redacted as a text.
 const MAX_NESTED: usize = 3;
 
-/// What is secret.
+/// The redaction rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Redactor {
     is_enabled: bool,
-    /// Keys that are secret in addition, by name in lower case or by pointer.
+    /// Additional secret keys, by name in lower case or by pointer.
     secret: Vec<String>,
-    /// Keys whose values are shown whatever they look like.
+    /// Keys whose values are always shown.
     public: Vec<String>,
 }
 
@@ -36,20 +37,20 @@ struct Walk<'a> {
     pass: Pass<'a>,
     /// The pointer of the value.
     pointer: String,
-    /// In how many texts the value is nested.
+    /// The number of JSON texts around the value.
     nested: usize,
 }
 
-/// What a walk is for.
+/// The purpose of a walk.
 enum Pass<'a> {
-    /// To find texts that are secret by their keys.
+    /// Collects texts that are secret by their keys.
     Collect(&'a mut Secrets),
-    /// To replace what looks secret.
+    /// Replaces secrets.
     Redact(&'a Finder),
 }
 
 impl Redactor {
-    /// Returns a redactor for what looks secret, and for what the config says.
+    /// Returns a redactor with the built-in rules and the config's keys.
     pub(crate) fn new(secret: Vec<String>, public: Vec<String>) -> Self {
         Self { is_enabled: true, secret: normalized(secret), public: normalized(public) }
     }
@@ -59,7 +60,7 @@ impl Redactor {
         Self { is_enabled: false, secret: Vec::new(), public: Vec::new() }
     }
 
-    /// Redacts all keys of a document, and numbers those that are the same then.
+    /// Redacts all keys of a document, and numbers keys that become equal.
     pub(crate) fn keys(&self, value: &mut Value) {
         if !self.is_enabled {
             return;
@@ -96,7 +97,7 @@ impl Redactor {
         }
     }
 
-    /// Redacts all values of a document, and the copies of its secrets and of others.
+    /// Redacts all values of a document, and all copies of its secrets and of `others`.
     pub(crate) fn document(&self, value: &mut Value, others: &Secrets) {
         if self.is_enabled {
             let mut secrets = others.clone();
@@ -113,7 +114,7 @@ impl Redactor {
         document.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
     }
 
-    /// Returns whether what is below a key is secret; `None` if it is shown whatever it looks like.
+    /// Returns whether the values below a key are secret; `None` if they are always shown.
     fn key(&self, key: &str, pointer: &str, is_inside_secret: bool) -> Option<bool> {
         if is_named(&self.public, key, pointer) {
             return None;
@@ -131,7 +132,7 @@ impl Redactor {
             Value::String(text) if text.is_empty() => {}
             Value::String(text) => self.leaf(text, walk, is_secret),
             Value::Array(items) => {
-                // `["--password", "…"]`, as lists of arguments have it.
+                // `["--password", "…"]`: a list of arguments.
                 let mut option = None;
                 for item in items {
                     let text = item.as_str().map(str::to_owned);
@@ -173,7 +174,7 @@ impl Redactor {
     }
 
     fn members(&self, members: &mut Map<String, Value>, walk: &mut Walk<'_>, is_secret: bool) {
-        // `{ name = "DB_PASSWORD", value = "…" }`, as lists of variables have it.
+        // `{ name = "DB_PASSWORD", value = "…" }`: a list of variables.
         let is_one_of = |key: &str, names: &[&str]| names.iter().any(|name| key.eq_ignore_ascii_case(name));
         let names = members.iter().filter(|(key, _)| is_one_of(key, &["name", "key"]));
         let mut names = names.filter_map(|(_, name)| name.as_str());
@@ -191,7 +192,7 @@ impl Redactor {
     }
 }
 
-/// Returns the value of a text that is an object or a list in JSON.
+/// Returns the value of a text that is a JSON object or list.
 fn json(text: &str) -> Option<Value> {
     if !text.trim_start().starts_with(['{', '[']) {
         return None;
@@ -199,7 +200,7 @@ fn json(text: &str) -> Option<Value> {
     serde_json::from_str(text).ok()
 }
 
-/// Returns whether names or pointers have a key.
+/// Returns whether a list of names and pointers contains a key.
 fn is_named(names: &[String], key: &str, pointer: &str) -> bool {
     names.iter().any(|name| if name.starts_with('/') { name == pointer } else { *name == key.to_lowercase() })
 }
@@ -208,10 +209,10 @@ fn normalized(names: Vec<String>) -> Vec<String> {
     names.into_iter().map(|name| if name.starts_with('/') { name } else { name.to_lowercase() }).collect()
 }
 
-/// What a secret is replaced by begins with this.
+/// The beginning of the placeholder of a secret.
 const PLACEHOLDER: &str = "<redacted: ";
 
-/// Returns what is shown of a secret: that it is there, and the class of its length.
+/// Returns the placeholder of a secret, with its length class.
 fn placeholder(secret: &str) -> String {
     let class = match secret.chars().count() {
         0..=7 => "1 to 7",

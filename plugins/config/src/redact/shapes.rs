@@ -1,10 +1,10 @@
-//! Texts that look secret whatever their key is.
+//! Texts that look secret under any key.
 //!
-//! | shape | what is left |
+//! | shape | what remains |
 //! |---|---|
 //! | a private key in PEM | nothing |
 //! | a token with a known prefix, a JSON Web Token, 20 or more random letters and digits | nothing |
-//! | a password in a URL or another address of a database: [`address`] | the rest of the text |
+//! | a password in a URL or in the address of a database: [`address`] | the rest of the text |
 //! | a pair with a secret key: `?token=…`, `Password=…;`, `X-Api-Key: …` | the rest of the text |
 //! | an option of a command: `--password …`, `-u user:…` | the rest of the text |
 //! | `Bearer …`, `Basic …`, and `token …` as the whole text | the scheme |
@@ -13,7 +13,7 @@ use super::{PLACEHOLDER, address, keys, placeholder};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// The beginnings of tokens, and the minimum length of the whole.
+/// The prefixes of tokens, and the minimum length of such a token.
 const PREFIXES: [(&str, usize); 24] = [
     ("AIza", 30),
     ("AKIA", 16),
@@ -46,7 +46,7 @@ const MIN_RANDOM: usize = 20;
 /// The minimum length of a token of hexadecimal digits.
 const MIN_HEX: usize = 32;
 
-/// Redacts what looks secret in a text.
+/// Redacts the secrets in a text.
 pub(super) fn redact(text: &str) -> Cow<'_, str> {
     let is_private_key = text.contains("-----BEGIN") && text.contains("PRIVATE KEY");
     if is_private_key || text.split(is_separator).any(is_token) {
@@ -64,10 +64,10 @@ pub(super) fn redact(text: &str) -> Cow<'_, str> {
     finders.into_iter().fold(Cow::Borrowed(text), chain)
 }
 
-/// Returns whether an argument of a command is the secret of the option in front of it.
+/// Returns whether an argument of a command is the secret of the preceding option.
 pub(super) fn takes_secret(option: &str, argument: &str) -> bool {
     let is_secret = option.starts_with('-') && !option.contains(['=', ' ']) && keys::is_secret(option);
-    // The other pair behind such an option is that of a user's and a group's number.
+    // Such an option may also have the ids of a user and a group.
     let is_user = |(_, password): (&str, &str)| password.contains(|c: char| !c.is_ascii_digit());
     is_secret && !argument.starts_with('-')
         || matches!(option, "-u" | "--user") && argument.split_once(':').is_some_and(is_user)
@@ -99,8 +99,8 @@ fn replace_all(text: &str, find: Find) -> Cow<'_, str> {
     Cow::Owned(redacted)
 }
 
-/// Finds the value of a pair with a secret key: behind `=` as queries and connection strings have it, and behind `:` as
-/// headers, YAML and JSON do.
+/// Finds the value of a pair with a secret key: after `=`, as in queries and connection strings, or after `:`, as in
+/// headers, YAML and JSON.
 fn in_pair(text: &str, from: usize, sign: char) -> Option<(usize, usize)> {
     let is_quote = |c: char| matches!(c, '"' | '\'');
     let mut from = from;
@@ -108,7 +108,7 @@ fn in_pair(text: &str, from: usize, sign: char) -> Option<(usize, usize)> {
         let at = from.saturating_add(text.get(from..)?.find(sign)?);
         from = at.saturating_add(1);
         let rest = text.get(from..)?;
-        // A name in an image's tag or in a URN is no key: `secret-store:1.0`.
+        // The name in an image tag or a URN is not a key: `secret-store:1.0`.
         if sign == ':' && !rest.starts_with([' ', '\t', '"', '\'']) {
             continue;
         }
@@ -127,7 +127,7 @@ fn in_pair(text: &str, from: usize, sign: char) -> Option<(usize, usize)> {
         let len = match value.chars().next()? {
             quote @ ('"' | '\'') => closing(value, quote),
             '{' if sign == '=' => closing(value, '}'),
-            // A value behind `:` may have spaces and commas.
+            // A value after `:` may contain spaces and commas.
             _ if sign == ':' => {
                 value.find(|c: char| c == '\n' || is_quote(c) && quote_of_pair == Some(c)).unwrap_or(value.len())
             }
@@ -142,12 +142,12 @@ fn in_pair(text: &str, from: usize, sign: char) -> Option<(usize, usize)> {
     }
 }
 
-/// Returns whether a character is no part of a key of a pair, beside white space.
+/// Returns whether a character, other than white space, ends the key of a pair.
 fn is_end_of_pair(character: char) -> bool {
     matches!(character, ';' | '&' | '?' | ',' | '"' | '\'' | '=' | ':' | '<' | '{' | '(' | '[')
 }
 
-/// Returns the length of a text in quotes, or in the braces of ODBC. A closing one that is doubled, or a quote behind a
+/// Returns the length of a text in quotes, or in the braces of ODBC. A doubled closing character, or a quote after a
 /// backslash, is part of the text.
 fn closing(text: &str, closing: char) -> usize {
     let mut characters = text.char_indices().skip(1).peekable();
@@ -161,7 +161,7 @@ fn closing(text: &str, closing: char) -> usize {
     text.len()
 }
 
-/// Finds the credentials in the value of a header `Authorization`.
+/// Finds the credentials in the value of an `Authorization` header.
 fn in_header(text: &str, from: usize) -> Option<(usize, usize)> {
     let mut from = from;
     loop {
@@ -172,7 +172,7 @@ fn in_header(text: &str, from: usize) -> Option<(usize, usize)> {
             let end = scheme.len().checked_sub(known.len()).and_then(|start| scheme.get(start..));
             end.is_some_and(|end| end.eq_ignore_ascii_case(known))
         });
-        // GitHub's scheme is a word like any other, so only a whole text is one.
+        // GitHub's scheme is an ordinary word, so it counts only if it and the token are the whole text.
         let is_token = scheme.eq_ignore_ascii_case(b"token");
         if !is_scheme && !is_token {
             continue;
@@ -186,7 +186,7 @@ fn in_header(text: &str, from: usize) -> Option<(usize, usize)> {
     }
 }
 
-/// Finds the secret behind an option of a command.
+/// Finds the secret after an option of a command.
 fn in_option(text: &str, from: usize) -> Option<(usize, usize)> {
     let mut from = from;
     loop {
@@ -206,7 +206,7 @@ fn in_option(text: &str, from: usize) -> Option<(usize, usize)> {
         let argument = value.get(..len)?;
         let is_user = matches!(option, "-u" | "--user");
         if takes_secret(option, argument) && !argument.contains(PLACEHOLDER.trim_end()) {
-            // The name in front of the password is shown.
+            // The user name before the password is shown.
             let name = argument.find(':').filter(|_| is_user).map_or(0, |colon| colon.saturating_add(1));
             if len > name {
                 return Some((start.saturating_add(name), start.saturating_add(len)));
@@ -215,12 +215,12 @@ fn in_option(text: &str, from: usize) -> Option<(usize, usize)> {
     }
 }
 
-/// Returns whether a text starts with another in any case.
+/// Returns whether a text starts with another text, regardless of case.
 fn starts_with(text: &str, start: &str) -> bool {
     text.get(..start.len()).is_some_and(|text| text.eq_ignore_ascii_case(start))
 }
 
-/// Separates parts of a text that may be tokens.
+/// Returns whether a character separates parts of a text that may be tokens.
 fn is_separator(character: char) -> bool {
     character.is_whitespace()
         || matches!(character, '"' | '\'' | '`' | ',' | ';' | '=' | '&' | '?' | '/' | '@' | ':' | '(' | ')' | '[' | ']')
@@ -237,7 +237,8 @@ fn is_web_token(part: &str) -> bool {
     part.starts_with("eyJ") && part.len() >= MIN_RANDOM && part.split('.').count() >= 3
 }
 
-/// Returns whether a part is random letters and digits: many different ones, of each kind, or many hexadecimal digits.
+/// Returns whether a part is random: a mix of many different letters and digits, or a long sequence of hexadecimal
+/// digits.
 fn is_random(part: &str) -> bool {
     let count = |is: fn(&u8) -> bool| part.bytes().filter(is).count();
     let (digits, hex) = (count(u8::is_ascii_digit), count(u8::is_ascii_hexdigit));

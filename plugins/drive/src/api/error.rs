@@ -16,10 +16,10 @@ const MAX_BODY: usize = 64 * 1024;
 /// The maximum length of a text of the server in messages, in characters.
 const MAX_TEXT: usize = 300;
 
-/// Why there is no answer.
+/// The reasons why a request fails.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
-    /// There is no such file, or the account has no access: Drive does not say which.
+    /// The file does not exist, or the account has no access: Drive does not distinguish these.
     #[error("Drive has no such file")]
     NotFound,
     /// A parameter is invalid: a query or a page token.
@@ -31,13 +31,13 @@ pub(crate) enum Error {
     /// The exported document has more than 10 MB.
     #[error("the document has more than 10 MB in this format, the limit of Drive's export")]
     ExportTooLarge,
-    /// The range begins behind the end of the file.
+    /// The range starts after the end of the file.
     #[error("the range begins behind the end of the file")]
     RangeNotSatisfiable,
-    /// Too many requests, or a failure of the server: to be repeated, after the time that the response says.
+    /// Too many requests, or a failure of the server. The request should be retried, after `Retry-After` if present.
     #[error("{reason}")]
     Busy {
-        /// What Drive says.
+        /// Drive's message.
         reason: String,
         /// The time of `Retry-After`.
         after: Option<Duration>,
@@ -48,13 +48,13 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// An answer that is not what the API says.
+    /// Creates the error for an answer that violates the API.
     pub(super) fn nonsense(found: impl AsRef<str>) -> Self {
         let found = shorten(found.as_ref());
         Failure::unavailable(format!("the answer of Drive is not what its API says: {found}")).into()
     }
 
-    /// Returns the error of a response without success.
+    /// Returns the error of an unsuccessful response.
     pub(super) fn of_response(response: Response) -> Self {
         let Response { status, retry_after: after, body, .. } = response;
         let body = read_to_limit(body, MAX_BODY).unwrap_or_default();
@@ -71,7 +71,7 @@ impl Error {
             (403, "userRateLimitExceeded" | "rateLimitExceeded") | (429, _) => {
                 Self::Busy { reason: format!("too many requests to Drive: {said}"), after }
             }
-            // Waiting for seconds does not help here.
+            // A pause of seconds does not help here.
             (403, "dailyLimitExceeded" | "quotaExceeded" | "downloadQuotaExceeded" | "sharingRateLimitExceeded") => {
                 let retry = Retry::new(format!("the quota of Drive is used up: {said}"));
                 Failure::from(retry.after(after.unwrap_or(Duration::from_secs(3600)))).into()
@@ -90,7 +90,7 @@ impl Error {
         }
     }
 
-    /// Returns whether the request is to be repeated, and after which pause if the response says so.
+    /// Returns whether the request should be retried, with the pause if the response contains one.
     pub(super) fn pause(&self) -> Option<Option<Duration>> {
         match self {
             Self::Busy { after, .. } => Some(*after),
@@ -106,14 +106,14 @@ impl From<Error> for Failure {
             Error::Busy { reason, after } => Retry::new(reason).after(after.unwrap_or(Duration::from_secs(5))).into(),
             Error::ExportTooLarge => Self::denied(error.to_string()),
             Error::RangeNotSatisfiable => Self::invalid(error.to_string()),
-            // The parameters are the provider's own, or the config's.
+            // The parameters come from the provider or from the config.
             Error::Invalid(_) | Error::Gone => Self::internal(error.to_string()),
             Error::Other(failure) => failure,
         }
     }
 }
 
-/// Returns the failure of a transfer that was interrupted.
+/// Returns the failure of an interrupted transfer.
 pub(super) fn of_transfer(error: &io::Error) -> Failure {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<http::Error>());
     Failure::from(cause.cloned().unwrap_or(http::Error::Host))

@@ -3,7 +3,7 @@
 use super::{Client, Error, read_to_limit};
 use crate::id::Id;
 
-/// The maximum size of an export: 10 MB, by the API, whichever unit it means.
+/// The maximum size of an export: the API's 10 MB, in the larger unit.
 const MAX_EXPORT: usize = 10 * 1024 * 1024;
 
 impl Client<'_> {

@@ -4,13 +4,13 @@ use super::model::{ChangeList, FILE_FIELDS, FileList, MAX_ITEMS};
 use super::{Client, Error};
 use crate::id::Id;
 
-/// The maximum length of a page token, so that it fits into a cursor, in bytes.
+/// The maximum length of a page token in bytes, so that it fits into a cursor.
 pub(crate) const PAGE_TOKEN_LEN: usize = 3000;
 
-/// Where files are searched.
+/// The search scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Corpora {
-    /// The account's own files, and those that are shared with it.
+    /// The account's own files, and the files shared with it.
     User,
     /// One shared drive.
     Drive(Id),
@@ -24,7 +24,7 @@ pub(crate) struct FileQuery {
     /// The condition, in Drive's query language.
     pub(crate) q: String,
     pub(crate) corpora: Corpora,
-    /// The order: `name`. Full-text search allows none.
+    /// The order: `name`. Full-text search does not allow an order.
     pub(crate) order_by: Option<&'static str>,
     pub(crate) page_size: usize,
 }
@@ -53,7 +53,7 @@ impl Client<'_> {
         Ok(list)
     }
 
-    /// Returns all files that match a query, which are expected to be few.
+    /// Calls `each` with all files that match a query. Few are expected.
     pub(crate) fn list_all(&self, query: &FileQuery, mut each: impl FnMut(super::File)) -> Result<(), Error> {
         let mut token: Option<String> = None;
         loop {

@@ -1,7 +1,7 @@
 //! The content of stored files, in ranges.
 //!
-//! A part is requested in ranges of 4 MiB. A transfer that breaks continues behind the last byte that arrived. What each
-//! response says of its range and of the size of the file has to agree with the request and with the other responses.
+//! A part is requested in ranges of 4 MiB. An interrupted transfer continues after the last received byte. The range
+//! and the file size in each response must match the request and the other responses.
 
 use super::{Client, Error, Stopped, read_to_limit};
 use crate::id::Id;
@@ -10,19 +10,19 @@ use mcp_provider::Failure;
 /// The size of one range, in bytes.
 const RANGE: u64 = 4 * 1024 * 1024;
 
-/// How often a transfer that breaks is continued.
+/// The maximum number of times that an interrupted transfer is continued.
 const MAX_BREAKS: u32 = 2;
 
 /// A part of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) bytes: Vec<u8>,
-    /// The number of requests that it took.
+    /// The number of requests sent.
     pub(crate) requests: u32,
 }
 
 impl Client<'_> {
-    /// Downloads `len` bytes of a file of `size` bytes, or as many as there are.
+    /// Downloads `len` bytes of a file of `size` bytes, or fewer at its end.
     pub(crate) fn media(&self, id: &Id, size: u64, first: u64, len: usize) -> Result<Part, Error> {
         let end = first.saturating_add(u64::try_from(len).unwrap_or(u64::MAX)).min(size);
         let mut part = Part { bytes: Vec::new(), requests: 0 };
@@ -55,7 +55,7 @@ impl Client<'_> {
         let parameters = [("alt", "media"), ("supportsAllDrives", "true")];
         let response = self.send(&format!("files/{id}"), &parameters, Some(&range))?;
         let expected = format!("bytes {start}-{last}/{size}");
-        // A server that ignores the range sends the file from its beginning, which is right only if that is all of it.
+        // A server that ignores the range sends the whole file, which is correct only if the range is the whole file.
         let is_right = match response.status {
             206 => response.content_range.as_deref() == Some(expected.as_str()),
             _ => start == 0 && last.saturating_add(1) == size,
@@ -74,7 +74,7 @@ impl Client<'_> {
 
 enum RangeError {
     Refused(Error),
-    /// The transfer broke after these bytes.
+    /// The transfer was interrupted after these bytes.
     Broken(Vec<u8>, Failure),
 }
 
@@ -84,7 +84,7 @@ impl From<Error> for RangeError {
     }
 }
 
-/// The content is not that of the metadata.
+/// Returns the error for content that does not match the metadata.
 fn changed() -> Error {
     Failure::unavailable("the content of the file has not the size that Drive says; it may have just changed").into()
 }

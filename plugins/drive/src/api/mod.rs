@@ -1,10 +1,10 @@
-//! Drive's API, version 3: requests, and what its answers are trusted with.
+//! Drive's API, version 3: requests, and the validation of answers.
 //!
-//! A [`Client`] serves one call of the provider. Bounds: the time and the number of all its requests, the size of a
-//! response, the items of its lists. An answer that is not what the API says is unavailable, with the reason. Requests
-//! that Drive refuses for a moment (too many requests, a failure of the server) are repeated twice, with the pause that
-//! the response asks for, or half a second and a second; if the pause is longer than two seconds, the call fails with
-//! the time to retry. [`Transport`] is HTTP; tests have their own.
+//! A [`Client`] serves one call of the provider. Bounds: the total time and number of its requests, the size of a
+//! response, the number of list items. An answer that violates the API fails as unavailable, with the reason. Temporary
+//! refusals (too many requests, a failure of the server) are retried twice, after the pause that the response requests,
+//! or after half a second and a second (exponential back-off). If the pause exceeds two seconds, the call fails with
+//! the time to retry. [`Transport`] is HTTP; tests have another implementation.
 
 mod error;
 mod export;
@@ -28,7 +28,7 @@ use std::cell::Cell;
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-/// Everything but the unreserved characters of RFC 3986.
+/// All characters except the unreserved ones of RFC 3986.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The maximum number of requests of one call.
@@ -37,26 +37,26 @@ const MAX_REQUESTS: u32 = 200;
 /// The maximum size of a response with metadata, in bytes.
 const MAX_JSON: usize = 4 * 1024 * 1024;
 
-/// How often a request is sent that Drive refuses for a moment.
+/// The maximum number of attempts of a request that Drive temporarily refuses.
 const ATTEMPTS: u32 = 3;
 
-/// The pause before the second attempt, unless the response asks for another; it doubles.
+/// The default pause before the second attempt. It doubles.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The longest pause in which a call waits.
+/// The longest pause that a call waits for.
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
 /// Sends GET requests.
 pub trait Transport {
-    /// Sends a request for a URL, with a header `Range` if there is a range, and returns the response, whose body is read
+    /// Sends a request for a URL, with a `Range` header if `range` is given. Returns the response, whose body is read
     /// until `deadline` at most.
     ///
     /// # Errors
     ///
-    /// Any failure to get a response. An error status is not a failure.
+    /// Any failure to receive a response. An error status is not a failure.
     fn get(&self, url: &str, range: Option<&str>, deadline: Instant) -> mcp_provider::Result<Response>;
 
-    /// Waits.
+    /// Waits for a pause.
     fn sleep(&self, pause: Duration);
 }
 
@@ -98,7 +98,7 @@ impl<'a> Client<'a> {
         Ok(self.json::<SharedDrive>(&format!("drives/{id}"), &[("fields", DRIVE_FIELDS)])?.name)
     }
 
-    /// Returns the formats in which Google's own types are exported.
+    /// Returns the export formats of Google's types.
     pub(crate) fn export_formats(&self) -> Result<ExportFormats, Error> {
         Ok(self.json::<About>("about", &[("fields", "exportFormats")])?.export_formats)
     }
@@ -116,7 +116,7 @@ impl<'a> Client<'a> {
         serde_json::from_slice(&body).map_err(|error| Error::nonsense(error.to_string()))
     }
 
-    /// Sends a request until its response is a success, another kind of refusal, or the attempts are used up.
+    /// Sends a request until the response is a success or a permanent refusal, or the attempts are used up.
     fn send(&self, path: &str, parameters: &[(&str, &str)], range: Option<&str>) -> Result<Response, Error> {
         let mut url = format!("{}/drive/v3/{path}", self.settings.url);
         for (n, (name, value)) in parameters.iter().enumerate() {
@@ -167,7 +167,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// Why a body was not read to its end, with what was read before.
+/// The reason why a body was not read to its end, with the bytes read before.
 enum Stopped {
     TooLarge,
     Broken(Vec<u8>, Failure),

@@ -1,4 +1,4 @@
-//! The answers of the API, as far as they are used.
+//! The answers of the API. Only the used fields are declared.
 
 use crate::id::Id;
 use mcp_provider::json::bounded_list;
@@ -17,7 +17,7 @@ pub(super) const DRIVE_FIELDS: &str = "name";
 pub(crate) const FOLDER: &str = "application/vnd.google-apps.folder";
 /// The type of shortcuts.
 pub(crate) const SHORTCUT: &str = "application/vnd.google-apps.shortcut";
-/// The beginning of Google's own types.
+/// The prefix of Google's types.
 const GOOGLE_APPS: &str = "application/vnd.google-apps.";
 
 /// The metadata of a file or a folder.
@@ -39,7 +39,7 @@ pub(crate) struct File {
     pub(crate) trashed: bool,
     #[serde(default, deserialize_with = "bounded_list::<MAX_ITEMS, _, _>")]
     pub(crate) parents: Vec<Id>,
-    /// The shared drive that it is in.
+    /// The shared drive that contains the file.
     #[serde(default)]
     pub(crate) drive_id: Option<Id>,
     #[serde(default)]
@@ -48,7 +48,7 @@ pub(crate) struct File {
     pub(crate) shortcut_details: Option<Shortcut>,
 }
 
-/// What a shortcut refers to.
+/// The target of a shortcut.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Shortcut {
@@ -58,7 +58,7 @@ pub(crate) struct Shortcut {
 }
 
 impl File {
-    /// Returns the size in bytes of a file that is stored as it is; documents of Google's own types have none.
+    /// Returns the size of a stored file in bytes. Documents of Google's types have no size.
     pub(crate) fn size(&self) -> Option<u64> {
         self.size.as_ref().filter(|_| !self.is_google_type())?.parse().ok()
     }
@@ -71,7 +71,7 @@ impl File {
         self.mime_type == SHORTCUT
     }
 
-    /// Returns whether the content has to be exported.
+    /// Returns whether the content must be exported.
     pub(crate) fn is_google_type(&self) -> bool {
         self.mime_type.starts_with(GOOGLE_APPS)
     }
@@ -85,7 +85,7 @@ pub(crate) struct FileList {
     pub(crate) files: Vec<File>,
     #[serde(default)]
     pub(crate) next_page_token: Option<String>,
-    /// Whether not everything was searched.
+    /// Whether parts of the scope were not searched.
     #[serde(default)]
     pub(crate) incomplete_search: bool,
 }
@@ -107,13 +107,13 @@ pub(crate) struct ChangeList {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Change {
-    /// The file; none if a shared drive changed.
+    /// The file; `None` if a shared drive changed.
     #[serde(default)]
     pub(crate) file_id: Option<Id>,
     /// Whether the file was deleted, or the account lost its access.
     #[serde(default)]
     pub(crate) removed: bool,
-    /// Its state after the change; none if it is gone.
+    /// The state after the change; `None` if the file is gone.
     #[serde(default)]
     pub(crate) file: Option<ChangedFile>,
 }

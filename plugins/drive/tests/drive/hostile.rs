@@ -1,4 +1,4 @@
-//! Servers whose answers never end, contradict themselves, or are loops.
+//! Servers whose answers never end, contradict themselves, or contain loops.
 
 use crate::server::{FOLDER, file, is_folder_query, provider, provider_with_store};
 use drive_provider::Drive;
@@ -7,7 +7,7 @@ use mcp_provider::{Argument, Failure, Provider, Result};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// All pages of the default listing.
+/// Reads all pages of the default listing.
 fn walk(drive: &Drive) -> Result<Vec<String>> {
     let (mut paths, mut cursor): (Vec<String>, Option<String>) = (Vec::new(), None);
     for _ in 0..10_000 {
@@ -51,7 +51,7 @@ fn empty_pages_without_end_are_bounded() {
 
 #[test]
 fn a_tree_without_end_has_at_most_max_folders() {
-    // Each folder has itself, its parent and two others.
+    // Each folder contains itself, its parent and two new folders.
     let answer = |path: &str, query: &str, number: usize| match path {
         "files/F" => file("F", FOLDER, "F"),
         "files" if is_folder_query(query) => {
@@ -107,7 +107,7 @@ fn a_search_finds_and_completes_nothing_that_was_not_asked_for() {
     let (drive, _) = provider(answer, &[]);
     let found = drive.list(Some("search?q=plan"), None, 100).unwrap();
     assert_eq!(found.entries.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["file/a"]);
-    // The host writes the index, of what the client may see.
+    // The host writes the index, from the entries that the client may read.
     assert_eq!(drive.read("search?q=plan").unwrap()[0].as_text(), Some(""));
     let completed = |template, name| drive.complete(template, &Argument::new(name, ""), &[]).unwrap().values;
     assert_eq!(completed("file/{id}{?bytes}", "id"), ["a"]);
@@ -178,7 +178,7 @@ fn changes_that_never_end_are_told_in_rounds() {
 
 #[test]
 fn a_clock_that_is_set_back_makes_nothing_fresh_for_long() {
-    // What was stored in the future is fetched again.
+    // Data with a time of storage in the future are fetched again.
     let stored = json!({ "at": 4_000_000_000_000_u64, "formats": {} });
     let store = MemoryStore::default();
     store.set("export-formats", stored.to_string().as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! The provider with servers that the tests write.
+//! The provider with scripted servers.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! A server that a test writes.
+//! A scripted server.
 
 use drive_provider::{Drive, Response, Transport};
 use mcp_provider::keyvalue::{MemoryStore, Store};
@@ -12,8 +12,9 @@ use std::time::{Duration, Instant, SystemTime};
 /// The type of folders.
 pub(crate) const FOLDER: &str = "application/vnd.google-apps.folder";
 
-/// Answers a path below `/drive/v3/` with the value of a function of the path, the query, and the number of the request. Members
-/// of the value have a meaning: `status`, `text` is the whole body, `endless` is repeated as the body without end.
+/// Answers a request below `/drive/v3/` with the value of a function of the path, the query, and the number of the
+/// request. Special members of the value: `status`; `text`, the whole body; `endless`, a text that the body repeats
+/// forever.
 struct Server<F> {
     answer: F,
     asked: Rc<RefCell<Vec<String>>>,
@@ -38,7 +39,7 @@ impl<F: Fn(&str, &str, usize) -> Value> Transport for Server<F> {
     fn sleep(&self, _: Duration) {}
 }
 
-/// A text again and again.
+/// A text that repeats forever.
 struct Repeated(Vec<u8>, usize);
 
 impl Read for Repeated {
@@ -55,15 +56,15 @@ fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)
 }
 
-/// The URLs that were asked for.
+/// The requested URLs.
 pub(crate) type Asked = Rc<RefCell<Vec<String>>>;
 
-/// A provider of the folder `F` of a server, and the URLs that it asks for.
+/// Creates a provider of a server's folder `F`, and returns it with the list of requested URLs.
 pub(crate) fn provider(answer: impl Fn(&str, &str, usize) -> Value + 'static, more: &[(&str, &str)]) -> (Drive, Asked) {
     provider_with_store(answer, MemoryStore::default(), more)
 }
 
-/// The same with a store.
+/// The same, with a store.
 pub(crate) fn provider_with_store(
     answer: impl Fn(&str, &str, usize) -> Value + 'static,
     store: impl Store + 'static,
@@ -76,12 +77,12 @@ pub(crate) fn provider_with_store(
     (drive, asked)
 }
 
-/// The metadata of a file of 9 bytes, which has its id as its name.
+/// Returns the metadata of a file of 9 bytes whose name is its id.
 pub(crate) fn file(id: &str, kind: &str, parent: &str) -> Value {
     json!({ "id": id, "name": id, "mimeType": kind, "parents": [parent], "size": "9", "modifiedTime": "2026-01-01T00:00:00.000Z" })
 }
 
-/// Whether a query asks for folders.
+/// Returns whether a query matches folders.
 pub(crate) fn is_folder_query(query: &str) -> bool {
     query.contains("mimeType%20%3D%20%27application%2Fvnd.google-apps.folder")
 }

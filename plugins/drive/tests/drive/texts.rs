@@ -1,4 +1,4 @@
-//! Texts that are kept in the bucket.
+//! Texts stored in the bucket.
 
 use crate::server::{Asked, FOLDER, file, is_folder_query, provider_with_store};
 use drive_provider::Drive;
@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 const DOCUMENT: &str = "application/vnd.google-apps.document";
 
-/// A store that several providers share, and that counts the bytes that are read.
+/// A store that several providers share. It counts the bytes read.
 #[derive(Clone, Default)]
 struct Shared {
     store: Rc<MemoryStore>,
@@ -37,7 +37,7 @@ impl Store for Shared {
     }
 }
 
-/// A provider of the document `d`, which was modified on a day of January and has this text.
+/// Creates a provider of the document `d` with the given text and modification day in January.
 fn provider(store: &Shared, day: u8, text: &str) -> (Drive, Asked) {
     let text = text.to_owned();
     let answer = move |path: &str, query: &str, _: usize| match path {
@@ -54,7 +54,7 @@ fn provider(store: &Shared, day: u8, text: &str) -> (Drive, Asked) {
     provider_with_store(answer, store.clone(), &[])
 }
 
-/// A text of sections, of about 3200 bytes each.
+/// Returns a text of sections of about 3200 bytes each.
 fn text(sections: usize) -> String {
     (0..sections).map(|n| format!("# Section {n}\n\n{}\n\n", "words of the section ".repeat(150))).collect()
 }
@@ -69,7 +69,7 @@ fn exports(asked: &Asked) -> usize {
     asked.borrow().iter().filter(|url| url.contains("/export?")).count()
 }
 
-/// The keys of the text that is kept, without the id.
+/// Returns the keys of the stored text, without the id.
 fn kept(store: &Shared) -> Vec<String> {
     let keys = store.all_keys().unwrap();
     keys.iter().filter_map(|key| key.strip_prefix("text/d")).map(str::to_owned).collect()

@@ -1,8 +1,7 @@
 //! Word documents (Office Open XML, ECMA-376) as Markdown: headings, paragraphs, lists and tables of the main part.
 //!
-//! The archive is read by the crate `zip` and the XML by `quick-xml`, as streams. Deleted text of tracked changes, field
-//! codes, images and comments are left out. At most [`MAX_XML`] bytes of a part are read, whatever the archive says of
-//! its size.
+//! The crate `zip` reads the archive and `quick-xml` the XML, as streams. Deleted text of tracked changes, field codes,
+//! images and comments are omitted. At most [`MAX_XML`] bytes of a part are read, whatever size the archive declares.
 
 use super::MAX_TEXT;
 use quick_xml::Reader;
@@ -14,7 +13,7 @@ use zip::ZipArchive;
 /// The maximum size of one part, uncompressed.
 const MAX_XML: u64 = 64 * 1024 * 1024;
 
-/// The maximum number of nested elements. Word nests a few dozens.
+/// The maximum number of nested elements. Word nests a few dozen.
 const MAX_DEPTH: usize = 512;
 
 /// The main part and its styles.
@@ -45,7 +44,7 @@ fn open<'a>(archive: &'a mut ZipArchive<Cursor<Vec<u8>>>, name: &str) -> Result<
     Ok(reader)
 }
 
-/// Returns the levels of the styles that are headings, by their ids, which are translated; the names are not.
+/// Returns the levels of the styles that are headings, by id. Ids are translated, names are not.
 fn heading_levels(mut styles: Xml<'_>) -> HashMap<String, usize> {
     let (mut levels, mut id, mut buffer) = (HashMap::new(), None, Vec::new());
     loop {
@@ -79,7 +78,7 @@ fn attribute(element: &BytesStart<'_>, name: &[u8]) -> Option<String> {
     attribute.unescape_value().ok().map(std::borrow::Cow::into_owned)
 }
 
-/// A document while it is read.
+/// The state of a document's conversion.
 #[derive(Default)]
 struct Document {
     headings: HashMap<String, usize>,
@@ -94,10 +93,10 @@ struct Document {
     item: Option<usize>,
     /// Whether the last block is a list.
     is_in_list: bool,
-    /// The rows of the current table, outermost only.
+    /// The rows of the current outermost table.
     rows: Vec<Vec<String>>,
     tables: usize,
-    /// The number of open elements whose text is left out.
+    /// The number of open elements whose text is omitted.
     skipped: usize,
     /// Whether the current element contains text of the document.
     is_text: bool,

@@ -1,7 +1,7 @@
 //! Documents as text.
 //!
-//! Each conversion has a bound for its output, [`MAX_TEXT`], and says at the end if it reached it. A file that is not a
-//! document of its type has no text; the reason is for the client.
+//! The output of each conversion is bounded by [`MAX_TEXT`], and its end states whether the bound was reached. A file
+//! that is not a document of its type has no text; the reason is shown to the client.
 
 mod docx;
 mod notebook;

@@ -1,8 +1,8 @@
 //! Jupyter notebooks (nbformat 3 and 4) as Markdown.
 //!
-//! Markdown cells stand as they are, code cells and their outputs in fences. Of an output, the beginning is kept, up to
-//! [`MAX_OUTPUT`] bytes and [`MAX_OUTPUT_LINES`] lines, with the number of bytes left out; an image is named, not
-//! included. The original has everything.
+//! Markdown cells are copied, code cells and their outputs are put into fences. An output is cut after [`MAX_OUTPUT`]
+//! bytes or [`MAX_OUTPUT_LINES`] lines, with the number of omitted bytes; an image is named, not included. The original
+//! file contains everything.
 
 use super::MAX_TEXT;
 use serde::Deserialize;
@@ -71,7 +71,7 @@ struct Output {
     evalue: Option<String>,
 }
 
-/// The forms of an output. Those that are not text are not parsed.
+/// The forms of an output. Forms other than text are not parsed.
 #[derive(Deserialize, Default)]
 struct Data {
     #[serde(rename = "text/plain")]
@@ -113,7 +113,7 @@ pub(super) fn to_markdown(json: &[u8]) -> Result<String, String> {
         return Err("it is not a notebook: it has no `nbformat`".to_owned());
     }
     let language = metadata.language_info.name.or(metadata.kernelspec.language).unwrap_or_default();
-    // It is part of the line that opens a fence.
+    // The language is part of the line that opens a fence.
     let language = language.split_whitespace().next().unwrap_or_default().replace('`', "");
     let mut parts = Vec::new();
     let mut size: usize = 0;
@@ -162,7 +162,7 @@ fn output_part(output: &Output) -> String {
     }
     if let Some(text) = output.text.as_ref().or(output.data.plain.as_ref()) {
         let text = fence("", &bounded(&text.join()));
-        // A figure has a short text beside its image.
+        // A figure has a short text in addition to its image.
         return match image(&output.data) {
             Some(kind) => format!("{text}\n\n*({kind} output)*"),
             None => text,
@@ -180,7 +180,7 @@ fn image(data: &Data) -> Option<&str> {
     data.others.keys().map(String::as_str).find(|kind| kind.starts_with("image/"))
 }
 
-/// Returns the beginning of an output, with what was left out.
+/// Returns the beginning of an output, with the number of omitted bytes.
 fn bounded(text: &str) -> String {
     let text = text.trim_end_matches('\n');
     let lines_end = text.match_indices('\n').nth(MAX_OUTPUT_LINES.saturating_sub(1)).map_or(text.len(), |(end, _)| end);
@@ -192,7 +192,7 @@ fn bounded(text: &str) -> String {
     }
 }
 
-/// Puts text into a fence that is longer than any in the text.
+/// Puts text into a fence that is longer than every fence in the text.
 fn fence(language: &str, text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or_default();
     let fence = "`".repeat(longest.saturating_add(1).max(3));

@@ -1,8 +1,8 @@
-//! The text layer of PDF files, page by page, by the interpreter of `hayro`.
+//! The text layer of PDF files, page by page, with the interpreter of `hayro`.
 //!
-//! Glyphs become characters by the font's `ToUnicode` map, the names of its glyphs or, in fonts of the predefined CJK
-//! character collections, its CIDs. Each page begins with a line `--- page N ---`. A page without a text layer says so,
-//! and one with glyphs that no map explains has U+FFFD for them and their number at its end.
+//! Glyphs are mapped to characters by the font's `ToUnicode` map, the glyph names or, in fonts of the predefined CJK
+//! character collections, the CIDs. Each page begins with a line `--- page N ---`. A page without a text layer is
+//! marked as such. Glyphs without a mapping become U+FFFD, and their number is at the end of the page.
 
 use super::MAX_TEXT;
 use hayro_interpret::font::GlyphRun;
@@ -14,13 +14,13 @@ use hayro_interpret::{
 };
 use hayro_syntax::{LoadPdfError, Pdf};
 
-/// The number of pages with a text layer after which the rest is left out.
+/// The maximum number of pages with a text layer. Further pages are omitted.
 const MAX_PAGES: usize = 5000;
 
-/// The distance between two glyphs, in em, from which there is a space between them.
+/// The minimum distance between two glyphs that counts as a space, in em.
 const SPACE: f64 = 0.2;
 
-/// The distance between the baselines of two glyphs, in em, from which they are on two lines.
+/// The minimum distance between the baselines of two glyphs on different lines, in em.
 const LINE: f64 = 0.5;
 
 /// Converts a PDF file to text.
@@ -53,10 +53,10 @@ pub(super) fn to_text(bytes: Vec<u8>) -> Result<String, String> {
 #[derive(Default)]
 struct TextLayer {
     text: String,
-    /// The glyphs without a character.
+    /// The number of glyphs without a character.
     unknown: usize,
     has_images: bool,
-    /// Where the last glyph ended.
+    /// The end of the last glyph.
     last: Option<Pen>,
 }
 
@@ -110,7 +110,7 @@ impl TextLayer {
     }
 
     fn push_char(&mut self, character: char) {
-        // Control characters of wrong maps are no text.
+        // Control characters of wrong maps are not text.
         if !character.is_control() {
             self.text.push(character);
         }

@@ -1,4 +1,4 @@
-//! Documents as text, beside the original.
+//! Documents as text, with the original.
 
 use super::{Fixture, meta};
 use mcp_provider::{Failure, Provider};

@@ -1,4 +1,4 @@
-//! Ignore rules, held against git itself.
+//! Ignore rules, compared with git.
 
 use super::Fixture;
 use mcp_provider::{Failure, Provider, path};
@@ -63,7 +63,7 @@ fn git(fixture: &Fixture, arguments: &[&str]) -> Command {
     command
 }
 
-/// Returns those of the files that git does not ignore.
+/// Returns the files that git does not ignore.
 fn tracked(fixture: &Fixture, files: &BTreeSet<String>) -> Vec<String> {
     let mut child = git(fixture, &["check-ignore", "--no-index", "--stdin", "-z"])
         .stdin(Stdio::piped())

@@ -30,7 +30,7 @@ fn a_directory_lists_what_is_directly_in_it_and_names_nothing_of_it_when_it_is_r
     let directory = fixture.provider.stat("a").unwrap();
     assert_eq!(directory.mime_type.as_deref(), Some("inode/directory"));
     assert!(directory.listable && directory.subscribable && directory.last_modified.is_some());
-    // The host writes the index, of what the client may see.
+    // The host writes the index, from the entries that the client may read.
     let read = fixture.read("a").unwrap();
     assert_eq!((read.as_text(), &read.entry), (Some(""), &directory));
     assert!(matches!(fixture.list(Some("a.md"), 5), Err(Failure::InvalidRequest(_))));

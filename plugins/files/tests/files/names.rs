@@ -1,4 +1,4 @@
-//! Names on disk: all scripts, both normalization forms, and those that are no text.
+//! Names on disk: all scripts, both normalization forms, and names that are not text.
 
 use super::{EMPTY, Fixture};
 use mcp_provider::{Failure, Provider, path};
@@ -17,7 +17,7 @@ fn a_name_is_found_in_either_normalization_form_and_has_one_path() {
             let contents = fixture.read(&path::encode(asked)).unwrap();
             assert_eq!(contents.as_text(), Some("found"), "{asked:?} on {on_disk:?}");
             assert_eq!(contents.entry.path, path::encode(on_disk), "it has one path");
-            // Its metadata, and what depends on them, is at that path only: the host checks rules for the one asked for.
+            // Metadata are at the exact path only, because the host checks rules for the requested path.
             assert_eq!(fixture.provider.stat(&path::encode(asked)).is_ok(), asked == on_disk);
         }
     }

@@ -1,4 +1,4 @@
-//! Reading: encodings, parts, and the beginning of what is large.
+//! Reading: encodings, parts, and the beginning of large files.
 
 use super::{Fixture, meta, number};
 use mcp_provider::{Body, Contents, Failure, Provider};

@@ -1,8 +1,8 @@
 //! Access to the files of a folder, one system call at a time, without following links.
 //!
-//! On native targets the standard library does it. In a component WASI is called directly: the standard library there
-//! stops reading a directory at the first entry whose name is not UTF-8, hides the time of the last status change, and
-//! needs a stream for each file that it reads.
+//! On native targets, the standard library is used. In a component, WASI is called directly, because the standard
+//! library stops reading a directory at the first entry whose name is not UTF-8, hides the status change time, and
+//! needs a stream for each file.
 
 #[cfg(not(target_family = "wasm"))]
 mod native;
@@ -21,10 +21,10 @@ pub(crate) use wasi::Root;
 use mcp_provider::Result;
 use std::time::SystemTime;
 
-/// The number of bytes that are read at once.
+/// The number of bytes per read.
 const CHUNK: usize = 256 * 1024;
 
-/// The type of a directory entry itself, without following links.
+/// The type of a directory entry, without following links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FileKind {
     File,
@@ -33,14 +33,14 @@ pub(crate) enum FileKind {
     Other,
 }
 
-/// The metadata of a file itself, without following links.
+/// The metadata of a file, without following links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Metadata {
     pub(crate) kind: FileKind,
     pub(crate) size: u64,
     pub(crate) modified: Option<SystemTime>,
-    /// The time of the last status change, in seconds and nanoseconds since 1970. Unlike the modification time, it
-    /// cannot be set back.
+    /// The status change time, in seconds and nanoseconds since 1970. In contrast to the modification time, it cannot
+    /// be set back.
     pub(crate) changed: (i64, i64),
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Metadata {
 pub(crate) type DirEntry = std::result::Result<(String, FileKind), String>;
 
 impl OpenFile {
-    /// Reads bytes from an offset: as many as wanted, or fewer at the end of the file.
+    /// Reads `len` bytes from an offset, or fewer at the end of the file.
     ///
     /// # Errors
     ///

@@ -16,7 +16,7 @@ impl Root {
     }
 
     fn path(&self, real: &str) -> PathBuf {
-        // The dot follows a link that the root itself may be.
+        // The dot makes the system follow the root if it is a link.
         self.0.join(if real.is_empty() { "." } else { real })
     }
 
@@ -66,14 +66,14 @@ fn metadata(metadata: &fs::Metadata) -> Metadata {
     }
 }
 
-/// Returns the time of the last status change, where there is one.
+/// Returns the status change time.
 #[cfg(unix)]
 fn changed(metadata: &fs::Metadata) -> (i64, i64) {
     use std::os::unix::fs::MetadataExt;
     (metadata.ctime(), metadata.ctime_nsec())
 }
 
-/// Returns the time of the last status change, where there is one.
+/// Returns the status change time, which is not available here.
 #[cfg(not(unix))]
 fn changed(_: &fs::Metadata) -> (i64, i64) {
     (0, 0)

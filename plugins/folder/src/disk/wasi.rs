@@ -9,7 +9,7 @@ use wasip2::filesystem::types::{
     Descriptor, DescriptorFlags, DescriptorStat, DescriptorType, ErrorCode, OpenFlags, PathFlags,
 };
 
-/// The maximum number of unreadable entries per directory, so that a persistent fault ends the loop.
+/// The maximum number of unreadable entries per directory, so that a persistent fault does not cause an endless loop.
 const MAX_FAULTS: usize = 1000;
 
 /// The root folder.
@@ -78,7 +78,7 @@ fn open_at(directory: &Descriptor, follow: PathFlags, path: &str, flags: OpenFla
     directory.open_at(follow, dotted(path), flags, DescriptorFlags::READ).map_err(failure)
 }
 
-/// Returns the path of a file below a directory, which has one itself.
+/// Returns a path relative to a directory; `.` for the directory itself.
 fn dotted(path: &str) -> &str {
     if path.is_empty() { "." } else { path }
 }

@@ -1,6 +1,6 @@
 //! Changed-path Bloom filters: for each commit, the set of files and directories that it changed.
 //!
-//! A filter contains every changed path with all its leading directories, and may seem to contain others. The hash is
+//! A filter contains every changed path with all its leading directories, and may have false positives. The hash is
 //! murmur3 with two seeds, combined by double hashing (`gitformat-commit-graph`, "Bloom Filter Data").
 
 use bstr::{BStr, BString};
@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 /// The size of the header before the filters, in bytes: version, number of hashes, bits per entry.
 pub(super) const HEADER: u64 = 12;
 
-/// The maximum size of a filter that is read, in bytes. Git writes none for commits of more than 512 changes, by default.
+/// The maximum size of a filter that is read, in bytes. By default, git writes no filters for commits of more than 512
+/// changes.
 pub(super) const MAX_SIZE: u32 = 1024 * 1024;
 
 /// The seeds of the two hashes.
@@ -18,20 +19,20 @@ const SEEDS: [u32; 2] = [0x293a_e76f, 0x7e64_6e2c];
 /// The maximum number of hashes per path. Git uses 7.
 const MAX_HASHES: u32 = 64;
 
-/// The number of bits per entry of a filter that is made here, as in git.
+/// The number of bits per entry of a filter that this crate creates, as in git.
 const BITS_PER_ENTRY: usize = 10;
 
-/// How filters are computed.
+/// The parameters of filters.
 pub(crate) struct Settings {
     version: u32,
     hashes: u32,
 }
 
 impl Settings {
-    /// Those of filters that are made here, as in git.
+    /// The parameters of filters that this crate creates, as in git.
     pub(crate) const OWN: Self = Self { version: 2, hashes: 7 };
 
-    /// Creates the settings; `None` if they are not known.
+    /// Creates the parameters; `None` if they are not supported.
     pub(super) fn new(version: u32, hashes: u32) -> Option<Self> {
         (matches!(version, 1 | 2) && (1..=MAX_HASHES).contains(&hashes)).then_some(Self { version, hashes })
     }
@@ -57,7 +58,7 @@ impl PathKeys {
         Self { keys, is_ascii: path.is_ascii() }
     }
 
-    /// Returns whether a filter may contain the path. An empty filter may contain all.
+    /// Returns whether a filter may contain the path. An empty filter may contain every path.
     pub(crate) fn may_be_in(&self, filter: &[u8], settings: &Settings) -> bool {
         // Version 1 hashes bytes above 127 in a way that depends on the machine that wrote it.
         if filter.is_empty() || (settings.version == 1 && !self.is_ascii) {
@@ -72,7 +73,7 @@ impl PathKeys {
     }
 }
 
-/// Makes a filter of paths and of their leading directories.
+/// Creates a filter of paths and their leading directories.
 pub(crate) fn filter(paths: &[BString]) -> Vec<u8> {
     let keys: BTreeSet<[u32; 2]> = paths.iter().flat_map(|path| PathKeys::new(path.as_ref()).keys).collect();
     let mut filter = vec![0_u8; keys.len().saturating_mul(BITS_PER_ENTRY).div_ceil(8).max(1)];
@@ -86,7 +87,7 @@ pub(crate) fn filter(paths: &[BString]) -> Vec<u8> {
     filter
 }
 
-/// Returns the byte of a hash in a filter of some bits, and its bit there.
+/// Returns the position of a hash in a filter of `bits` bits: the byte, and the mask of the bit in it.
 fn place(hash: u32, bits: u64) -> (usize, u8) {
     let bit = u64::from(hash).checked_rem(bits).unwrap_or_default();
     (usize::try_from(bit.wrapping_shr(3)).unwrap_or(usize::MAX), 1_u8.wrapping_shl((bit & 7) as u32))

@@ -17,8 +17,8 @@ const HEADER: u64 = 8;
 /// The position of a parent that does not exist.
 const NO_PARENT: u32 = 0x7000_0000;
 
-/// The flag of a second parent that is a position in the list of extra edges, of the last of these, and of a corrected
-/// date that is a position in the overflow table.
+/// The flag bit of a second parent that is a position in the list of extra edges, of the last extra edge, and of a
+/// corrected date that is a position in the overflow table.
 const FLAG: u32 = 1 << 31;
 
 /// The maximum number of parents per commit.
@@ -36,14 +36,14 @@ pub(super) struct Layer {
     edges: Option<Range<u64>>,
     /// The file offset of the offsets from commit dates to corrected commit dates.
     corrected_dates: Option<u64>,
-    /// The file offsets of the corrected dates that do not fit.
+    /// The file offsets of the corrected dates that exceed 31 bits.
     overflow: Option<Range<u64>>,
     filters: Option<Filters>,
 }
 
 /// The changed-path Bloom filters of a file.
 struct Filters {
-    /// The file offset of the end of each filter, relative to that of the first.
+    /// The file offset of the table of filter ends, which are relative to the first filter.
     index: u64,
     /// The file offsets of the filters.
     data: Range<u64>,
@@ -51,7 +51,7 @@ struct Filters {
 }
 
 impl Layer {
-    /// Opens a file that extends those before it; `None` if it does not exist.
+    /// Opens a file that extends the files before it; `None` if it does not exist.
     pub(super) fn open(path: &Path, cache: &Rc<BlockCache>, hash: Kind, before: &[Layer]) -> Result<Option<Self>> {
         let Some(file) = BlockFile::open(path, cache)? else { return Ok(None) };
         let mut header = [0; HEADER as usize];
@@ -154,7 +154,7 @@ impl Layer {
         Ok(date.saturating_add(offset))
     }
 
-    /// Reads the second and further parents of a merge of more than two.
+    /// Reads the second and further parents of an octopus merge.
     fn extra_parents(&self, first: u32, parents: &mut Vec<Position>) -> Result<()> {
         let Some(edges) = &self.edges else { return Err(self.file.corrupt("it has no chunk EDGE")) };
         let mut at = edges.start.saturating_add(u64::from(first).saturating_mul(4));
@@ -196,7 +196,7 @@ impl Layer {
 }
 
 impl Filters {
-    /// Opens the filters of a file; `None` if it has none of a known version.
+    /// Opens the filters of a file; `None` if it has no filters of a known version.
     fn open(file: &BlockFile, chunks: &Chunks, index_size: u64) -> Result<Option<Self>> {
         let (Some(index), Some(data)) = (chunks.find(*b"BIDX"), chunks.find(*b"BDAT")) else { return Ok(None) };
         let at = |offset: u64| data.start.saturating_add(offset);

@@ -1,14 +1,14 @@
 //! The commit-graph: tree, parents, date and generation number of commits, without reading the commits.
 //!
-//! Version 1 of `gitformat-commit-graph`, read in place: one file, or a chain of files, each of which extends those
-//! before it. A commit is identified by its position in the whole chain, and refers to its parents by their positions.
-//! The parents of a commit in the graph are in the graph, too. Commits that are newer than the graph are not in it.
+//! Version 1 of `gitformat-commit-graph`, read in place: one file, or a chain of files in which each file extends the
+//! ones before it. A commit is identified by its position in the whole chain, and refers to its parents by their
+//! positions. The parents of a commit in the graph are in the graph, too. Commits newer than the graph are not in it.
 //!
-//! A changed-path Bloom filter ([`bloom`]), if the graph has them, says of a path that a commit certainly did not change
-//! it, compared with its first parent.
+//! If the graph has changed-path Bloom filters ([`bloom`]), a filter may prove that a commit did not change a path,
+//! compared with its first parent.
 //!
-//! The graph is an optimization: one that cannot be opened is ignored with a warning. What it says of a commit is not
-//! verified, as in git; objects that are read are.
+//! The graph is an optimization: a graph that cannot be opened is ignored with a warning. Its data are not verified, as
+//! in git; objects that are read are verified.
 
 pub(crate) mod bloom;
 mod layer;
@@ -22,14 +22,14 @@ use layer::Layer;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
-/// The capacity of the cache of the graph's blocks, in bytes. A walk visits them in random order, so that it is as fast
-/// as it can be only if all of them fit: 200,000 commits take 14 MiB with filters.
+/// The capacity of the cache of the graph's blocks, in bytes. A walk visits them in random order, so it is fast only if
+/// all of them fit: 200,000 commits take 14 MiB with filters.
 const CACHE_SIZE: NonZeroUsize = NonZeroUsize::new(16 * 1024 * 1024).unwrap();
 
 /// The maximum size of the list of the files of a chain, in bytes.
 const MAX_CHAIN_SIZE: u64 = 64 * 1024;
 
-/// The maximum number of files of a chain. Git merges them so that there are a few.
+/// The maximum number of files in a chain. Git merges files, so a chain has few.
 const MAX_LAYERS: usize = 64;
 
 /// The position of a commit in the graph.
@@ -52,13 +52,13 @@ pub(crate) struct GraphCommit {
 pub(crate) struct CommitGraph {
     /// The files, the base first.
     layers: Vec<Layer>,
-    /// Whether generation numbers are corrected commit dates (version 2) or topological levels (version 1). Only one of
-    /// them can be compared across files.
+    /// Whether generation numbers are corrected commit dates (version 2) or topological levels (version 1). A number
+    /// can be compared only with numbers of the same kind.
     has_corrected_dates: bool,
 }
 
 impl CommitGraph {
-    /// Opens the graph in an object directory; `None` if there is none that can be read.
+    /// Opens the graph in an object directory; `None` if there is no readable graph.
     pub(crate) fn open(objects: &Path, hash: Kind) -> Option<Self> {
         Self::try_open(objects, hash).unwrap_or_else(|error| {
             log::warn!("commit-graph ignored: {error}");
@@ -78,7 +78,7 @@ impl CommitGraph {
             for line in chain.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).take(MAX_LAYERS) {
                 let name = ObjectId::from_hex(line).map_err(|error| Error::corrupt(directory.display(), error))?;
                 let layer = Layer::open(&directory.join(format!("graph-{name}.graph")), &cache, hash, &layers)?;
-                // Without one of its files, the chain ends at those before it.
+                // If a file is missing, the chain ends before it.
                 let Some(layer) = layer else { break };
                 layers.push(layer);
             }
@@ -107,8 +107,8 @@ impl CommitGraph {
         self.layer(position)?.commit(position.0, self.has_corrected_dates)
     }
 
-    /// Returns whether a commit certainly left a path as it is in its first parent, or as absent if it has none; `None` if
-    /// the graph has no filter for it.
+    /// Returns whether a commit certainly did not change a path, compared with its first parent; a root commit is
+    /// compared with an empty tree. `None` if the graph has no filter for the commit.
     pub(crate) fn leaves_unchanged(&self, position: Position, keys: &PathKeys) -> Result<Option<bool>> {
         self.layer(position)?.leaves_unchanged(position.0, keys)
     }

@@ -1,7 +1,7 @@
-//! The commits that changed a file, whatever its path was then, as in `git log --follow -- FILE`.
+//! The commits that changed a file across renames, as in `git log --follow -- FILE`.
 //!
-//! As in git, the path changes once for the whole walk, at the commit that added the file as a rename or a copy of
-//! another one, and merges are not shown.
+//! As in git, the path of the whole walk changes at a commit that added the file as a rename or a copy of another file,
+//! and merges are not shown.
 
 use crate::commit_graph::bloom::PathKeys;
 use crate::commits::{Commit, CommitKey, Commits};
@@ -26,12 +26,13 @@ impl<'r> Follow<'r> {
         Self { keys: PathKeys::new(path.as_ref()), path, renames: Renames::new(repository) }
     }
 
-    /// Returns whether a former name may not have been found, at a limit.
+    /// Returns whether a limit may have prevented the detection of a former name.
     pub(super) fn is_truncated(&self) -> bool {
         self.renames.is_truncated()
     }
 
-    /// Returns whether a commit changed the file. If it added the file, the file's path is the former one from now on.
+    /// Returns whether a commit changed the file. If the commit added the file, the walk continues with the file's
+    /// former path.
     pub(super) fn shows(
         &mut self,
         repository: &Repository,

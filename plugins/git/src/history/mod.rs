@@ -1,14 +1,14 @@
 //! The history of a revision, newest first, in the order of `git log`.
 //!
-//! The next commit is always the pending one with the latest commit date, and of several with the same date the first
-//! discovered. A range omits what is reachable from another commit ([`range`]). With a path, history is simplified as
-//! `git log -- PATH` does by default: a commit with the same content at the path as one of its parents is skipped and
-//! only that parent is followed; a commit that differs there from all of its parents is shown, and all are followed. The
-//! path is one file or directory, taken literally. Renames of a file are followed on request ([`follow`]).
+//! The next commit is always the pending one with the latest commit date; among equal dates, the first discovered. A
+//! range omits the commits that are reachable from another commit ([`range`]). With a path, history is simplified as
+//! `git log -- PATH` does by default: a commit with the same content at the path as one of its parents is skipped, and
+//! only that parent is followed; a commit that differs there from all of its parents is shown, and all are followed.
+//! The path is one file or directory, taken literally. Renames of a file are followed on request ([`follow`]).
 //!
-//! An unreadable commit (too large, damaged, missing) is returned like any other, with the error in [`Entry::data`],
-//! and its parents are not followed. An unreadable tree differs from all others. The work for one response is bounded
-//! by [`MAX_COMMITS`], [`MAX_BYTES`] and the time of a [`Budget`].
+//! An unreadable commit (too large, damaged, missing) is returned with the error in [`Entry::data`], and its parents
+//! are not followed. An unreadable tree differs from all others. The work for one response is bounded by
+//! [`MAX_COMMITS`], [`MAX_BYTES`] and the time of a [`Budget`].
 
 mod follow;
 mod range;
@@ -28,20 +28,20 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::rc::Rc;
 
-/// The maximum number of commits visited for one response; with a path, most of them may be skipped.
+/// The maximum number of commits visited for one response. With a path, most of them may be skipped.
 const MAX_COMMITS: usize = 200_000;
 
-/// The number of commits in a row from which it is kept that they leave a path unchanged.
+/// The minimum length of a stretch of commits that is recorded as leaving a path unchanged.
 const MIN_STRETCH: usize = 16;
 
 /// The maximum number of bytes of commits read for one response. The last commit may exceed it.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// What a history consists of.
+/// The parameters of a history.
 pub(crate) struct Query {
-    /// The commit whose history it is.
+    /// The commit where the history starts.
     pub(crate) commit: ObjectId,
-    /// The commit whose history is left out.
+    /// The commit whose history is excluded.
     pub(crate) excluded: Option<ObjectId>,
     /// The path; without it, all commits are shown.
     pub(crate) path: Option<BString>,
@@ -70,7 +70,7 @@ pub(crate) struct History<'r> {
     queue: BinaryHeap<(i64, Reverse<usize>, CommitKey)>,
     /// The commits that are or were in the queue.
     seen: HashSet<CommitKey>,
-    /// The commits in the queue; `None` for those that cannot be read.
+    /// The commits in the queue; `None` for unreadable ones.
     pending: HashMap<CommitKey, Option<Commit>>,
     budget: Budget,
     /// Whether some parents of the returned commits are not followed.
@@ -93,8 +93,8 @@ struct PathFilter {
     stretch: Option<Stretch>,
 }
 
-/// Commits in a row that leave the path unchanged, while no other commit is pending. A later walk skips them, which visits
-/// the same commits in the same order: it would meet nothing else between them.
+/// Consecutive commits that leave the path unchanged while no other commit is pending. A later walk skips the stretch,
+/// and still returns the same commits in the same order, because no other commit comes between them.
 struct Stretch {
     first: ObjectId,
     len: usize,
@@ -137,8 +137,8 @@ impl<'r> History<'r> {
         Ok(history)
     }
 
-    /// Returns whether there are more commits after those returned so far. With a path, none of them need have changed
-    /// it. Iteration also ends before them when the limits for one response are reached.
+    /// Returns whether there are more commits after the returned ones. With a path, possibly none of them changed it.
+    /// Iteration also ends before them at the limits of one response.
     pub(crate) fn has_more(&self) -> bool {
         let is_followed = match &self.selection {
             Selection::Follow(follow) => !follow.is_truncated(),
@@ -147,12 +147,12 @@ impl<'r> History<'r> {
         !self.queue.is_empty() || self.is_truncated || !is_followed || self.commits.has_ignored_parents()
     }
 
-    /// Returns whether it ended at a limit of one response, if it ended before the commits that were asked for.
+    /// Returns whether iteration ended at a limit of one response, before the end of the requested commits.
     pub(crate) fn ended_at_limit(&self) -> bool {
         !self.queue.is_empty() || matches!(&self.selection, Selection::Follow(follow) if follow.is_truncated())
     }
 
-    /// Skips that many commits, and returns how many there were within the limits.
+    /// Skips up to `number` commits, and returns how many were skipped within the limits.
     pub(crate) fn skip_commits(&mut self, number: usize) -> usize {
         (0..number).take_while(|_| self.next_id().is_some()).count()
     }
@@ -194,7 +194,8 @@ impl<'r> History<'r> {
         None
     }
 
-    /// Returns the ancestor where the walk goes on, if it was learned that the commits from this one to it leave the path unchanged.
+    /// Returns the ancestor where the walk continues, if it was learned that the commits from this one to the ancestor
+    /// leave the path unchanged.
     fn known_unchanged(&self, key: CommitKey) -> Option<CommitKey> {
         match (&self.selection, key) {
             (Selection::Path(filter), CommitKey::Object(id)) if self.is_alone() => {
@@ -204,12 +205,12 @@ impl<'r> History<'r> {
         }
     }
 
-    /// Returns whether nothing is pending beside the commit that is visited, and nothing is left out.
+    /// Returns whether the visited commit is the only pending one, and the history has no excluded commits.
     fn is_alone(&self) -> bool {
         self.queue.is_empty() && self.excluded.is_empty()
     }
 
-    /// Notes that a commit was visited.
+    /// Extends the current stretch by a visited commit, or ends it.
     fn extend_stretch(&mut self, key: CommitKey, shown: bool, parents: &[CommitKey]) {
         if shown || parents.len() != 1 || !self.is_alone() {
             return self.end_stretch(key);
@@ -222,7 +223,7 @@ impl<'r> History<'r> {
         }
     }
 
-    /// Ends the stretch before a commit, and keeps it if it is long.
+    /// Ends the stretch before a commit, and records a long one.
     fn end_stretch(&mut self, key: CommitKey) {
         let Selection::Path(filter) = &mut self.selection else { return };
         if let Some(Stretch { first, len }) = filter.stretch.take()
@@ -278,7 +279,7 @@ impl PathFilter {
         }
         let (mut has_relevant_parent, mut relevant_change, mut irrelevant_change) = (false, false, false);
         for (number, parent) in commit.parents.iter().enumerate() {
-            // A parent that the range excludes does not stand for the commit, unless it is where the range begins.
+            // An excluded parent does not count in the simplification, unless the range begins at it.
             let is_relevant = !excluded.contains(*parent) || excluded.is_bottom(*parent);
             has_relevant_parent |= is_relevant;
             let is_same = (number == 0 && is_unchanged) || {
@@ -296,7 +297,7 @@ impl PathFilter {
         (is_changed, commit.parents)
     }
 
-    /// Returns the entry of a parent; `None` if its tree cannot be read.
+    /// Returns the entry at the path in a parent; `None` if its tree cannot be read.
     fn entry_of(
         &mut self,
         repository: &Repository,

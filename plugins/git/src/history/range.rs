@@ -1,9 +1,10 @@
-//! The commits that a range `A..B` leaves out: those reachable from `A`, as far as the history of `B` meets them.
+//! The commits that a range `A..B` excludes: the commits reachable from `A`, as far as the history of `B` contains
+//! them.
 //!
-//! Both histories are walked together, each commit after its descendants: in the order of generation numbers, and
-//! where these are unknown, of dates. A mark travels from each commit to its parents. The walk ends when only commits
-//! that are left out remain, since all of their ancestors are left out, too. Dates are not exact, so that as in git some
-//! more commits are visited where they decide ([`SLOP`]).
+//! Both histories are walked together, each commit after its descendants: by generation number, or by date where
+//! numbers are unknown. A commit passes its mark to its parents. The walk ends when only excluded commits remain,
+//! because all of their ancestors are excluded, too. Dates are not exact, so where they decide, a few more commits are
+//! visited, as in git ([`SLOP`]).
 
 use crate::commits::{CommitKey, Commits, Generation};
 use crate::error::{Error, Result};
@@ -13,15 +14,15 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 /// The maximum number of commits that are visited.
 const MAX_COMMITS: usize = 100_000;
 
-/// The number of commits that are visited after the end, where the order is by date. Git's own number.
+/// The number of further commits that are visited where the order is by date. Git uses the same number.
 const SLOP: usize = 5;
 
-/// The commits that a range leaves out.
+/// The commits that a range excludes.
 #[derive(Default)]
 pub(super) struct Excluded {
-    /// `true` for those that are left out, `false` for the others that were visited.
+    /// The visited commits: `true` if excluded.
     visited: HashMap<CommitKey, bool>,
-    /// The commit with whose history the range is compared.
+    /// The start of the range: the commit `A` of `A..B`.
     bottom: Option<CommitKey>,
 }
 
@@ -30,12 +31,12 @@ struct Walk<'c, 'r> {
     commits: &'c mut Commits<'r>,
     visited: HashMap<CommitKey, bool>,
     queue: BinaryHeap<(Generation, i64, Reverse<usize>, CommitKey)>,
-    /// The commits in the queue that are not left out.
+    /// The commits in the queue that are not excluded.
     remaining: HashSet<CommitKey>,
 }
 
 impl Excluded {
-    /// Computes what is reachable from `excluded`, as far as it matters for the history of `included`.
+    /// Computes the commits reachable from `excluded`, as far as they matter for the history of `included`.
     pub(super) fn new(commits: &mut Commits<'_>, included: CommitKey, excluded: CommitKey) -> Result<Self> {
         let (visited, queue, remaining) = (HashMap::new(), BinaryHeap::new(), HashSet::new());
         let mut walk = Walk { commits, visited, queue, remaining };
@@ -45,24 +46,24 @@ impl Excluded {
         Ok(Self { visited: walk.visited, bottom: Some(excluded) })
     }
 
-    /// Returns whether nothing is left out.
+    /// Returns whether no commit is excluded.
     pub(super) fn is_empty(&self) -> bool {
         self.bottom.is_none()
     }
 
-    /// Returns whether a commit is left out.
+    /// Returns whether a commit is excluded.
     pub(super) fn contains(&self, key: CommitKey) -> bool {
         self.visited.get(&key).copied().unwrap_or_default()
     }
 
-    /// Returns whether a commit is the one with whose history the range is compared.
+    /// Returns whether a commit is the start of the range.
     pub(super) fn is_bottom(&self, key: CommitKey) -> bool {
         self.bottom == Some(key)
     }
 }
 
 impl Walk<'_, '_> {
-    /// Marks a commit, and adds it to the queue if the mark is new to it.
+    /// Marks a commit, and adds it to the queue if its mark changed.
     fn mark(&mut self, key: CommitKey, is_excluded: bool) -> Result<()> {
         match self.visited.get(&key) {
             Some(true) => return Ok(()),
@@ -104,7 +105,7 @@ impl Walk<'_, '_> {
                 continue;
             }
             match self.queue.peek() {
-                // Generation numbers are exact: no commit that follows is a descendant of one before it.
+                // Generation numbers are exact: no later commit in the queue is a descendant of an earlier one.
                 Some((Generation::Known(_), ..)) | None => break,
                 Some((_, date, ..)) if *date >= oldest => slop = SLOP,
                 Some(_) if slop == 0 => break,

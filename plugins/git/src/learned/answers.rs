@@ -1,4 +1,4 @@
-//! The questions of walks: what is at a path, which lines differ, where a file was renamed from.
+//! The questions of walks: the entry at a path, the lines that differ, the file that another one was renamed from.
 
 use super::Question;
 use crate::error::Result;
@@ -9,11 +9,11 @@ use gix_hash::{Kind, ObjectId, oid};
 use gix_object::tree::EntryMode;
 use imara_diff::{Algorithm, Diff, Hunk, InternedInput};
 
-/// The size of a hunk as it is kept, in bytes.
+/// The encoded size of a hunk, in bytes.
 const HUNK: usize = 4 * size_of::<u32>();
 
 impl Repository {
-    /// Returns what is at a path of a tree.
+    /// Returns the entry at a path of a tree.
     pub(crate) fn side_at(&self, tree: ObjectId, path: &BStr) -> Result<Option<Side>> {
         self.learned().answer(Question::Entry(&tree, path), side_from_bytes, side_to_bytes, || {
             let found = self.entry(tree, path)?;
@@ -21,7 +21,7 @@ impl Repository {
         })
     }
 
-    /// Returns the differences of the lines of two files.
+    /// Returns the line differences of two files.
     pub(crate) fn hunks(&self, before: &oid, after: &oid) -> Result<Vec<Hunk>> {
         self.learned().answer(
             Question::Hunks(before, after),
@@ -38,7 +38,8 @@ impl Repository {
         )
     }
 
-    /// Returns the path in the answer to a question about a rename, which is final if the search for it did not end early.
+    /// Returns the former path of a file. `search` returns it with whether the answer is final; an answer is not final
+    /// if the search ended at a limit.
     pub(crate) fn former_path(
         &self,
         question: Question<'_>,

@@ -1,12 +1,13 @@
-//! What walks over histories learned, kept in a bucket, so that a later walk goes on where a former one ended.
+//! A cache of what walks over histories learn, kept in a bucket: a later walk continues where a former one ended.
 //!
-//! Without a commit-graph, a walk reads each commit, and compares trees. All of that follows from ids, which are hashes of
-//! content, so that it is never stale: the tree, the parents, the date and the changed paths of a commit; the entry at a path
-//! of a tree; the differences of two files; the file that another one was renamed from. Commits have a table of their own,
-//! as a walk asks for each of them; everything else is an answer, by the hash of its question.
+//! Without a commit-graph, a walk reads each commit and compares trees. All results follow from ids, which are hashes
+//! of content, so they never become stale: the tree, the parents, the date and the changed paths of a commit; the entry
+//! at a path of a tree; the differences of two files; the file that another one was renamed from. Commits have a
+//! separate table, because a walk looks up each of them; every other result is an answer, keyed by the hash of its
+//! question.
 //!
-//! The size of both is bounded ([`MAX_COMMITS_SIZE`], [`MAX_ANSWERS_SIZE`]). Beyond it, and where the bucket is full, fails or is
-//! not granted, walks do their work again, as without a bucket.
+//! The size of both tables is bounded ([`MAX_COMMITS_SIZE`], [`MAX_ANSWERS_SIZE`]). Beyond it, and where the bucket is
+//! full, fails or is not granted, walks repeat their work, as without a bucket.
 
 mod answers;
 mod table;
@@ -18,16 +19,16 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use table::Table;
 
-/// The maximum size of what is kept of commits, in bytes: some 100,000 of them.
+/// The maximum size of the table of commits, in bytes: some 100,000 commits.
 const MAX_COMMITS_SIZE: usize = 10 * 1024 * 1024;
 
-/// The maximum size of the answers that are kept, in bytes.
+/// The maximum size of the table of answers, in bytes.
 const MAX_ANSWERS_SIZE: usize = 6 * 1024 * 1024;
 
-/// The maximum size of one answer, in bytes. A larger one is not kept.
+/// The maximum size of one answer, in bytes. Larger answers are not kept.
 const MAX_ANSWER: usize = 64 * 1024;
 
-/// What is kept of a commit.
+/// The data kept of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LearnedCommit {
     /// The root tree.
@@ -36,26 +37,27 @@ pub(crate) struct LearnedCommit {
     pub(crate) parents: Vec<ObjectId>,
     /// The committer's date, in seconds since the epoch.
     pub(crate) date: i64,
-    /// The Bloom filter of the paths that it changed, compared with its first parent; empty if there are too many.
+    /// The Bloom filter of the paths that the commit changed, compared with its first parent; empty if there are too
+    /// many.
     pub(crate) filter: Vec<u8>,
 }
 
 /// A question whose answer follows from ids.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Question<'q> {
-    /// What is at a path of a tree?
+    /// The entry at a path of a tree.
     Entry(&'q oid, &'q [u8]),
-    /// Which lines of two files differ?
+    /// The lines of two files that differ.
     Hunks(&'q oid, &'q oid),
-    /// From which file of one tree was the file at a path of another one renamed?
+    /// The file of the first tree from which the file at a path of the second tree was renamed.
     Renamed(&'q oid, &'q oid, &'q [u8]),
-    /// From which file of one tree was the file at a path of another one renamed or copied?
+    /// The file of the first tree from which the file at a path of the second tree was renamed or copied.
     Copied(&'q oid, &'q oid, &'q [u8]),
-    /// Up to which ancestor of a commit does each commit leave a path as it is in its only followed parent?
+    /// The ancestor up to which each commit leaves a path as it is in its only followed parent.
     Unchanged(&'q oid, &'q [u8]),
 }
 
-/// What is kept.
+/// The learned commits and answers.
 pub(crate) struct Learned {
     hash: Kind,
     kept: Option<RefCell<Kept>>,
@@ -78,22 +80,22 @@ impl Kept {
 }
 
 impl Learned {
-    /// Nothing is kept.
+    /// Creates an instance that keeps nothing.
     pub(crate) fn nothing(hash: Kind) -> Self {
         Self { hash, kept: None }
     }
 
-    /// Keeps it in a store.
+    /// Creates an instance that keeps commits and answers in a store.
     pub(crate) fn in_store(store: Rc<dyn Store>, hash: Kind) -> Self {
         Self { hash, kept: Some(RefCell::new(Kept::new(store, hash))) }
     }
 
-    /// Returns whether it is kept.
+    /// Returns whether commits and answers are kept.
     pub(crate) fn is_kept(&self) -> bool {
         self.kept.is_some()
     }
 
-    /// Begins a call, which reads what others stored meanwhile.
+    /// Begins a call: discards the entries in memory, so that entries stored by other instances are read, too.
     pub(crate) fn begin_call(&self) {
         if let Some(kept) = &self.kept {
             let mut kept = kept.borrow_mut();
@@ -115,7 +117,7 @@ impl Learned {
         }
     }
 
-    /// Returns the answer to a question: the kept one, or the one that `compute` returns, with whether it may be kept.
+    /// Returns the kept answer to a question, or the result of `compute`, which includes whether it may be kept.
     pub(crate) fn answer<T>(
         &self,
         question: Question<'_>,
@@ -153,7 +155,7 @@ impl Learned {
         }
     }
 
-    /// Stores what was added.
+    /// Stores the added entries.
     pub(crate) fn save(&self) {
         let Some(kept) = &self.kept else { return };
         let mut kept = kept.borrow_mut();

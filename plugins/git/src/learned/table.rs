@@ -1,10 +1,11 @@
-//! A table from ids to values, in a bucket.
+//! A table from ids to values, stored in a bucket.
 //!
-//! The entries are in segments, each one value of the bucket: a header with a checksum, the ids sorted, where each value
-//! ends, and the values. Segments are read one after another, until one has the id, as a walk asks in the order in which a
-//! former one stored. A segment that another version wrote, or that is damaged, counts as empty and is written again.
+//! The entries are in segments. Each segment is one value of the bucket: a header with a checksum, the sorted ids, the
+//! end offset of each value, and the values. Segments are read one after another until one contains the id: a walk
+//! looks ids up in the order in which a former walk stored them. A damaged segment, or one written by another version,
+//! counts as empty and is overwritten.
 //!
-//! Two calls that store at once may overwrite each other's last segment. What is lost so is computed again.
+//! Two concurrent calls may overwrite each other's last segment. Entries lost this way are computed again.
 
 use gix_hash::{ObjectId, oid};
 use mcp_provider::Result;
@@ -16,21 +17,21 @@ use std::hash::Hasher;
 /// The version of the format.
 const VERSION: u8 = 1;
 
-/// The size of the header, in bytes: version, length of an id, number of entries, checksum of what follows.
+/// The size of the header, in bytes: version, length of an id, number of entries, checksum of the body.
 const HEADER: usize = 1 + 1 + 4 + 8;
 
-/// The size from which a segment gets no further entries, in bytes.
+/// The size from which no entries are added to a segment, in bytes.
 const FULL_SEGMENT: usize = 128 * 1024;
 
 /// A table from ids to values.
 pub(super) struct Table {
-    /// The beginning of the keys of its segments.
+    /// The prefix of its segments' keys.
     name: &'static str,
     /// The length of an id, in bytes.
     id_len: usize,
     /// The maximum size of all segments, in bytes.
     max_size: usize,
-    /// The segments that were read; `None` for one that counts as empty.
+    /// The segments that were read; `None` for a segment that counts as empty.
     segments: Vec<Option<Segment>>,
     /// Whether all segments were read.
     is_read: bool,
@@ -44,7 +45,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Creates a table of which nothing is read yet.
+    /// Creates a table. Nothing is read before the first lookup.
     pub(super) fn new(name: &'static str, hash: gix_hash::Kind, max_size: usize) -> Self {
         Self {
             name,
@@ -80,7 +81,7 @@ impl Table {
         self.segments.get(self.last)?.as_ref()?.get(id)
     }
 
-    /// Adds an entry, which [`save`](Self::save) stores. One for which the table has no space is left out.
+    /// Adds an entry, which [`save`](Self::save) stores. An entry for which the table has no space is ignored.
     pub(super) fn add(&mut self, id: ObjectId, value: Vec<u8>) {
         let size = self.size.saturating_add(entry_size(self.id_len, &value));
         if size <= self.max_size && !self.positions.contains_key(&id) {
@@ -129,7 +130,7 @@ impl Table {
         Ok(())
     }
 
-    /// Reads the next segment; `None` if there is no further one.
+    /// Reads the next segment; `None` if there are no more.
     fn read_next(&mut self, store: &dyn Store) -> Option<()> {
         if self.is_read || self.size > self.max_size {
             return None;
@@ -158,12 +159,12 @@ impl Table {
     }
 }
 
-/// Returns what an entry takes in a segment, in bytes.
+/// Returns the size of an entry in a segment, in bytes.
 fn entry_size(id_len: usize, value: &[u8]) -> usize {
     id_len.saturating_add(size_of::<u32>()).saturating_add(value.len())
 }
 
-/// A part of a table, as it is stored.
+/// A stored part of a table.
 struct Segment {
     data: Vec<u8>,
     id_len: usize,
@@ -190,7 +191,7 @@ impl Segment {
         Self { data, id_len, count: entries.len() }
     }
 
-    /// Parses a segment; `None` if it is not one of this version, or damaged.
+    /// Parses a segment; `None` if it is damaged or has another version.
     fn parse(id_len: usize, data: Vec<u8>) -> Option<Self> {
         let (header, body) = data.split_first_chunk::<HEADER>()?;
         let (head, checked) = header.split_last_chunk::<8>()?;

@@ -1,5 +1,5 @@
-//! Searches that end early and go on at the next request, compared with `git`. The time of a call is the number of objects that it
-//! reads.
+//! Searches that end early and continue at the next request, compared with `git`. The time of a call is the number of
+//! objects that it reads.
 
 use crate::paths::Address;
 use crate::repo::Repository;
@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 const FORMAT: &str = "--format=%H%x09%aI%x09%an%x09%s";
 
-/// The number of commits of `main` beside merges.
+/// The number of commits of `main`, without merges.
 const COMMITS: usize = 240;
 
 fn git(dir: &Path, args: &[&str]) -> Command {
@@ -31,7 +31,7 @@ fn run(dir: &Path, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Returns the lines of the file that is blamed, after some commits.
+/// Returns the lines of the blamed file after a number of commits.
 fn hot(commit: usize) -> String {
     let line = |line: usize| {
         let last = (0..=commit).rev().find(|commit| commit % 40 == line).unwrap_or_default();
@@ -89,7 +89,7 @@ struct Request<'d> {
 }
 
 impl Request<'_> {
-    /// Reads an address in an instance of its own, and returns the content with the number of objects that were read.
+    /// Reads an address in a new instance, and returns the content and the number of objects read.
     fn read(self, address: &str) -> (Contents, usize) {
         let settings = Settings::parse(&Config::default()).unwrap();
         let mut repository = Repository::open(self.dir, 1 << 20, settings.refs.clone()).unwrap();
@@ -109,7 +109,7 @@ fn is_complete(contents: &Contents) -> bool {
     !contents.as_text().unwrap().contains("# This is not complete")
 }
 
-/// Asserts that a history or a blame is that of git, but for what says that the clone is shallow.
+/// Asserts that a history or a blame equals git's output, apart from the note on a shallow clone.
 fn assert_is_that_of_git(dir: &Path, address: &str, contents: &Contents) {
     let text = contents.as_text().unwrap();
     let (shown, end) = text.split_once("# This is not complete, as the clone is shallow").unwrap_or((text, ""));
@@ -193,7 +193,7 @@ fn commits_that_leave_a_path_unchanged_are_visited_once_however_small_the_budget
     let requests = (1..=20).find(|_| is_complete(&read()));
     assert!(requests.is_some(), "it never ends");
     assert_is_that_of_git(dir.path(), address, &read());
-    // New commits are the only ones that the next request visits one by one.
+    // The next request visits only the new commits one by one.
     let tip = run(dir.path(), &["rev-parse", "main"]);
     let tree = run(dir.path(), &["rev-parse", "main^{tree}"]);
     let new = run(
@@ -262,7 +262,7 @@ fn what_was_learned_changes_no_answer() {
             }
         }
     }
-    // A clone that is shallow now has not the parents that were learned.
+    // The clone is shallow now: it lacks the parents that were learned.
     std::fs::write(dir.join("shallow"), &head).unwrap();
     for address in ADDRESSES {
         let (found, _) =

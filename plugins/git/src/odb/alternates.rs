@@ -2,7 +2,7 @@
 //! `gitrepository-layout`).
 //!
 //! An alternate outside of the plugin's grants cannot be opened. It is skipped with a warning, because the served
-//! resources may well be complete without it.
+//! resources may be complete without it.
 
 use crate::error::Result;
 use crate::files;

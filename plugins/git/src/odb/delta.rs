@@ -1,7 +1,7 @@
 //! Deltas: objects encoded as copies from a base object, and inserted bytes.
 //!
-//! The format is that of `gitformat-pack`, "Deltified representation": the sizes of base and result, then
-//! instructions. A delta is applied while it is inflated, so that only base and result are in memory. Everything is
+//! The format is defined in `gitformat-pack`, "Deltified representation": the sizes of base and result, then
+//! instructions. A delta is applied while it is inflated, so only base and result are in memory. Everything is
 //! validated: each copy must lie within the base, and the result must have its declared size.
 
 use std::io::{self, BufRead, Read};
@@ -84,8 +84,8 @@ fn size(delta: &mut impl Read) -> io::Result<u64> {
     Err(invalid("a size that exceeds 64 bits"))
 }
 
-/// Reads a little-endian number of up to `bytes` bytes, of which only those with their bit set in `present` are
-/// stored.
+/// Reads a little-endian number of up to `bytes` bytes. Only the bytes whose bit is set in `present` are stored; the
+/// others are zero.
 fn number(present: u8, bytes: u32, instructions: &mut impl BufRead) -> io::Result<usize> {
     let mut number = 0u32;
     for n in 0..bytes {

@@ -1,8 +1,8 @@
-//! Delta chain resolution: from a packed object down its chain of deltas to a base that is stored whole, and back up.
+//! Delta chain resolution: from a packed object down its chain of deltas to a base that is stored whole, then back up.
 //!
 //! At most two versions are in memory, and the delta between them is applied while it is inflated. A chain has at most
-//! [`MAX_DEPTH`] deltas, git's own limit, which also detects cycles. Small versions are cached for the next object, as
-//! adjacent objects in history share most of their chains.
+//! [`MAX_DEPTH`] deltas, which is git's limit; it also detects cycles. Small versions are cached, because adjacent
+//! objects in history share most of their chains.
 
 use crate::error::{Error, Result};
 use crate::odb::delta::{self, Sizes};
@@ -84,8 +84,8 @@ impl DeltaResolver {
         Ok(object)
     }
 
-    /// Returns the size of the object at an offset of a pack, in bytes. A delta declares it in its first bytes,
-    /// whatever its base.
+    /// Returns the size of the object at an offset of a pack, in bytes. A delta declares the size in its first bytes,
+    /// so its base is not read.
     pub(crate) fn size(pack: &Pack, offset: u64) -> Result<u64> {
         let data = data(pack)?;
         let entry = data.entry(offset)?;
@@ -112,7 +112,7 @@ impl DeltaResolver {
         Err(too_deep(&step))
     }
 
-    /// Follows the chain from an object to the first version that is stored whole, or cached, and collects the deltas.
+    /// Follows the chain from an object to the first version that is stored whole or cached, and collects the deltas.
     fn descend(
         &self,
         id: &oid,

@@ -1,7 +1,7 @@
 //! Pack indexes: the offsets of a pack's objects.
 //!
-//! Versions 1 and 2 of `gitformat-pack`, read in place. Each value is validated where it is used; the index's checksum
-//! is not verified, because that requires reading the whole file.
+//! Versions 1 and 2 of `gitformat-pack`, read in place. Each value is validated where it is used. The index's checksum
+//! is not verified, because verification requires reading the whole file.
 
 use crate::block_cache::{BlockCache, BlockFile};
 use crate::error::{Error, Result};
@@ -10,7 +10,7 @@ use gix_hash::{Kind, ObjectId, Prefix, oid};
 use std::path::Path;
 use std::rc::Rc;
 
-/// The magic number of a version 2 index. Version 1 has none, and starts with its fan-out table.
+/// The magic number of a version 2 index. A version 1 index starts with its fan-out table.
 const MAGIC: u32 = 0xff74_4f63;
 
 /// The flag of a 32-bit offset whose remaining bits are an index into the table of 64-bit offsets.

@@ -8,8 +8,8 @@ use std::io::{self, BufRead, Read};
 
 /// A reader of a zlib stream, up to its declared size.
 ///
-/// Reading ends after `size` bytes, provided that the stream ends there, too, with a valid checksum; otherwise it
-/// fails with [`io::ErrorKind::InvalidData`].
+/// The stream must end after `size` bytes with a valid checksum; if not, reading fails with
+/// [`io::ErrorKind::InvalidData`].
 pub(crate) struct Inflate<R> {
     source: R,
     state: Decompress,
@@ -23,7 +23,7 @@ impl<R: BufRead> Inflate<R> {
         Self { source, state: Decompress::new(), remaining: size, is_done: false }
     }
 
-    /// Inflates the beginning of a stream that contains its own size: as much as fits into `buffer`, or the whole
+    /// Inflates the beginning of a stream that contains its own size: up to the length of `buffer`, or the whole
     /// stream. The caller must then declare the remaining size with [`Inflate::set_remaining`].
     pub(crate) fn read_prefix(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut length = 0usize;
@@ -97,7 +97,7 @@ pub(crate) fn read_all(source: impl BufRead, size: u64) -> io::Result<Vec<u8>> {
 
 /// Inflates the remaining `size` bytes of a stream, which the caller has checked against its limit, and its end.
 pub(crate) fn read_remaining<R: BufRead>(stream: &mut Inflate<R>, bytes: &mut Vec<u8>, size: u64) -> io::Result<()> {
-    // One allocation of the exact size: growing would need twice the memory at the end.
+    // One allocation of the exact size: growing the buffer would need twice the memory at the end.
     let size = usize::try_from(size).map_err(invalid)?;
     bytes.try_reserve_exact(size).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
     let start = bytes.len();

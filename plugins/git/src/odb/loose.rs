@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
-/// The number of bytes inflated to find the header, which is far shorter.
+/// The number of bytes inflated to find the header. A header is far shorter.
 const HEADER: usize = 64;
 
 /// The read buffer size, in bytes.

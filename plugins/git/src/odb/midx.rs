@@ -1,7 +1,8 @@
 //! The multi-pack index: the pack and offset of each object.
 //!
 //! Version 1 of `gitformat-pack`, "multi-pack-index (MIDX) files", read in place. It replaces lookups in the index of
-//! every pack. The caller ignores a damaged or incremental (chained) one: the packs' own indexes contain the same.
+//! every pack. The caller ignores a damaged or incremental (chained) one: the packs' own indexes contain the same
+//! entries.
 
 use crate::block_cache::{BlockCache, BlockFile};
 use crate::chunks::Chunks;
@@ -99,7 +100,7 @@ fn names(file: &BlockFile, chunk: Range<u64>, count: u32) -> Result<Vec<String>>
     Ok(names)
 }
 
-/// Returns a name without its extension, if it is that of an index or a pack in the same directory.
+/// Returns the stem of a file name; `None` unless it names an index or a pack in the same directory.
 fn stem(name: &[u8]) -> Option<String> {
     let name = std::str::from_utf8(name).ok()?;
     let stem = name.strip_suffix(".idx").or_else(|| name.strip_suffix(".pack"))?;

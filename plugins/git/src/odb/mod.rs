@@ -1,8 +1,8 @@
 //! The object database: lookup by id or id prefix, metadata, and content.
 //!
 //! Objects are loose or packed, in the repository's own object directory or in an alternate. Every object that is read
-//! is verified against its id, so that the content is the requested one, whatever an index claims. Objects larger than
-//! the [`Odb`]'s limit are not read, nor are those with such an object in their delta chain.
+//! is verified against its id, so a wrong index cannot substitute another object. An object larger than the [`Odb`]'s
+//! limit is not read, nor is an object whose delta chain contains one.
 
 mod alternates;
 mod delta;
@@ -63,7 +63,7 @@ pub(crate) struct Candidates {
 }
 
 impl Odb {
-    /// Creates a database on an object directory, with a hash kind and a limit for the size of each object in bytes.
+    /// Creates a database on an object directory. `max_object_size` is the limit for the size of each object, in bytes.
     pub(crate) fn new(objects: PathBuf, blocks: &Rc<BlockCache>, hash: gix_hash::Kind, max_object_size: u64) -> Self {
         let own = Directory::new(objects, blocks, hash);
         let (borrowed, blocks) = (OnceCell::new(), Rc::clone(blocks));
@@ -130,7 +130,7 @@ impl Odb {
         Ok(Some(object))
     }
 
-    /// Reads an object that another object references, and that must have this kind.
+    /// Reads an object that another object references. It must have the given kind.
     pub(crate) fn get(&self, id: &oid, kind: Kind) -> Result<Rc<Vec<u8>>> {
         let object = self.find(id)?.ok_or_else(|| Error::Missing(id.to_owned()))?;
         if object.kind != kind {
@@ -139,7 +139,7 @@ impl Odb {
         Ok(object.data)
     }
 
-    /// Returns up to `limit` objects whose ids start with a prefix, of those that are wanted.
+    /// Returns up to `limit` objects whose ids start with a prefix and for which `is_wanted` holds.
     pub(crate) fn find_by_prefix(
         &self,
         prefix: &Prefix,
@@ -171,7 +171,7 @@ impl Odb {
         if let Some(place) = self.locate_cached(id)? {
             return Ok(Some(place));
         }
-        // It may have been packed in the meantime.
+        // The object may have been packed in the meantime.
         for directory in [&self.own].into_iter().chain(self.alternates()?) {
             directory.packs.rescan_if_changed()?;
         }
@@ -190,7 +190,7 @@ impl Odb {
         Ok(None)
     }
 
-    /// Returns the alternates, which are located when an object is not in the own directory.
+    /// Returns the alternates. They are located on first use: when an object is not in the repository's own directory.
     fn alternates(&self) -> Result<&[Directory]> {
         if self.alternates.get().is_none() {
             let paths = alternates::alternates(&self.own.path)?;
@@ -200,7 +200,7 @@ impl Odb {
         Ok(self.alternates.get().map(Vec::as_slice).unwrap_or_default())
     }
 
-    /// Finds the base of a delta in a pack. The same pack is searched first: elsewhere, the id may resolve to the
+    /// Finds the base of a delta. The delta's own pack is searched first, because elsewhere the id may resolve to the
     /// delta itself.
     fn base(&self, pack: &Rc<Pack>, id: &oid) -> Result<Option<Base>> {
         if let Some(offset) = pack.index()?.map_or(Ok(None), |index| index.offset(id))? {

@@ -17,7 +17,7 @@ use std::rc::Rc;
 /// The size of a pack's header in bytes: magic number, version, number of objects.
 const HEADER: u64 = 12;
 
-/// The maximum size of an entry's header in bytes: two numbers of ten bytes, or one and an id.
+/// The maximum size of an entry's header in bytes: one number of up to ten bytes, then another one or an id.
 const MAX_ENTRY_HEADER: usize = 10 + 32;
 
 /// A pack and its index.
@@ -46,7 +46,7 @@ impl Pack {
         get_or_open(&self.index, || Index::open(&self.stem.with_extension("idx"), &self.cache, self.hash))
     }
 
-    /// Returns the pack's objects; `None` if the file does not exist (any more).
+    /// Returns the pack's objects; `None` if the file does not exist, for example because it was repacked.
     pub(crate) fn data(&self) -> Result<Option<PackData<'_>>> {
         let file = get_or_open(&self.data, || {
             let Some(file) = BlockFile::open(&self.stem.with_extension("pack"), &self.cache)? else { return Ok(None) };

@@ -1,9 +1,9 @@
 //! The packs of one object directory, and lookup of objects in them.
 //!
 //! The multi-pack index, if there is one, is searched first; then the index of each pack that it does not cover,
-//! starting with the pack of the previous hit. A repository may be repacked while it is served: after a miss,
-//! [`Packs::rescan_if_changed`] rescans the directory if its modification time changed, since objects that a partial
-//! clone lacks are looked up repeatedly, and then the lookup is retried.
+//! starting with the pack of the previous hit. A repository may be repacked while it is served: after a miss, the
+//! directory is rescanned and the lookup is retried. [`Packs::rescan_if_changed`] does so only if the directory's
+//! modification time changed, because objects that a partial clone lacks are looked up repeatedly.
 
 use crate::block_cache::BlockCache;
 use crate::error::{Error, Result};
@@ -64,7 +64,7 @@ impl Packs {
                 Err(error) => fault = Some(error),
             }
         }
-        // If the multi-pack index is damaged, or names a missing pack, the packs it covers are searched one by one.
+        // If the multi-pack index is damaged or names a missing pack, the packs that it covers are searched one by one.
         let covered = found.covered.iter().filter(|_| fault.is_some());
         let last = self.last_hit.borrow().clone();
         let mut faults = Vec::new();
@@ -83,7 +83,7 @@ impl Packs {
     }
 
     /// Calls `take` for each packed object whose id starts with a prefix, until it returns false. An object in several
-    /// packs may occur several times.
+    /// packs may be passed several times.
     pub(crate) fn for_each_with_prefix(&self, prefix: &Prefix, mut take: impl FnMut(ObjectId) -> bool) -> Result<()> {
         let found = self.pack_set()?;
         if let Some(midx) = &found.midx {

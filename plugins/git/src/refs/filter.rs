@@ -1,17 +1,17 @@
-//! Which refs are served: the config key `refs`.
+//! The allowlist and denylist of served refs: the config key `refs`.
 //!
-//! A pattern is the full name of a ref, and stands for it and for everything below it, as in git's `transfer.hideRefs`;
-//! or it has one `*`, which stands for any text. A ref is served if a pattern in `allow` matches it, or there is no such
-//! list, and none in `hide` does. Of the names outside of `refs/`, `HEAD` is served, and the others (`ORIG_HEAD`,
-//! `FETCH_HEAD` …) only if `allow` says so, because what they point to need not be reachable from anything else.
+//! A pattern is the full name of a ref, and matches the ref and all refs below it, as in git's `transfer.hideRefs`; or
+//! it contains one `*`, which matches any text. A ref is served if no pattern in `hide` matches it, and a pattern in
+//! `allow` does or there is no `allow`. `HEAD` is served by default; other names outside of `refs/` (`ORIG_HEAD`,
+//! `FETCH_HEAD` …) only if `allow` matches them, because their targets may be unreachable from any ref.
 //!
-//! A ref that points to another ref is served if both are. `HEAD` needs no permission to point to a branch.
+//! A symbolic ref is served only if its target is served, too. `HEAD` needs no permission to point to a branch.
 
 use bstr::{BStr, BString, ByteSlice};
 use mcp_provider::{Failure, Result};
 use serde_json::Value;
 
-/// Which refs are served.
+/// The rules for which refs are served.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RefFilter {
     allow: Option<Vec<Pattern>>,
@@ -21,9 +21,9 @@ pub(crate) struct RefFilter {
 /// A set of refs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Pattern {
-    /// A ref, and those below it.
+    /// A ref, and all refs below it.
     Below(BString),
-    /// The refs that start and end with a text.
+    /// The refs that start with the first text and end with the second.
     Glob(BString, BString),
 }
 

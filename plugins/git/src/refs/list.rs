@@ -1,8 +1,8 @@
-//! Iteration over all refs below `refs/` that are served, sorted by name, from any name on.
+//! Iteration over all served refs below `refs/`, sorted by name, starting after any name.
 //!
 //! Everything is read lazily. Loose refs are one file each: names are read and sorted one directory at a time, and a
-//! ref's file is read only when the iterator reaches it; `packed-refs` is read from the position of the start name. So
-//! the cost depends on the number of refs consumed.
+//! ref's file is read only when the iterator reaches it. `packed-refs` is read from the position of the start name. The
+//! cost therefore depends on the number of refs consumed.
 
 use crate::error::{Error, Result};
 use crate::files;
@@ -17,7 +17,7 @@ use std::iter::Peekable;
 /// The maximum depth of ref directories.
 const MAX_DEPTH: usize = 64;
 
-/// The maximum number of names of one directory in memory; the following ones are read when these are consumed.
+/// The maximum number of names of one directory in memory. The names after them are read when these are consumed.
 const MAX_BUFFERED_NAMES: usize = 100_000;
 
 /// An iterator over the refs after a name. Damaged refs are skipped with a warning.
@@ -27,19 +27,19 @@ pub(crate) struct RefIter<'a> {
     loose_reads: usize,
 }
 
-/// Where the refs come from.
+/// The source of the refs.
 enum Source<'a> {
     Files { loose: Peekable<LooseNames<'a>>, packed: Option<Peekable<PackedIter<'a>>> },
     Tables(Tables),
 }
 
-/// The refs in reftables: those of the repository, and those of the worktree alone.
+/// The refs in reftables: the repository's tables, and the linked worktree's own tables.
 pub(super) struct Tables {
     shared: Peekable<StackIter>,
     own: Option<Peekable<StackIter>>,
 }
 
-/// An iterator over the names of loose refs, sorted, whether or not the file contains a ref.
+/// An iterator over the names of loose refs, sorted. A file may contain no ref.
 pub(crate) struct LooseNames<'a> {
     refs: &'a Refs<'a>,
     levels: Vec<Level>,
@@ -49,14 +49,14 @@ pub(crate) struct LooseNames<'a> {
 struct Level {
     /// The directory's path, with a trailing slash.
     directory: String,
-    /// The next names in it, in reverse order; those of directories end with a slash.
+    /// The next names in the directory, in reverse order. Names of directories end with a slash.
     pending: Vec<String>,
     /// Whether there are more after `pending`.
     has_more: bool,
 }
 
 impl<'a> RefIter<'a> {
-    /// Creates an iterator over the refs after a name, with the current `packed-refs`; an empty name starts at the
+    /// Creates an iterator over the refs after a name, with the current `packed-refs`. An empty name starts at the
     /// beginning.
     pub(super) fn of_files(refs: &'a Refs<'a>, packed: Option<PackedIter<'a>>, behind: &BStr) -> Self {
         let loose = LooseNames::new(refs, behind).peekable();
@@ -88,7 +88,7 @@ impl<'a> RefIter<'a> {
             if order == Ordering::Less {
                 return packed;
             }
-            // If a ref is in both places, the loose one takes precedence, unless it is damaged.
+            // A loose ref takes precedence over a packed one with the same name, unless the loose one is damaged.
             let name = loose.next()?;
             self.loose_reads = self.loose_reads.saturating_add(1);
             let found = self.refs.find(name.as_str().into());
@@ -132,8 +132,8 @@ fn next_order(loose: &mut Peekable<LooseNames<'_>>, packed: &mut Option<Peekable
 }
 
 impl Tables {
-    /// Returns the next ref below `refs/`. A ref is in the tables of the repository or in those of the worktree,
-    /// according to its name.
+    /// Returns the next ref below `refs/`. A ref's name determines whether the repository's or the worktree's tables
+    /// contain it.
     fn next_ref(&mut self) -> Option<Reference> {
         let is_per_worktree = |found: &Reference| PER_WORKTREE.iter().any(|prefix| found.name.starts_with_str(prefix));
         let is_below_refs = |found: &Reference| found.name.starts_with_str("refs/");
@@ -166,7 +166,8 @@ impl<'a> LooseNames<'a> {
         let (ahead, goes_on) = self.read(&directory, behind);
         let first = ahead.last().map(|name| [directory.as_str(), name].concat());
         self.levels.push(Level { directory, pending: ahead, has_more: goes_on });
-        // Directories on the path to the start name are entered now: only here the rest of that name is known.
+        // Directories on the path to the start name are entered now, because the rest of the start name is known only
+        // here.
         if let Some(first) =
             first.filter(|first| first.ends_with('/') && behind.len() > first.len() && behind.starts_with(first))
         {
@@ -248,7 +249,7 @@ impl Refs<'_> {
         Ok(Tables { shared: after("refs/heads/")?, own: is_linked.then(|| after("refs/worktree/")).transpose()? })
     }
 
-    /// Returns the names of all refs that are served, sorted.
+    /// Returns the names of all served refs, sorted.
     pub(crate) fn names(&self) -> Result<Vec<BString>> {
         if self.storage == RefStorage::Reftable {
             return self.with_refs_after("".into(), |all| Ok(all.map(|found| found.name).collect()));

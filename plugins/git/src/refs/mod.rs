@@ -1,11 +1,11 @@
 //! Refs: branches, tags and other names of objects.
 //!
-//! A ref is a file below `refs/` (loose), or else a line of `packed-refs` ([`packed`]). It names an object, or another
-//! ref. Names are validated by git's own rules (`git check-ref-format`) before a file is opened, so none escapes the
-//! repository. In a repository of the format `reftable`, all refs are in tables instead ([`reftable`]). Refs that the
-//! plugin's config hides do not exist for any caller ([`filter`]).
+//! A ref is a file below `refs/` (loose), or else a line of `packed-refs` ([`packed`]). It points to an object or to
+//! another ref. Names are validated by git's rules (`git check-ref-format`) before a file is opened, which prevents
+//! path traversal. In a repository of the format `reftable`, all refs are in tables instead ([`reftable`]). Refs that
+//! the plugin's config hides do not exist for any caller ([`filter`]).
 //!
-//! Git may change refs concurrently. It writes a ref to `packed-refs` before it deletes the loose file, so the current
+//! Git may change refs concurrently. Git writes a ref to `packed-refs` before it deletes the loose file, so
 //! `packed-refs` is read last: a ref that is being packed is found in one of the two.
 
 mod filter;
@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::SystemTime;
 
-/// The maximum length of a chain of symbolic refs, git's own limit.
+/// The maximum length of a chain of symbolic refs: git's limit.
 const MAX_SYMBOLIC_DEPTH: usize = 5;
 
 /// The maximum size of a loose ref's file, in bytes.
@@ -50,7 +50,7 @@ const SEARCH_RULES: [(&str, &str); 6] = [
 /// The refs that each worktree has separately, in addition to `HEAD` and similar names.
 const PER_WORKTREE: [&str; 3] = ["refs/bisect/", "refs/worktree/", "refs/rewritten/"];
 
-/// The refs that are files in a repository with reftables, too.
+/// The names that are always files, even in a repository with reftables.
 const ALWAYS_FILES: [&str; 2] = ["FETCH_HEAD", "MERGE_HEAD"];
 
 /// The target of a ref.
@@ -69,7 +69,7 @@ pub(crate) struct Reference {
     pub(crate) name: BString,
     /// The target.
     pub(crate) target: Target,
-    /// The object that the target tag points to, if it is known without reading the tag.
+    /// The object that the target tag points to, if known without reading the tag.
     pub(crate) peeled: Option<ObjectId>,
     /// Whether the target is known not to be a tag, because `packed-refs` records no peeled object for it.
     pub(crate) is_non_tag: bool,
@@ -82,7 +82,7 @@ pub(crate) struct Resolved {
     pub(crate) name: BString,
     /// The object.
     pub(crate) id: ObjectId,
-    /// The object that it points to, if it is known to be a tag.
+    /// The object that the tag points to, if `id` is known to be a tag.
     pub(crate) peeled: Option<ObjectId>,
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct Refs<'r> {
     storage: RefStorage,
     filter: &'r RefFilter,
     packed: RefCell<Option<CachedPackedRefs>>,
-    /// The last opened reftables, of the repository and of the worktree.
+    /// The last opened reftables: the repository's and the worktree's.
     stacks: RefCell<[Option<Rc<Stack>>; 2]>,
 }
 
@@ -104,8 +104,8 @@ struct CachedPackedRefs {
     refs: Option<Rc<PackedRefs>>,
 }
 
-/// The version of `packed-refs`, which git replaces as a whole: size and modification time; `None` if it does not
-/// exist.
+/// The version of `packed-refs`: size and modification time; `None` if the file does not exist. Git replaces the file
+/// as a whole.
 type Stamp = Option<(u64, Option<SystemTime>)>;
 
 impl<'r> Refs<'r> {
@@ -133,7 +133,7 @@ impl<'r> Refs<'r> {
         Ok(None)
     }
 
-    /// Resolves a ref by its full name; `None` if it, or one in its chain, does not exist.
+    /// Resolves a ref by its full name; `None` if it, or another ref in its chain, does not exist.
     pub(crate) fn resolve(&self, name: &BStr) -> Result<Option<Resolved>> {
         let mut name = name.to_owned();
         for _ in 0..=MAX_SYMBOLIC_DEPTH {
@@ -165,7 +165,7 @@ impl<'r> Refs<'r> {
         Ok(found.filter(|found| !is_hidden_head(found)))
     }
 
-    /// Returns whether `HEAD` is there, but not served, or leads to a branch that is not.
+    /// Returns whether `HEAD` is hidden, or points to a hidden branch.
     pub(crate) fn hides_head(&self) -> Result<bool> {
         Ok(match self.find("HEAD".into())?.map(|head| head.target) {
             Some(Target::Symbolic(branch)) => !self.filter.allows(branch.as_ref()),
@@ -181,8 +181,7 @@ impl<'r> Refs<'r> {
         self.packed()?.map_or(Ok(None), |packed| packed.find(name))
     }
 
-    /// Calls a function with an iterator over the refs after a name that are served; an empty name starts at the
-    /// beginning.
+    /// Calls a function with an iterator over the served refs after a name. An empty name starts at the beginning.
     pub(crate) fn with_refs_after<T>(
         &self,
         name: &BStr,

@@ -1,8 +1,8 @@
 //! Packed refs: the file `packed-refs`.
 //!
-//! It may contain hundreds of thousands of refs. The file is sorted by name and declares so, and a ref is found by
-//! binary search without reading the whole file; a file without that declaration (git before 2012) is read from the
-//! start, and may have at most [`MAX_UNSORTED`] bytes. Refs are read in the order of the file, from any name on.
+//! The file may contain hundreds of thousands of refs. Its header declares that it is sorted by name, so a ref is found
+//! by binary search. A file without this declaration (git before 2012) is read from the start, and may have at most
+//! [`MAX_UNSORTED`] bytes. Iteration starts after any name, in the order of the file.
 
 use crate::block_cache::{BlockCache, BlockFile, Reader};
 use crate::error::{Error, Result};
@@ -14,10 +14,10 @@ use std::io::{self, BufRead, Read};
 use std::path::Path;
 use std::rc::Rc;
 
-/// The maximum length of a line in bytes: an id and a name, which git itself limits to the length of a path.
+/// The maximum length of a line in bytes: an id and a name. Git limits a name to the length of a path.
 const MAX_LINE: u64 = 8 * 1024;
 
-/// The maximum size of an unsorted file in bytes, since finding one ref means reading all.
+/// The maximum size of an unsorted file in bytes. Every lookup reads the whole file.
 const MAX_UNSORTED: u64 = 4 * 1024 * 1024;
 
 /// The file `packed-refs`.
@@ -68,7 +68,7 @@ impl PackedRefs {
         Ok(None)
     }
 
-    /// Iterates over all refs, in the order of the file. A damaged one is an error item, and iteration continues after
+    /// Iterates over all refs, in the order of the file. A damaged ref is an error item, and iteration continues after
     /// it.
     pub(crate) fn iter(&self) -> PackedIter<'_> {
         self.iter_from(self.start)
@@ -96,10 +96,10 @@ impl PackedRefs {
         self.file.reader(0)
     }
 
-    /// Returns the offset of a line before which no line has this name or a greater one.
+    /// Returns the offset of a line. All lines before it have lesser names.
     fn lower_bound(&self, name: &BStr) -> Result<u64> {
         let (mut start, mut end) = (self.start, self.file.size());
-        // The search runs over lines, but positions are bytes: both bounds are always line starts.
+        // The search runs over lines, but positions are bytes: both bounds are always starts of lines.
         while start < end {
             let line_start = self.line_start(start.midpoint(end), start)?;
             let line = self.line(line_start)?;
@@ -107,7 +107,7 @@ impl PackedRefs {
             match name_of(&line) {
                 Some(found) if found < name => start = next,
                 Some(_) => end = line_start,
-                // A line with a peeled id belongs to the line before it.
+                // A line with a peeled id belongs to the previous line.
                 None if line_start > start => {
                     let before = self.line_start(line_start.saturating_sub(1), start)?;
                     match name_of(&self.line(before)?) {
@@ -144,7 +144,7 @@ impl PackedRefs {
         Ok(line.into())
     }
 
-    /// Parses the ref in a line, and its peeled id in the next line, if there is one.
+    /// Parses the ref in a line, and its peeled id in the next line, if present.
     fn parse(&self, line: &BStr, after: &BStr) -> Result<Reference> {
         let damaged = || self.file.corrupt(format!("expected a ref, found {:?}", line.trim_end().as_bstr()));
         let name = name_of(line).filter(|name| is_valid(name)).ok_or_else(damaged)?;
@@ -222,7 +222,7 @@ impl Iterator for PackedIter<'_> {
         }
         loop {
             let read = self.line().and_then(|line| {
-                // A peeled id was consumed with its ref, or belongs to a skipped one.
+                // A line with a peeled id was consumed with its ref, or belongs to a skipped ref.
                 if line.is_empty() || line.starts_with(b"^") || line.trim().is_empty() {
                     return Ok((line, BString::default()));
                 }

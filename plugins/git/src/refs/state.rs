@@ -8,14 +8,14 @@ use std::hash::{DefaultHasher, Hasher};
 use std::io::BufRead;
 use std::time::SystemTime;
 
-/// The maximum number of loose refs whose content is read. Those after them contribute their names and the
-/// modification time of their directory, which changes with every ref that git writes.
+/// The maximum number of loose refs whose content is read. Every further ref contributes its name and the modification
+/// time of its directory, which changes with every ref that git writes.
 const MAX_READ: usize = 2000;
 
 impl Refs<'_> {
-    /// Returns a digest of all refs, of `HEAD` and similar names, and of the shallow commits. While it is the same,
-    /// every name resolves to the same object. It is computed from the files' bytes, so a different digest does not
-    /// imply that a ref changed.
+    /// Returns a digest of all refs, of `HEAD` and similar names, and of the shallow commits. While the digest is
+    /// unchanged, every name resolves to the same object. The digest is computed from the files' bytes, so a different
+    /// digest does not imply that a ref changed.
     pub(crate) fn digest(&self) -> Result<u64> {
         let mut digest = DefaultHasher::new();
         let mut add = |bytes: &[u8]| {

@@ -1,8 +1,8 @@
 //! The repository format, read from the repository's config.
 //!
-//! A repository of version 1 lists the extensions that a reader must support in `extensions.*`
-//! (`gitrepository-layout`, "repository format version"). Unsupported extensions are rejected, as git does. The rest
-//! of the config is ignored: it may name programs to run and files to include, and neither happens.
+//! A repository of version 1 lists the extensions that a reader must support in `extensions.*` (`gitrepository-layout`,
+//! "repository format version"). Unsupported extensions are rejected, as git does. The rest of the config is ignored:
+//! it may name programs to run and files to include, and neither is done.
 
 use crate::error::{Error, Result};
 use crate::files;
@@ -23,16 +23,16 @@ const IGNORED_EXTENSIONS: [&str; 6] =
 pub(crate) struct Format {
     /// The hash kind of the ids.
     pub(crate) hash: Kind,
-    /// Where refs are stored.
+    /// The storage of refs.
     pub(crate) ref_storage: RefStorage,
     /// Whether the commit-graph is used.
     pub(crate) has_commit_graph: bool,
 }
 
-/// Where refs are stored.
+/// The storage of refs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RefStorage {
-    /// In one file each, and in `packed-refs`.
+    /// One file per ref, and `packed-refs`.
     Files,
     /// In reftables.
     Reftable,
@@ -63,7 +63,7 @@ pub(crate) fn read(common_dir: &Path) -> Result<Option<Format>> {
                 ("refstorage", "files") => ref_storage = RefStorage::Files,
                 ("refstorage", "reftable") => ref_storage = RefStorage::Reftable,
                 (name, _) if IGNORED_EXTENSIONS.contains(&name) => {}
-                // Before version 1, extensions had no meaning.
+                // Extensions have a meaning only from version 1 on.
                 _ if version == 0 => {}
                 (name, value) => return Err(unsupported(&format!("the extension {name} = {value}"))),
             }

@@ -22,16 +22,18 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// The part of the time of walks from which what they learned is stored. A walk that takes less is as fast again.
+/// The divisor of the walks' time: a call that takes longer than the quotient stores what it learned. A shorter walk is
+/// fast without it.
 const LEARNING_SHARE: u32 = 10;
 
-/// The size of the indexes of packs from which a repository is large: some 35,000 objects, which several thousand commits have.
+/// The size of pack indexes from which a repository counts as large: some 35,000 objects, as several thousand commits
+/// have.
 const LARGE_INDEXES: u64 = 1 << 20;
 
 /// A repository, opened for reading.
 ///
-/// It stays open between calls if the host reuses the instance. Objects are immutable, so their data are cached; refs
-/// and the rest are read again each time.
+/// A repository stays open between calls if the host reuses the instance. Objects are immutable, so their data are
+/// cached; refs and everything else are read in each call.
 pub(crate) struct Repository {
     layout: Layout,
     format: Format,
@@ -41,7 +43,7 @@ pub(crate) struct Repository {
     learned: Learned,
     /// When the current call began.
     call_start: Cell<Instant>,
-    /// How long the walks of one call may take.
+    /// The time that the walks of one call may take.
     max_time: Duration,
     #[cfg(test)]
     max_reads: Option<usize>,
@@ -52,12 +54,13 @@ pub(crate) struct Repository {
 }
 
 impl Repository {
-    /// Opens the repository in a directory, with a limit for the size of objects in bytes, and the refs that are served.
+    /// Opens the repository in a directory. `max_object_size` limits the size of objects, in bytes; `ref_filter`
+    /// selects the served refs.
     pub(crate) fn open(dir: &Path, max_object_size: u64, ref_filter: RefFilter) -> Result<Self> {
         let layout = Layout::locate(dir)?;
         let format = match format::read(&layout.common_dir)? {
             Some(format) => format,
-            // Git writes a config into every repository, and needs none.
+            // Git writes a config into every repository, but does not require it.
             None => layout.check(dir).map(|()| Format::default())?,
         };
         let blocks = BlockCache::new();
@@ -79,7 +82,7 @@ impl Repository {
         })
     }
 
-    /// Keeps what walks learn in a store.
+    /// Sets the store of what walks learn.
     pub(crate) fn keep_learned_in(&mut self, store: Rc<dyn Store>) {
         self.learned = Learned::in_store(store, self.hash());
     }
@@ -89,20 +92,21 @@ impl Repository {
         &self.learned
     }
 
-    /// Begins a call of the provider: its time is counted from now on.
+    /// Begins a call of the provider: its time starts now.
     pub(crate) fn begin_call(&self) {
         self.call_start.set(Instant::now());
         self.learned.begin_call();
     }
 
-    /// Ends a call of the provider: what its walks learned is stored, if they took a good part of their time.
+    /// Ends a call of the provider. What its walks learned is stored if the call took more than 1/[`LEARNING_SHARE`] of
+    /// their time.
     pub(crate) fn end_call(&self) {
         if self.call_start.get().elapsed() > self.max_time.checked_div(LEARNING_SHARE).unwrap_or_default() {
             self.learned.save();
         }
     }
 
-    /// Returns a budget of some steps, and of what is left of the time for the call.
+    /// Returns a budget of a number of steps, and of the remaining time of the call.
     pub(crate) fn budget(&self, steps: usize) -> Budget {
         #[cfg(test)]
         let steps = steps.min(self.max_steps);
@@ -128,7 +132,7 @@ impl Repository {
         self.commit_graph.get_or_init(|| if self.format.has_commit_graph { open() } else { None }).as_ref()
     }
 
-    /// Returns whether the repository is so large that histories need a commit-graph, and has none.
+    /// Returns whether the repository lacks a commit-graph and is so large that histories need one.
     pub(crate) fn lacks_commit_graph(&self) -> bool {
         let len = || -> std::io::Result<u64> {
             let indexes = std::fs::read_dir(self.layout.objects().join("pack"))?.filter_map(Result::ok);
@@ -149,20 +153,20 @@ impl Repository {
         lines.map(|line| ObjectId::from_hex(line).map_err(damaged)).collect()
     }
 
-    /// Sets how long the walks of one call may take.
+    /// Sets the time that the walks of one call may take.
     #[cfg(test)]
     pub(crate) fn set_max_time(&mut self, max_time: Duration) {
         self.max_time = max_time;
     }
 
-    /// Ends the walks of a call when that many objects were read, in place of a time.
+    /// For tests: ends the walks of a call after `max` objects were read, in place of a time.
     #[cfg(test)]
     pub(crate) fn set_max_reads(&mut self, max: usize) {
         self.max_reads = Some(max);
         self.max_time = Duration::ZERO;
     }
 
-    /// Ends each walk after that many steps.
+    /// For tests: ends each walk after `max` steps.
     #[cfg(test)]
     pub(crate) fn set_max_steps(&mut self, max: usize) {
         self.max_steps = max;

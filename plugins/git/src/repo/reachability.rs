@@ -1,12 +1,12 @@
-//! Whether an object may be named by its id.
+//! The access rule for objects that a client names by id.
 //!
-//! A tree or a file may not: it would have a URI beside that of its path, which a rule that denies the path does not
-//! match, and whether it is part of a commit that is served cannot be answered within any bound. They are served as
-//! parts of a commit. A commit or a tag may; if not all refs are served, only a commit that is reachable from a ref that
-//! is, and a tag that such a ref leads to. To the client, other objects do not exist.
+//! Trees and files cannot be named by id: such a URI would bypass a rule that denies their path, and whether an object
+//! is part of a served commit cannot be determined within a bound. They are served as parts of a commit. Commits and
+//! tags can be named by id. If some refs are hidden, a commit must be reachable from a served ref, and a tag must be on
+//! the chain of tags of a served ref. To the client, other objects do not exist.
 //!
-//! The walk from the refs visits no commit whose generation number is that of the commit or less, so that with a
-//! commit-graph it visits those that are newer. Without one, it may visit all commits, up to a limit, where it fails.
+//! The walk from the refs skips commits whose generation number is not greater than the wanted commit's, so with a
+//! commit-graph it visits only newer commits. Without one, it may visit all commits, and fails at a limit.
 
 use crate::commits::{CommitKey, Commits, Generation};
 use crate::error::{Error, Result};
@@ -67,7 +67,7 @@ impl Repository {
                         .to_owned(),
                 ));
             }
-            // A commit that cannot be read has no parents that are known.
+            // The parents of an unreadable commit are unknown.
             let Ok(commit) = commits.get(key) else { continue };
             let may_lead_there = match (commit.generation, wanted_generation) {
                 (Generation::Known(_), Generation::Unknown) => matches!(wanted, CommitKey::Graph(_)),
@@ -102,8 +102,8 @@ impl Repository {
         Ok(is_found)
     }
 
-    /// Calls `take` with the object of each ref that is served, and the one it points to if that is known, until it
-    /// returns false. A ref that leads nowhere is skipped.
+    /// Calls `take` with the object of each served ref, and with the object that it points to, if known, until `take`
+    /// returns false. A dangling ref is skipped.
     fn for_each_tip(&self, mut take: impl FnMut(ObjectId, Option<ObjectId>) -> Result<bool>) -> Result<()> {
         let refs = self.refs();
         let mut tips = HashSet::new();

@@ -1,7 +1,7 @@
 //! Resolution of revisions: names and ids in a path.
 //!
-//! A revision is a full id, the name of a ref, or an abbreviated id, tried in this order, which is git's
-//! (`gitrevisions`), followed by any number of operators ([`spec`]): `main~2`, `HEAD^`, `v1.0^{}`.
+//! A revision is a full id, the name of a ref, or an abbreviated id, tried in this order (git's order, `gitrevisions`),
+//! followed by any number of operators ([`spec`]): `main~2`, `HEAD^`, `v1.0^{}`.
 
 mod spec;
 
@@ -101,7 +101,7 @@ impl Repository {
         commits.id(key)
     }
 
-    /// Returns the tree of the revision that is listed by default; `None` while there is no commit yet.
+    /// Returns the tree of the default revision; `None` while there is no commit.
     pub(crate) fn default_tree(&self, rev: &BStr) -> Result<Option<ObjectId>> {
         match self.rev(rev).and_then(|rev| self.tree_of(rev.id)) {
             Ok(tree) => Ok(Some(tree)),

@@ -1,14 +1,14 @@
-//! The syntax of revisions: a name, and operators after it (`gitrevisions`).
+//! The syntax of revisions: a name, followed by operators (`gitrevisions`).
 //!
 //! | operator | meaning |
 //! |---|---|
-//! | `~`, `~2` | the first parent, that one's first parent |
+//! | `~`, `~2` | the first parent, the first parent's first parent |
 //! | `^`, `^2`, `^0` | the first parent, the second parent, the commit itself |
 //! | `^{}` | the object that a tag points to |
-//! | `^{commit}`, `^{tree}`, `^{blob}`, `^{tag}`, `^{object}` | the object of that kind that it leads to |
+//! | `^{commit}`, `^{tree}`, `^{blob}`, `^{tag}`, `^{object}` | the object of that kind to which it peels |
 //!
-//! None of these characters can be part of a ref's name. `@` alone is `HEAD`. Operators that need the reflog, or search
-//! in messages, are refused with the reason.
+//! A ref's name cannot contain any of these characters. `@` alone is `HEAD`. Operators that need the reflog or search
+//! messages are refused, with the reason.
 
 use crate::error::{Error, Result};
 use bstr::{BStr, ByteSlice};

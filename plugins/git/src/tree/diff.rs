@@ -1,7 +1,7 @@
 //! The differences between two trees.
 //!
 //! Identical subtrees are not read, so the cost depends on the size of the difference. Both trees are merged in their
-//! order, directories included, and changes are emitted sorted by path.
+//! order, directories included, and changes are reported sorted by path.
 
 use crate::error::{Error, Result};
 use crate::repo::Repository;
@@ -11,7 +11,7 @@ use gix_hash::ObjectId;
 use gix_object::tree::EntryMode;
 use std::cmp::Ordering;
 
-/// The maximum number of trees read for one diff; no commit by people exceeds it.
+/// The maximum number of trees read for one diff. Commits made by people do not exceed it.
 const MAX_TREES: usize = 100_000;
 
 /// One side of a changed file.
@@ -34,7 +34,7 @@ pub(crate) struct Change {
     pub(crate) after: Option<Side>,
 }
 
-/// A directory on both sides, either of which may be missing.
+/// A directory in both trees. One of them may lack it.
 struct Pair {
     /// The directory's path: empty, or with a trailing slash.
     directory: BString,
@@ -47,7 +47,7 @@ struct Pair {
 
 impl Repository {
     /// Calls `take` for each file that differs between two trees, sorted by path, until it returns false. A missing
-    /// tree counts as empty. Returns the number of changes that were left out, because their paths are too long.
+    /// tree counts as empty. Returns the number of changes omitted because their paths are too long.
     pub(crate) fn diff(
         &self,
         before: Option<ObjectId>,
@@ -84,7 +84,7 @@ impl Repository {
                 }
                 path.push(b'/');
                 let (before, after) = (before.map(|entry| entry.id), after.map(|entry| entry.id));
-                // Trees that differ only in mode are equal: there is one kind of directory.
+                // Trees that differ only in mode are equal, because directories have one mode.
                 if before != after {
                     pairs.push(self.pair(path, before, after)?);
                 }
@@ -105,7 +105,7 @@ impl Repository {
 }
 
 impl Pair {
-    /// Returns the next pair of entries with the same name that are both or neither directories, or the next entry of
+    /// Returns the next pair of entries with the same name that are both directories or both not, or the next entry of
     /// one side alone.
     fn step(&mut self) -> Result<Option<(Option<Entry>, Option<Entry>)>> {
         let fill = |next: &mut Option<Entry>, entries: &mut Option<Entries>| {

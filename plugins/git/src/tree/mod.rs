@@ -1,9 +1,9 @@
 //! Trees: the directories of a revision.
 //!
-//! A tree is parsed lazily, entry by entry, because it may have tens of thousands. Entries are in git's order: by
-//! name, where a directory compares as if its name ended with `/`, so that full paths are sorted by their bytes.
-//! Entries that no path can name are skipped: an empty name, `.`, `..`, or a name with a slash, all of which git
-//! refuses to create, and paths longer than [`MAX_PATH`].
+//! A tree is parsed lazily, entry by entry, because it may have tens of thousands of entries. Entries are in git's
+//! order: by name, where a directory compares as if its name ended with `/`, so full paths are sorted by their bytes.
+//! Entries that no path can name are skipped: an empty name, `.`, `..`, or a name with a slash (git refuses to create
+//! these), and paths longer than [`MAX_PATH`].
 
 mod diff;
 mod walk;
@@ -18,7 +18,8 @@ use gix_object::tree::EntryMode;
 use std::rc::Rc;
 pub(crate) use walk::{FileWalk, is_after};
 
-/// The maximum length of a path in bytes. Percent-encoded it fits into a cursor, even at three times its length.
+/// The maximum length of a path in bytes. Percent-encoding may triple the length, and the result still fits into a
+/// cursor.
 pub(crate) const MAX_PATH: usize = 1300;
 
 /// A tree entry.
@@ -28,7 +29,7 @@ pub(crate) struct Entry {
     pub(crate) name: BString,
     /// The mode: a file, executable or not, a link, a directory, a submodule.
     pub(crate) mode: EntryMode,
-    /// The object; for a submodule a commit in another repository.
+    /// The object; for a submodule, a commit in another repository.
     pub(crate) id: ObjectId,
 }
 
@@ -60,7 +61,7 @@ impl Entries {
         key
     }
 
-    /// Returns the next entry for which `wanted` holds; only its name is copied. Unsorted entries are an error:
+    /// Returns the next entry for which `wanted` holds; only its name is copied. Unsorted entries are an error, because
     /// listings and diffs rely on the order.
     pub(crate) fn next_where(&mut self, mut wanted: impl FnMut(&BStr, EntryMode) -> bool) -> Result<Option<Entry>> {
         loop {

@@ -1,11 +1,10 @@
-//! A walk over the files below a tree, sorted by path, from any path on.
+//! A walk over the files below a tree, sorted by path, starting after any path.
 //!
-//! A walk seeks directly to its start: of each directory on that path it reads one tree, and none of the siblings. Its
+//! A walk seeks directly to its start: it reads the tree of each directory on that path, and none of the siblings. Its
 //! state consists of the trees from the root to the current position.
 //!
-//! An unreadable directory (damaged, too large, or missing in a partial clone) is returned itself instead of its
-//! files. A walk pauses after opening [`MAX_TREES`] directories: another walk continues at
-//! [`FileWalk::resume_position`].
+//! An unreadable directory (damaged, too large, or missing in a partial clone) is returned in place of its files. A
+//! walk pauses after opening [`MAX_TREES`] directories: another walk continues at [`FileWalk::resume_position`].
 
 use crate::error::Result;
 use crate::repo::Repository;
@@ -14,8 +13,8 @@ use bstr::{BStr, BString, ByteSlice};
 use gix_hash::{ObjectId, oid};
 use std::collections::HashSet;
 
-/// The maximum number of trees opened in one walk. Git creates no trees without files, so a page that needs this many is
-/// most likely an attack.
+/// The maximum number of trees opened in one walk. Git creates no trees without files, so a page that exceeds the limit
+/// is most likely an attack.
 const MAX_TREES: usize = 5000;
 
 /// A file below a tree, or another entry that is not a directory.
@@ -32,13 +31,13 @@ pub(crate) struct FileWalk<'r> {
     repository: &'r Repository,
     /// The trees from the root to the current position, each with the length of its directory's path.
     trees: Vec<(Entries, usize)>,
-    /// The innermost directories without a file so far, by their depth, and the trees known to contain none at any
-    /// depth: a directory bomb consists of a few trees that occur repeatedly.
+    /// The innermost directories without a file so far, with their depth, and the trees that are known to contain no
+    /// file at any depth. The latter bound the cost of a directory bomb, in which a few trees occur repeatedly.
     maybe_empty: Vec<(usize, ObjectId)>,
     empty_trees: HashSet<ObjectId>,
     /// The path of the current directory: empty, or with a trailing slash.
     directory: BString,
-    /// The rest of the start path below the current directory, while the walk is seeking to it.
+    /// The rest of the start path below the current directory, while the walk seeks it.
     start_after: Option<BString>,
     /// The number of trees opened.
     opened: usize,
@@ -51,7 +50,7 @@ pub(crate) struct FileWalk<'r> {
 const AFTER_ALL: [u8; 8] = [0xff; 8];
 
 impl WalkEntry {
-    /// Returns the position that a walk must start after in order to return what follows this entry.
+    /// Returns the position after which a walk must start to return the entries after this one.
     pub(crate) fn position(&self) -> BString {
         if self.entry.mode.is_tree() {
             end_of_directory(&[self.path.as_slice(), b"/"].concat())
@@ -132,7 +131,7 @@ impl<'r> FileWalk<'r> {
                 continue;
             }
             let path: BString = [self.directory.as_slice(), entry.name.as_slice()].concat().into();
-            // The path to the start is short and must be walked in any case.
+            // The path to the start is short, and must be walked in any case.
             if self.opened >= MAX_TREES && !on_the_way {
                 self.is_paused = true;
                 return Ok(None);
@@ -147,7 +146,7 @@ impl<'r> FileWalk<'r> {
                         self.maybe_empty.push((self.trees.len(), entry.id));
                     }
                 }
-                // It was returned itself before: the walk starts after it.
+                // The directory itself was returned before: the walk starts after it.
                 Err(_) if on_the_way => self.start_after = None,
                 Err(error) => {
                     log::warn!("directory {path:?} listed without its files: {error}");

@@ -1,7 +1,8 @@
 //! The origins of a file's lines, one line per line: id, author's date, author, line number and text, separated by tabs.
 //!
-//! The commits are those of `git blame`. An id with a leading `^` is that of a commit at which the search ended before
-//! the origin was found, or at which a shallow clone ends: the line is from there, or older. Bytes that are not UTF-8 become replacement characters.
+//! The commits are the same as in `git blame`. An id with a leading `^` is the commit at which the search ended before
+//! the origin was found, or at which a shallow clone ends: the line is from this commit or an older one. Bytes that are
+//! not UTF-8 become replacement characters.
 
 use crate::blame::{Blame, MAX_FILE, Origin};
 use crate::commits;
@@ -87,7 +88,7 @@ pub(crate) fn stat(repository: &Repository, rev: &BStr, path: &BStr) -> Result<E
     entry(repository, &resolved, rev, path)
 }
 
-/// Finds the file. Links and submodules have no lines.
+/// Finds the file. Links and submodules are rejected: they have no lines.
 fn find(repository: &Repository, rev: &BStr, path: &BStr) -> Result<(Rev, tree::Entry)> {
     let resolved = repository.rev(rev)?;
     match super::entry_at(repository, repository.tree_of(resolved.id)?, path)? {

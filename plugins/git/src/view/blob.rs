@@ -1,7 +1,7 @@
 //! Files, links and submodules.
 //!
-//! A file is served as it is stored: no filters, no end-of-line conversion, and a Git LFS pointer as its text. A link
-//! is served as its target path, and never followed. A submodule is served as the line that git shows for it in diffs.
+//! A file is served as stored: no filters, no end-of-line conversion, and a Git LFS pointer as its text. A link is
+//! served as its target path, and is never followed. A submodule is served as the line that git shows for it in diffs.
 
 use crate::error::{Error, Result};
 use crate::odb::check_memory_budget;

@@ -1,4 +1,4 @@
-//! The changed files of a commit or of two revisions: their names, then their diff.
+//! The changed files of a commit or between two revisions: their names, then their diff.
 
 use crate::error::Result;
 use crate::repo::Repository;
@@ -25,16 +25,16 @@ pub(super) struct Changes {
     has_more: bool,
 }
 
-/// A text of changes.
+/// The text of changes.
 pub(super) struct ChangesText {
     /// The text.
     pub(super) text: String,
-    /// Whether files or parts of the diff are left out.
+    /// Whether files or parts of the diff are omitted.
     pub(super) is_truncated: bool,
 }
 
 impl Changes {
-    /// Compares two trees, of which a missing one counts as empty.
+    /// Compares two trees. A missing tree counts as empty.
     pub(super) fn between(repository: &Repository, before: Option<ObjectId>, after: Option<ObjectId>) -> Result<Self> {
         let mut changes = Self::default();
         repository.diff(before, after, |change| changes.add(change))?;
@@ -73,8 +73,8 @@ impl Changes {
         !self.has_more
     }
 
-    /// Writes the changes after a head. Of the diff, at most `max_diff` bytes are shown; `help` says where the files
-    /// that are left out can be read.
+    /// Writes the changes after a head. At most `max_diff` bytes of the diff are shown; `help` returns where omitted
+    /// files can be read.
     pub(super) fn write(
         &self,
         repository: &Repository,

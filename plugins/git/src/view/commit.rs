@@ -1,9 +1,9 @@
 //! Commits: author, message and diff.
 //!
-//! A commit is shown as its id, parents and people, its message, indented, and its added, modified and removed files;
-//! then the diff. The MIME type is `text/x-diff`, because that is most of it and clients can highlight it: diff tools
-//! skip the text before the first header. The diff is against the first parent, and for a root commit against the
-//! empty tree; a renamed file is shown as one removed and one added.
+//! A commit is shown as its id, parents and people, its indented message, and its added, modified and removed files;
+//! then the diff. The MIME type is `text/x-diff`, because most of the text is a diff that clients can highlight; diff
+//! tools skip the text before the first header. The diff is against the first parent, or against the empty tree for a
+//! root commit. A renamed file is shown as one removed and one added file.
 
 use crate::commits;
 use crate::error::Result;
@@ -75,7 +75,7 @@ fn find(repository: &Repository, rev: &BStr) -> Result<(Rev, ObjectId, Tags)> {
     let resolved = repository.rev(rev)?;
     let mut tags = Vec::new();
     let mut bytes = 0_usize;
-    // A chain of large tags could exceed the memory; then the commit is shown without them.
+    // A chain of large tags could exceed the memory. In that case, the later tags are not shown.
     let keep = |tag: Rc<Vec<u8>>| {
         bytes = bytes.saturating_add(tag.len());
         if bytes <= MAX_HEAD {
@@ -103,7 +103,7 @@ fn entry(resolved: &Rev, rev: &BStr, id: &ObjectId, commit: &CommitRef<'_>, is_c
 }
 
 fn write_tag(head: &mut String, repository: &Repository, tag: &[u8]) {
-    // A tag that can be peeled but not decoded is skipped: the commit it points to is what the client requested.
+    // A tag that can be peeled but not decoded is skipped: the client requested the commit.
     let Ok(decoded) = TagRef::from_bytes(tag, repository.hash()) else { return };
     let _ = writeln!(head, "tag {}", single_line(decoded.name));
     if let Some(tagger) = decoded.tagger.map(Signature::parse) {
@@ -123,7 +123,7 @@ fn write_head(head: &mut String, id: &ObjectId, commit: &CommitRef<'_>) {
     write_message(head, commit.message.as_bstr());
 }
 
-/// Writes the message, indented so that no line of it can be mistaken for a part of the diff.
+/// Writes the message, indented so that no line can be mistaken for a part of the diff.
 fn write_message(head: &mut String, message: &BStr) {
     head.push('\n');
     for text in message.trim_end().lines() {
@@ -136,7 +136,7 @@ fn write_message(head: &mut String, message: &BStr) {
     head.push('\n');
 }
 
-/// Truncates a head that exceeds the limit within its message.
+/// Truncates a head that exceeds the limit. The cut is within the message.
 fn truncate_head(mut head: String) -> String {
     if head.len() > MAX_HEAD {
         head.truncate(head.floor_char_boundary(MAX_HEAD.saturating_sub(64)));

@@ -1,7 +1,7 @@
 //! The differences of two revisions: the changed files with their status, then the diff, as in `git diff --full-index
 //! --no-renames A B`.
 //!
-//! With a path, only that file, or what is below that directory.
+//! With a path, only the changes of that file, or below that directory.
 
 use crate::error::{Error, Result};
 use crate::repo::Repository;
@@ -55,7 +55,7 @@ pub(crate) fn stat(repository: &Repository, before: &BStr, after: &BStr, path: O
     Ok(entry(before, after, path, &sides))
 }
 
-/// Compares what is at a path on both sides.
+/// Compares the entries at a path on both sides.
 fn of_path(repository: &Repository, path: &BString, found: [Option<tree::Entry>; 2]) -> Result<Changes> {
     let is_tree = |entry: &Option<tree::Entry>| entry.as_ref().is_none_or(|entry| entry.mode.is_tree());
     let id = |entry: &Option<tree::Entry>| entry.as_ref().map(|entry| entry.id);

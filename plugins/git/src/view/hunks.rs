@@ -50,7 +50,7 @@ fn hunk(text: &mut String, lines: &InternedInput<&[u8]>, headings: &mut Headings
 }
 
 /// Formats a line range, counted from one: the start, and the length unless it is one. An empty range starts at the
-/// line before.
+/// line before it.
 fn range(lines: &Range<u32>) -> String {
     let first = lines.start.saturating_add(1);
     match lines.end.saturating_sub(lines.start) {
@@ -72,7 +72,7 @@ fn write_lines(text: &mut String, lines: &InternedInput<&[u8]>, sign: char, side
 }
 
 fn line_of<'l>(lines: &InternedInput<&'l [u8]>, token: Token) -> &'l [u8] {
-    // A token comes from the interner that it is looked up in.
+    // A token is looked up in the interner that created it.
     lines.interner[token]
 }
 
@@ -93,7 +93,7 @@ impl Headings<'_> {
             |line: &&[u8]| line.first().is_some_and(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'$'));
         if let Some(line) = above.iter().rev().map(|token| line_of(self.lines, *token)).find(begins) {
             let line = line.get(..MAX_HEADING).unwrap_or(line).trim_ascii_end();
-            // The cut may split a character, which is then dropped.
+            // The cut may split a character. The incomplete character is dropped.
             let whole = line.utf8_chunks().next().map(|chunk| chunk.valid()).unwrap_or_default();
             self.last = format!(" {whole}");
         }

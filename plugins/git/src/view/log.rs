@@ -17,7 +17,7 @@ use mcp_provider::{Contents, Entry, Notice};
 
 /// A request for a history.
 pub(crate) struct Query<'q> {
-    /// The revision whose history is left out.
+    /// The revision whose history is excluded.
     pub(crate) since: Option<&'q BString>,
     /// The revision.
     pub(crate) rev: &'q BString,
@@ -48,7 +48,8 @@ pub(crate) fn read(repository: &Repository, query: &Query<'_>, range: LogRange) 
             _ => format!("{id}\tunknown\t\t(not read: damaged)\n"),
         });
     }
-    // A history that ended earlier did so at a limit for one response, at which the next would end, too.
+    // `next` is set only if the range is full: after an end at a limit for one response, the next page would end there,
+    // too.
     let is_full = skipped == range.skip && shown == range.limit;
     let has_ended = !is_full && history.ended_at_limit();
     if has_ended {

@@ -71,7 +71,7 @@ pub(crate) fn stat(repository: &Repository, address: &Address) -> Result<Entry> 
     }
 }
 
-/// Returns what is at a path of a tree.
+/// Returns the entry at a path of a tree.
 fn entry_at(repository: &Repository, tree: ObjectId, path: &BStr) -> Result<TreeEntry> {
     repository.entry(tree, path)?.ok_or_else(|| {
         ::log::debug!("{:?} is not in the tree {tree}", single_line(path));
@@ -79,7 +79,7 @@ fn entry_at(repository: &Repository, tree: ObjectId, path: &BStr) -> Result<Tree
     })
 }
 
-/// The error for a resource of another kind than the path asks for.
+/// Creates the error for a path whose family does not match the kind of the entry.
 fn wrong_kind(path: &BStr, found: &str, help: &str) -> Error {
     Error::Invalid(format!("{:?} is {found}: {help}", single_line(path)))
 }
@@ -92,8 +92,8 @@ pub(crate) fn is_binary(data: &[u8]) -> bool {
     data.get(..BINARY_CHECK_BYTES).unwrap_or(data).contains(&0)
 }
 
-/// Marks an entry that depends on history as immutable or as subscribable. A shallow history may be deepened, so even
-/// that of a full id may change.
+/// Marks an entry that depends on history as immutable or as subscribable. A shallow history may be deepened, so an
+/// entry at a full id may change, too.
 fn with_history_mutability(repository: &Repository, entry: Entry, rev: &Rev) -> Result<Entry> {
     Ok(match repository.shallow()?.is_empty() {
         true => resource_entry::with_mutability(entry, rev),
@@ -101,7 +101,7 @@ fn with_history_mutability(repository: &Repository, entry: Entry, rev: &Rev) -> 
     })
 }
 
-/// Returns the last line of a text whose search ended at a limit, with what is missing and what would help.
+/// Returns the last line of a text whose search ended at a limit: the missing part, and the remedy.
 fn incomplete(repository: &Repository, missing: &str) -> String {
     let next = match repository.learned().is_kept() {
         true => "; what it found is kept, so that the next request for this goes on from there",
@@ -119,7 +119,7 @@ fn incomplete(repository: &Repository, missing: &str) -> String {
     )
 }
 
-/// Returns the last line of a text that ends where a shallow clone does, with what is missing.
+/// Returns the last line of a text that ends where a shallow clone ends: the missing part.
 fn cut_off(missing: &str) -> String {
     format!("# This is not complete, as the clone is shallow: {missing}; git fetch --unshallow completes it\n")
 }

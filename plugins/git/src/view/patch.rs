@@ -18,7 +18,7 @@ const MAX_FILE: u64 = 1024 * 1024;
 enum Content {
     Text(Rc<Vec<u8>>),
     Binary,
-    /// Exceeds [`MAX_FILE`]; with its size.
+    /// Exceeds [`MAX_FILE`]. The value is the size.
     TooLarge(u64),
     Missing,
 }
@@ -90,7 +90,7 @@ fn file_patch(repository: &Repository, path: &BStr, before: Option<&Side>, after
     Ok(text)
 }
 
-/// Writes an extended header line with a mode; the index line then has none.
+/// Writes an extended header line with a mode. In that case, the index line has no mode.
 fn heading(text: &mut String, what: &str, mode: &str) -> Option<String> {
     // Writing to a string does not fail.
     let _ = writeln!(text, "{what} {mode}");

@@ -1,8 +1,8 @@
-//! All refs, as in `git show-ref --head --dereference`: one id and name per line, and for an annotated tag a second
-//! line, with `^{}` after the name, for the object that it points to.
+//! All refs, as in `git show-ref --head --dereference`: one id and name per line. An annotated tag has a second line,
+//! with `^{}` after the name, for the object that it points to.
 //!
-//! One response has at most [`MAX_TEXT`](super::MAX_TEXT) bytes, and takes at most [`MAX_READ`] file and object reads.
-//! The refs after the last one are another resource, whose path is in the metadata.
+//! One response has at most [`MAX_TEXT`](super::MAX_TEXT) bytes, and takes at most [`MAX_READ`] reads of files and
+//! objects. The metadata contains the path of the resource with the remaining refs.
 
 use crate::error::{Error, Result};
 use crate::paths;
@@ -14,10 +14,10 @@ use gix_hash::ObjectId;
 use mcp_provider::{Contents, Entry, Notice};
 use std::collections::HashMap;
 
-/// The maximum number of ref files that are read, and of objects that are inspected to detect tags.
+/// The maximum number of ref files read, and of objects inspected to detect tags.
 const MAX_READ: usize = 2000;
 
-/// Reads all refs, or those after one, up to the limits.
+/// Reads all refs, or the refs after `after`, up to the limits.
 pub(crate) fn read(repository: &Repository, after: Option<&BString>) -> Result<Contents> {
     let refs = repository.refs();
     let mut text = BoundedText::new(super::MAX_TEXT);
@@ -81,7 +81,7 @@ fn format_ref(refs: &Refs<'_>, reference: &Reference, tags: &mut Tags<'_>) -> Op
     Some(lines)
 }
 
-/// A cache of peeled objects, `None` for those that are not tags: most refs share a few objects.
+/// A cache of peeled objects, because most refs share a few objects. `None` for objects that are not tags.
 struct Tags<'r> {
     repository: &'r Repository,
     peeled_ids: HashMap<ObjectId, Option<ObjectId>>,

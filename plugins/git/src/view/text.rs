@@ -7,8 +7,8 @@ use std::fmt::Write;
 
 /// A text builder with a size limit.
 ///
-/// A part that does not fit is omitted as a whole, with all later parts, so that the text never ends within a line or
-/// a hunk.
+/// A part that does not fit is omitted as a whole, with all later parts, so the text never ends within a line or a
+/// hunk.
 pub(crate) struct BoundedText {
     text: String,
     max_len: usize,
@@ -41,8 +41,8 @@ impl BoundedText {
     }
 }
 
-/// Quotes a path as git does: as a C string if it contains a quote, a backslash or a control character, with letters
-/// of all scripts unchanged (`core.quotePath = false`). Bytes that are not UTF-8 appear as octal escapes.
+/// Quotes a path as git does with `core.quotePath = false`: as a C string if it contains a quote, a backslash or a
+/// control character; letters of all scripts are unchanged. Bytes that are not UTF-8 appear as octal escapes.
 pub(crate) fn quote(before: &str, path: &BStr) -> String {
     let mut quoted = String::with_capacity(path.len().saturating_add(before.len()));
     let mut odd = false;
@@ -78,11 +78,11 @@ pub(crate) fn quote(before: &str, path: &BStr) -> String {
     if odd { format!("\"{before}{quoted}\"") } else { format!("{before}{quoted}") }
 }
 
-/// The maximum length of a text on one line in bytes, so that one subject of a megabyte leaves space for others.
+/// The maximum length of a text on one line in bytes, so that a subject of a megabyte does not displace others.
 const MAX_LINE: usize = 1400;
 
-/// Formats text of a repository on one line: bytes that are not UTF-8 become replacement characters, control
-/// characters spaces. Text longer than any path is truncated.
+/// Formats text of a repository on one line: bytes that are not UTF-8 become replacement characters, control characters
+/// become spaces. Text longer than any path is truncated.
 pub(crate) fn single_line(text: &[u8]) -> String {
     let shown = text.get(..MAX_LINE).unwrap_or(text);
     let is_cut = shown.len() < text.len();

@@ -1,4 +1,4 @@
-//! Directories, whose index the host makes of their children.
+//! Directories. The host creates a directory's index from its children.
 
 use crate::error::Result;
 use crate::paths;

@@ -3,7 +3,7 @@
 use crate::repo::{Repo, is_invalid, read, text};
 use mcp_provider::{Failure, Provider, path};
 
-/// Returns the text that a blame must have.
+/// Returns the expected text of a blame.
 fn expected(repo: &Repo, rev: &str, file: &str, lines: Option<&str>) -> String {
     let range = lines.map(|lines| format!("-L{lines}"));
     let mut args = vec!["blame", "--line-porcelain"];
@@ -25,7 +25,7 @@ fn expected(repo: &Repo, rev: &str, file: &str, lines: Option<&str>) -> String {
     text
 }
 
-/// Creates a repository with a file that grows, shrinks, is renamed and merged.
+/// Creates a repository with a file that grows, shrinks, is renamed and is merged.
 fn grown() -> Repo {
     let repo = Repo::new();
     let lines: Vec<String> = (0..60).map(|n| format!("line {n}\n")).collect();
@@ -102,7 +102,7 @@ fn a_shallow_clone_blames_where_it_was_cut_off() {
     let boundaries = std::fs::read_to_string(clone.dir.join(".git/shallow")).unwrap();
     let is_boundary = |line: &str| boundaries.lines().any(|id| line.starts_with(id));
     let expected = expected(&clone, "main", "b.txt", None);
-    // `git blame` marks them so without `--porcelain`.
+    // Without `--porcelain`, `git blame` marks boundary commits with `^`.
     let expected: String = expected
         .lines()
         .map(|line| if is_boundary(line) { format!("^{line}\n") } else { format!("{line}\n") })

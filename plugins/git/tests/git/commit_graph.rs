@@ -1,4 +1,4 @@
-//! Histories read from commit-graphs: the same as without one, and as those of git.
+//! Histories read from commit-graphs: the same as without one, and the same as git's.
 
 use crate::repo::{Repo, open, read, text};
 use mcp_provider::{Provider, path};

@@ -22,7 +22,7 @@ fn packed() -> Repo {
     repo
 }
 
-/// Calls everything and returns the failures. Results are ignored: a call must only return without a panic.
+/// Calls everything and returns the failures. Results are ignored: a call must return without a panic.
 fn call_everything(dir: &Path) -> Vec<Failure> {
     let git = match try_open(dir, &[]) {
         Ok(git) => git,
@@ -83,8 +83,8 @@ fn overwrite(path: &Path, content: &[u8]) {
     fs::write(path, content).unwrap();
 }
 
-/// Damages a file in many ways, and calls everything each time. Returns how many calls failed that did not fail
-/// before.
+/// Damages a file in many ways, and calls everything each time. Returns the number of calls that failed only with the
+/// damage.
 fn damage(repo: &Repo, path: &Path, step: usize) -> usize {
     let whole = fs::read(path).unwrap();
     let flipped = (0..whole.len()).step_by(step).map(|at| {
@@ -171,7 +171,7 @@ fn what_is_damaged_is_named_for_the_log_and_not_for_the_client() {
     assert!(fault.contains(".pack at byte "), "{fault}");
 }
 
-/// Writes a tree that git would not create.
+/// Writes a tree that git does not create.
 fn tree(repo: &Repo, entries: &[(&str, &str, &str)]) -> String {
     let mut content = Vec::new();
     for (mode, name, id) in entries {
@@ -182,7 +182,7 @@ fn tree(repo: &Repo, entries: &[(&str, &str, &str)]) -> String {
     String::from_utf8(id).unwrap().trim().to_owned()
 }
 
-/// Names a tree: it has no URI by its own id.
+/// Tags a tree, because a tree has no URI by its id.
 fn name_root(repo: &Repo, tree: &str) {
     repo.git(["update-ref", "refs/tags/root", tree]);
 }
@@ -247,7 +247,7 @@ fn a_bomb_of_directories_is_nothing_and_a_bomb_of_files_is_paged() {
 fn many_directories_without_a_file_end_a_page_and_the_next_goes_on() {
     let repo = Repo::new();
     let blob = blob(&repo);
-    // Each is a tree of its own that contains only an empty one.
+    // Each entry is a distinct tree that contains only an empty tree.
     let empty = tree(&repo, &[]);
     let lines: String = (0..6000).map(|n| format!("040000 tree {empty}\te{n}\n\n")).collect();
     let ids = String::from_utf8(repo.git_with(["mktree", "--batch"], lines.as_bytes())).unwrap();
@@ -267,7 +267,7 @@ fn many_directories_without_a_file_end_a_page_and_the_next_goes_on() {
 #[test]
 fn a_zip_bomb_is_read_no_further_than_its_header_says() {
     let repo = Repo::new();
-    // Zeros, which a loose object compresses to a thousandth.
+    // Zeros, which a loose object compresses by a factor of a thousand.
     let bomb = vec![0; 64 << 20];
     let id = String::from_utf8(repo.git_with(["hash-object", "-w", "--stdin"], &bomb)).unwrap().trim().to_owned();
     name_root(&repo, &tree(&repo, &[("100644", "bomb", &id)]));

@@ -3,7 +3,7 @@
 use crate::repo::{Repo, is_invalid, text};
 use mcp_provider::{Failure, Provider, path};
 
-/// Returns the text that a diff must have.
+/// Returns the expected text of a diff.
 fn expected(repo: &Repo, range: &str, paths: &[&str]) -> String {
     let diff = |format: &[&str]| {
         let options = ["diff", "--no-renames", "--full-index"];

@@ -98,7 +98,7 @@ fn a_directory_that_is_read_names_nothing_that_is_in_it() {
     let repo = Repo::varied();
     let git = repo.open();
     for path in ["tree/main", "tree/main/src", "tree/main/odd"] {
-        // The host writes the index, of what the client may see.
+        // The host writes the index, from the entries that the client may read.
         let directory = read(&git, path);
         assert_eq!((directory.as_text(), &directory.entry), (Some(""), &git.stat(path).unwrap()), "{path}");
         assert_eq!(directory.entry.mime_type.as_deref(), Some("inode/directory"));

@@ -1,4 +1,4 @@
-//! Repositories of which not all refs are served.
+//! Repositories in which some refs are hidden.
 
 use crate::repo::{Repo, list_all, open, text, try_open};
 use git_provider::Git;
@@ -6,7 +6,7 @@ use mcp_provider::{Argument, Failure, Provider, path};
 
 const HIDE: &str = r#"{ "hide": ["refs/heads/secret", "refs/tags/secret-*"] }"#;
 
-/// Creates a repository with a branch and a tag to be hidden, and returns it with the id of the branch's tip.
+/// Creates a repository with a branch and a tag to hide, and returns it with the id of the branch's tip.
 fn with_secrets() -> (Repo, String) {
     let repo = Repo::branched();
     repo.git(["checkout", "--quiet", "-b", "secret", "main~2"]);
@@ -53,7 +53,7 @@ fn what_only_hidden_refs_reach_is_found_by_no_name_and_no_id() {
         for rev in open_revs.iter().chain([&line("main")[..10].to_owned(), &line("open-tag")]) {
             assert_eq!(stat(&git, rev), Ok(()), "{rev}");
         }
-        // A tree or a file is not named by its id, whatever reaches it.
+        // Trees and files cannot be named by id, wherever they are reachable from.
         assert_eq!(git.read(&format!("tree/{}", line("main^{tree}"))), Err(Failure::NotFound));
         assert!(git.read("tree/main%5E%7Btree%7D").is_ok());
         for shown in ["refs", "log/main?limit=1000"] {

@@ -118,7 +118,7 @@ fn a_range_of_odd_clocks_is_that_of_git() {
     }
 }
 
-/// Creates a repository in which files are renamed, copied, and changed meanwhile.
+/// Creates a repository in which files are renamed, copied, and changed in between.
 fn renamed() -> Repo {
     let repo = Repo::new();
     let lines = |n: usize| (0..40).map(|line| format!("line {line} {}\n", line % n)).collect::<String>();
@@ -143,7 +143,7 @@ fn renamed() -> Repo {
     repo.commit("Rename with changes, and copy");
     repo.write("dir/three.txt", lines(7));
     repo.commit("Last change");
-    // An equal file is the source, although a removed one is similar.
+    // The equal file is the source, although a removed file is similar.
     repo.git(["rm", "--quiet", "copy.txt"]);
     repo.write("equal.txt", lines(7));
     repo.commit("Copy one file and remove a similar one");

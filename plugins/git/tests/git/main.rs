@@ -1,4 +1,4 @@
-//! The provider compared with the `git` command: both read the same repositories and must give the same results.
+//! The provider compared with the `git` command: both read the same repositories and must return the same results.
 //!
 //! The repositories are created by `git` in temporary directories, with a fixed clock and an isolated config.
 

@@ -1,7 +1,7 @@
-//! A repository that people made, compared with `git`: that of this project, if the tests run in a clone of it, or the
-//! one that the environment variable `GIT_PROVIDER_TEST_REPOSITORY` names.
+//! A repository made by people, compared with `git`: this project's repository, if the tests run in a clone of it, or
+//! the one that the environment variable `GIT_PROVIDER_TEST_REPOSITORY` names.
 //!
-//! Some of its files, directories and commits are sampled, evenly.
+//! An even sample of its files, directories and commits is compared.
 
 use crate::repo::open;
 use mcp_provider::{Contents, Provider, path};
@@ -13,7 +13,7 @@ const FORMAT: &str = "--format=%H%x09%aI%x09%an%x09%s";
 /// The number of commits of a log.
 const LIMIT: usize = 20;
 
-/// A repository, and the provider on it.
+/// A repository, and the provider that serves it.
 struct Real {
     dir: PathBuf,
     git: git_provider::Git,
@@ -62,7 +62,7 @@ impl Real {
         self.git.read(address).unwrap_or_else(|failure| panic!("{address}: {failure}")).remove(0)
     }
 
-    /// Asserts that a log is that of git, or as much of it as its bounds allow.
+    /// Asserts that a log equals git's log, or its beginning if a limit ended it.
     fn assert_log(&self, address: &str, args: &[&str]) {
         let contents = self.read(address);
         let (shown, limit) = (contents.as_text().unwrap(), format!("-{LIMIT}"));
@@ -162,6 +162,6 @@ fn lines_come_from_the_commits_that_git_blames() {
             }
         }
     }
-    // Of several equal diffs, git may choose another one.
+    // If several diffs are equally short, git may choose another one.
     assert!(other.len() * 100 <= same, "{same} lines are the same, {} differ:\n{}", other.len(), other.join("\n"));
 }

@@ -169,7 +169,7 @@ impl Repo {
         let mut git = self.command(args);
         let mut child = git.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        // Input is written while output is read: git blocks when nobody reads.
+        // Input is written while output is read, because git blocks while its output is not read.
         let output = thread::scope(|scope| {
             scope.spawn(move || stdin.write_all(input).unwrap());
             child.wait_with_output().unwrap()

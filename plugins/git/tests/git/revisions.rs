@@ -4,13 +4,13 @@ use crate::repo::{Repo, is_invalid, read, text};
 use git_provider::Git;
 use mcp_provider::{Failure, Provider, path};
 
-/// Returns the commit that the provider resolves a revision to.
+/// Returns the commit to which the provider resolves a revision.
 fn commit(git: &Git, rev: &str) -> Result<String, Failure> {
     let entry = git.stat(&format!("commit/{}", path::encode_segment(rev)))?;
     Ok(entry.meta["git/object"].as_str().unwrap().to_owned())
 }
 
-/// Returns the object that git resolves a revision to.
+/// Returns the object to which git resolves a revision.
 fn expected(repo: &Repo, rev: &str) -> String {
     repo.line(["rev-parse", "--verify", "--quiet", &format!("{rev}^{{commit}}")])
 }
@@ -160,7 +160,7 @@ fn an_id_names_a_commit_or_a_tag_and_no_tree_or_file() {
     let tree = repo.line(["rev-parse", "main^{tree}"]);
     assert_eq!(commit(&git, &blob), Err(Failure::NotFound));
     assert_eq!(commit(&git, &tree), Err(Failure::NotFound));
-    // A rule that denies a folder knows its names, and not the ids of its trees.
+    // A rule that denies a folder matches names, and not the ids of the folder's trees.
     for id in [&tree, &tree[..12], &blob, &blob[..12]] {
         for path in ["tree/ID", "blob/ID/README.md", "commit/ID", "log/ID", "diff/ID..main", "tree/ID%5E%7Btree%7D"] {
             assert_eq!(git.read(&path.replace("ID", id)), Err(Failure::NotFound), "{path}");

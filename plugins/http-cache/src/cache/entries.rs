@@ -6,13 +6,13 @@
 //! | `b:docs.rs/serde/` | its body |
 //! | `r:docs.rs/serde` | the head of a redirect |
 //!
-//! Head and body are written together; a body that does not belong to its head (after two concurrent writes) is
-//! ignored. A failing store is treated as an empty one: the error is logged, and the page is fetched.
+//! Head and body are written together. A body that does not belong to its head (after two concurrent writes) is
+//! ignored. A failing store counts as empty: the error is logged, and the page is fetched.
 //!
 //! The store also contains snapshots of sitemaps ([`snapshot`](crate::snapshot)), which are evicted before all pages
 //! when it is full.
 //!
-//! When the store is full, the least recently validated pages are evicted. To bound that work they are picked from a
+//! When the store is full, the least recently validated pages are evicted. To bound this work, they are chosen from a
 //! sample, in a few rounds.
 
 use super::head::{Head, digest};
@@ -20,9 +20,9 @@ use mcp_provider::keyvalue::Store;
 use mcp_provider::{Failure, Result, log};
 use std::hash::{BuildHasher, RandomState};
 
-/// The maximum number of keys that are read or deleted in one call.
+/// The maximum number of keys read or deleted in one call.
 pub(crate) const BATCH: usize = 500;
-/// The maximum length of the path of a stored page; a key has at most 1024 bytes.
+/// The maximum length of the path of a stored page. A key has at most 1024 bytes.
 const MAX_PATH: usize = 1000;
 /// The number of pages sampled for eviction.
 const SAMPLE: usize = 64;
@@ -62,7 +62,7 @@ pub(crate) fn get(store: &dyn Store, path: &str, with_body: bool) -> Option<Cach
         }
         let body = body.filter(|body| head.content.as_ref().is_some_and(|content| content.digest == digest(body)));
         if body.is_none() {
-            // Otherwise a page that is no longer storable would remain.
+            // The page is removed here, because one that is no longer storable would remain.
             remove(store, path);
         }
         return body.map(|body| CachedPage { head, body: Some(body) });
@@ -89,7 +89,7 @@ pub(crate) fn paths(store: &dyn Store) -> Vec<String> {
     keys.iter().filter_map(|key| key.strip_prefix(PAGE)).map(str::to_owned).collect()
 }
 
-/// Stores a page or a redirect under a path, and replaces the previous one. If it does not fit, it is not stored.
+/// Stores a page or a redirect under a path, and replaces the previous one. A page that does not fit is not stored.
 pub(crate) fn put(store: &dyn Store, path: &str, head: &Head, body: Option<&[u8]>) {
     if path.len() > MAX_PATH {
         return;
@@ -122,7 +122,7 @@ pub(crate) fn remove(store: &dyn Store, path: &str) {
     }
 }
 
-/// Removes the redirect under a path that is now a page, or the other way round.
+/// Removes the redirect under a path that is now a page, or the page under a path that is now a redirect.
 pub(crate) fn remove_other_kind(store: &dyn Store, path: &str, head: &Head) {
     if path.len() <= MAX_PATH {
         let keys =
@@ -131,7 +131,7 @@ pub(crate) fn remove_other_kind(store: &dyn Store, path: &str, head: &Head) {
     }
 }
 
-/// Evicts a few pages, except the one to be inserted. Returns whether there were any.
+/// Evicts a few pages, except the one to be inserted. Returns whether any page was evicted.
 fn evict(store: &dyn Store, path: &str) -> bool {
     let keys = or_log(store.all_keys()).unwrap_or_default();
     let is_other = |key: &&String| key.split_at_checked(2).is_some_and(|(_, other)| other != path);
@@ -145,7 +145,7 @@ fn evict(store: &dyn Store, path: &str) -> bool {
     !leaving.is_empty() && or_log(store.delete_many(&leaving)).is_some()
 }
 
-/// Returns the keys of the least recently validated pages and redirects; damaged ones come first.
+/// Returns the keys of the least recently validated pages and redirects, damaged ones first.
 fn least_recently_validated(store: &dyn Store, keys: &[&str]) -> Vec<String> {
     let values = or_log(store.get_many(keys)).unwrap_or_default();
     let received =
@@ -160,7 +160,7 @@ fn least_recently_validated(store: &dyn Store, keys: &[&str]) -> Vec<String> {
     by_time.into_iter().take(most).flat_map(|(_, key)| all(key)).collect()
 }
 
-/// Returns at most [`SAMPLE`] of the keys: all if there are no more, else at equal distances from a random start.
+/// Returns at most [`SAMPLE`] of the keys, at equal distances from a random start; all keys if there are no more.
 fn sample(keys: Vec<&String>) -> Vec<&str> {
     let step = keys.len().div_ceil(SAMPLE).max(1);
     let random = usize::try_from(RandomState::new().hash_one(0) & 0xffff).unwrap_or_default();
@@ -172,7 +172,7 @@ fn key(prefix: &str, path: &str) -> String {
     [prefix, path].concat()
 }
 
-/// Returns the result of a store operation; an error is only logged.
+/// Returns the result of a store operation. An error is logged.
 fn or_log<T>(answer: Result<T>) -> Option<T> {
     answer.inspect_err(|error| log::debug!("store operation failed: {error}")).ok()
 }

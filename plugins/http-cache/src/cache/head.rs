@@ -1,7 +1,7 @@
 //! The head of a stored page: everything except its body.
 //!
-//! A head is stored as JSON under its own key, so that listing pages reads no bodies. A head of another version, or a
-//! damaged one, is ignored: the page is fetched again.
+//! A head is stored as JSON under a separate key, so a listing reads no bodies. A head that is damaged or of another
+//! version is ignored: the page is fetched again.
 
 use super::policy::Response;
 use http::header::LOCATION;
@@ -29,28 +29,28 @@ pub(crate) struct Head {
 /// The metadata of a page's content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Content {
-    /// How the page is served.
+    /// The kind of content.
     pub(crate) kind: Kind,
     /// The MIME type, without parameters.
     pub(crate) mime: String,
-    /// The size of the body in bytes, which is UTF-8 if it is text. Unknown after a HEAD request.
+    /// The size of the body in bytes; text is counted in UTF-8. Unknown after a HEAD request.
     pub(crate) size: Option<u64>,
     /// The [`digest`] of the body; empty after a HEAD request.
     pub(crate) digest: String,
-    /// The page's own title.
+    /// The title in the page.
     pub(crate) title: Option<String>,
-    /// The page's own description.
+    /// The description in the page.
     pub(crate) description: Option<String>,
 }
 
-/// How a page is served.
+/// The kind of a page's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Kind {
-    /// As HTML, and converted to Markdown.
+    /// HTML, which is also converted to Markdown.
     Html,
-    /// As text.
+    /// Text.
     Text,
-    /// As bytes.
+    /// Binary content.
     Blob,
 }
 

@@ -1,12 +1,12 @@
 //! The cache: pages from the store or from their origins.
 //!
-//! [`Cache::fetch`] is the entry point: it responds from the store if the rules of HTTP caching ([`policy`]) allow it,
-//! and otherwise sends a conditional request to the origin, with the validators of the stored page. It follows
-//! redirects, each of which is stored and validated like a page. When an origin fails, the stale page is served for as
-//! long as that is allowed, and requests to the origin are suspended for a back-off.
+//! [`Cache::fetch`] is the entry point. It responds from the store if the rules of HTTP caching ([`policy`]) allow it;
+//! if not, it sends a conditional request to the origin, with the validators of the stored page. It follows redirects;
+//! each of them is stored and validated like a page. When an origin fails, the stale page is served for as long as that
+//! is allowed, and requests to the origin are suspended for a back-off.
 //!
-//! A bucket keeps the pages of an origin after a reload has taken its grant away. They are then treated as not stored, in reads and
-//! in the listing: a read sends the request, which the host denies.
+//! A bucket keeps the pages of an origin after a reload has revoked its grant. Such pages count as not stored, in reads
+//! and in the listing: a read sends the request, which the host denies.
 
 pub(crate) mod entries;
 pub(crate) mod head;
@@ -31,7 +31,7 @@ use std::time::{Duration, SystemTime};
 const MAX_REDIRECTS: usize = 5;
 /// The back-off after a failure of an origin while a stale page is served, unless the origin specifies one.
 const DEFAULT_BACKOFF: Duration = Duration::from_secs(10);
-/// The maximum back-off, and the maximum delay that clients are told to wait, whatever the origin specifies.
+/// The maximum back-off, and the maximum delay passed on to clients, whatever the origin specifies.
 const MAX_BACKOFF: Duration = Duration::from_secs(60 * 60);
 
 /// The cache: pages from the store or from their origins.
@@ -123,13 +123,12 @@ impl Cache {
         self.origin.is_granted(&address.origin())
     }
 
-    /// Returns what is stored for an address, if its origin is granted.
+    /// Returns the stored page for an address, if its origin is granted.
     fn stored(&self, at: &Address, with_body: bool) -> Option<CachedPage> {
         if self.is_granted(at) { entries::get(self.store(), &at.path(), with_body) } else { None }
     }
 
-    /// Returns the stored head of the page at an address, without requests: after its redirects, as far as they are
-    /// stored.
+    /// Returns the stored head of the page at an address without sending requests. Stored redirects are followed.
     pub(crate) fn cached_head(&self, address: &Address) -> Option<Head> {
         let mut at = address.clone();
         for _ in 0..=MAX_REDIRECTS {
@@ -146,8 +145,8 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// [`Failure::NotFound`] if its origin says so, [`Failure::Denied`] if its origin or the host denies it, and
-    /// [`Failure::Unavailable`] if the origin fails and no stale page may be served.
+    /// [`Failure::NotFound`] if the origin does not have the page, [`Failure::Denied`] if the origin or the host denies
+    /// it, and [`Failure::Unavailable`] if the origin fails and no stale page may be served.
     pub(crate) fn fetch(&self, address: &Address, want: Want, deadline: SystemTime) -> Result<FetchedPage> {
         let mut way = vec![address.clone()];
         let (mut at, mut ttl, mut is_stale) = (address.clone(), Duration::MAX, false);
@@ -234,7 +233,7 @@ impl Cache {
                         entries::put(self.store(), &at.path(), &stored.head, None);
                         Ok(Step::from_cached(stored, false))
                     }
-                    // The 304 is about a page that is not stored: request the page unconditionally.
+                    // The 304 does not match the stored page: the page is requested unconditionally.
                     Revalidation::Replaced => {
                         self.request(ConditionalRequest { headers: policy::request_headers(), ..question }, None)
                     }
@@ -351,7 +350,7 @@ struct ConditionalRequest<'a> {
     at: &'a Address,
     headers: HeaderMap,
     is_head: bool,
-    /// Whether anything is stored for it, usable or not.
+    /// Whether the store has an entry for the address, usable or not.
     is_cached: bool,
     deadline: SystemTime,
 }
@@ -362,7 +361,7 @@ impl Step {
     }
 }
 
-/// Adds the source of a redirect to a failure at its target, and takes the query of the target out of it.
+/// Adds the source of a redirect to a failure at its target, and removes the query of the target from the message.
 fn with_redirect_source(failure: Failure, from: &Address, at: &Address) -> Failure {
     if from == at {
         return failure;

@@ -1,11 +1,11 @@
 //! The rules of HTTP caching (RFC 9111), for one response.
 //!
-//! `http-cache-semantics` implements them. Its input is normalized to the form that it parses correctly: directives in
-//! lower case, dates in the current format, an age that includes the response delay, no header twice. This module adds
-//! the stored headers, their replacement by those of a 304 (section 3.2), and how long a stale response may be served
-//! on failure (section 4.2.4, and RFC 5861).
+//! `http-cache-semantics` implements the rules. Its input is normalized to the form that it parses correctly:
+//! directives in lower case, dates in the current format, an age that includes the response delay, each header once.
+//! This module adds the stored headers, their replacement by the headers of a 304 (section 3.2), and how long a stale
+//! response may be served on failure (section 4.2.4, and RFC 5861).
 //!
-//! The cache is a *shared* one, since a host serves several principals: `private` responses are not stored.
+//! The cache is a *shared* one, because a host serves several principals: `private` responses are not stored.
 //! `stale-while-revalidate` is not supported: such a page is revalidated first, because there is no background work
 //! between calls.
 
@@ -19,7 +19,7 @@ use http_cache_semantics::{AfterResponse, BeforeRequest, CacheOptions, CachePoli
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime};
 
-/// The stored headers of a response; the others are dropped.
+/// The stored headers of a response. All other headers are dropped.
 const STORED_HEADERS: [HeaderName; 11] =
     [AGE, CACHE_CONTROL, CONTENT_TYPE, DATE, ETAG, EXPIRES, LAST_MODIFIED, LOCATION, PRAGMA, SET_COOKIE, VARY];
 
@@ -54,13 +54,13 @@ pub(crate) struct Response {
 /// The freshness of a stored response.
 #[derive(Debug)]
 pub(crate) enum Freshness {
-    /// Fresh: served without a request for this long.
+    /// Fresh: served without a request for this duration.
     Fresh(Duration),
-    /// Stale: to be revalidated with the origin.
+    /// Stale: the response must be revalidated with the origin.
     Stale {
-        /// The headers of the conditional request, with the validators if there are any.
+        /// The headers of the conditional request, with the validators, if any.
         request: HeaderMap,
-        /// Whether the stored response belongs to the same request at all (`Vary`).
+        /// Whether the stored response belongs to the same request (`Vary`).
         matches: bool,
     },
 }
@@ -95,7 +95,7 @@ impl Response {
         self.headers.iter().find(|(header, _)| header == name.as_str()).map(|(_, value)| value.as_str())
     }
 
-    /// Returns whether it may be stored, and could ever be reused.
+    /// Returns whether the response may be stored and can be reused.
     pub(crate) fn is_storable(&self) -> bool {
         let varies_by_anything = self.header(&VARY).is_some_and(|vary| vary.split(',').any(|name| name.trim() == "*"));
         !varies_by_anything && self.policy().is_storable()
@@ -109,7 +109,7 @@ impl Response {
         }
     }
 
-    /// Returns the time since the origin generated or confirmed it.
+    /// Returns the time since the origin generated or confirmed the response.
     pub(crate) fn age(&self, now: SystemTime) -> Duration {
         self.policy().age(now)
     }
@@ -123,8 +123,8 @@ impl Response {
         }
     }
 
-    /// Returns until when it may be served stale while its origin fails; `None` if never. `max_stale` is the duration
-    /// if the origin specifies none.
+    /// Returns the time until which the response may be served stale while its origin fails; `None` if never.
+    /// `max_stale` is the duration if the origin specifies none.
     pub(crate) fn stale_until(&self, max_stale: Duration) -> Option<SystemTime> {
         let control = self.header(&CACHE_CONTROL).unwrap_or_default();
         let has = |name: &str| directives(control).any(|(directive, _)| directive == name);
@@ -141,7 +141,7 @@ impl Response {
         Some(after(after(received, self.policy().time_to_live(received)), most))
     }
 
-    /// Updates the response with the headers of a 304, received in answer to `asked`.
+    /// Updates the response with the headers of a 304 to a request with the headers `asked`.
     pub(crate) fn validate(
         &self,
         asked: &HeaderMap,
@@ -174,7 +174,7 @@ impl Response {
     }
 }
 
-/// Returns a request for the only page: pages are distinguished by their keys in the store.
+/// Returns a request with a constant URL, because the keys of the store distinguish pages.
 fn request(headers: HeaderMap) -> http::Request<()> {
     let mut request = http::Request::new(());
     *request.uri_mut() = Uri::from_static("https://page.invalid/");
@@ -198,7 +198,7 @@ fn normalize_headers(headers: &HeaderMap, sent: SystemTime, received: SystemTime
             CACHE_CONTROL => Some(clamp_seconds(&values.join(", ").to_ascii_lowercase())),
             PRAGMA => Some(values.join(", ").to_ascii_lowercase()),
             VARY => Some(values.join(", ")),
-            // Only its presence matters.
+            // Only the presence of the header matters.
             SET_COOKIE => headers.contains_key(SET_COOKIE).then(String::new),
             EXPIRES => values.first().map(|value| http_date(value).unwrap_or_else(|| "0".to_owned())),
             AGE | DATE => None,
@@ -209,7 +209,7 @@ fn normalize_headers(headers: &HeaderMap, sent: SystemTime, received: SystemTime
             normalized.insert(name.clone(), value);
         }
     }
-    // A list that is too long to store might have contained any directive.
+    // A list that is too long to store may have contained any directive.
     if headers.contains_key(CACHE_CONTROL) && !normalized.contains_key(CACHE_CONTROL) {
         normalized.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
@@ -232,7 +232,7 @@ fn initial_age(headers: &HeaderMap, made: Option<SystemTime>, sent: SystemTime, 
     said.saturating_add(underway).max(apparent).min(MAX_DELTA_SECONDS)
 }
 
-/// Parses delta-seconds: values beyond the maximum are clamped, however many digits they have.
+/// Parses delta-seconds. Values beyond the maximum are clamped, whatever their number of digits.
 pub(super) fn seconds(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse::<u64>().unwrap_or(MAX_DELTA_SECONDS).min(MAX_DELTA_SECONDS))

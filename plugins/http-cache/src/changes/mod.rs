@@ -1,10 +1,10 @@
-//! Change detection: watched pages are revalidated, each when its freshness ends and not before. A page without a freshness lifetime is
+//! Change detection: watched pages are revalidated when their freshness ends. A page without a freshness lifetime is
 //! revalidated at the interval `check-seconds`.
 //!
 //! The token contains the state of each page and the time of its next check, so a round before that time sends no
-//! request, and no state is lost with an instance. A page changed if its content differs, or if it no longer exists; a
-//! failing origin changes nothing. A round sends at most [`MAX_REQUESTS`] requests, for the pages that are overdue
-//! longest; the rest follows in the next round.
+//! request, and the end of an instance loses no state. A page has changed if its content differs or it no longer
+//! exists; a failure of an origin is not a change. A round sends at most [`MAX_REQUESTS`] requests, for the pages that
+//! are overdue longest; the other pages follow in the next round.
 
 mod token;
 
@@ -20,7 +20,7 @@ use token::{MAX_WATCHED, Token, Watch, Watched, hash};
 
 /// The approximate maximum number of requests per round.
 const MAX_REQUESTS: usize = 8;
-/// The delay before the next round if this one did not complete.
+/// The delay before the next round if this one is incomplete.
 const NEXT_ROUND_DELAY: Duration = Duration::from_secs(10);
 /// The check interval of the listing.
 const LISTING_INTERVAL: Duration = Duration::from_secs(5);
@@ -116,7 +116,7 @@ impl<'a> ValidationRound<'a> {
         (each, if is_over { pause } else { pause.min(NEXT_ROUND_DELAY) })
     }
 
-    /// Returns the combined state of all pages, from those that are stored.
+    /// Revalidates stored pages that are due, and returns the combined state of all pages, from the store.
     fn validate_together(&self, paths: &BTreeSet<&str>, then: Option<Watch>) -> (Watch, Duration) {
         let HttpCache { cache, settings } = self.provider;
         let now = seconds(self.started);
@@ -129,7 +129,7 @@ impl<'a> ValidationRound<'a> {
             stored.sort_by_key(|(head, _)| head.received());
             for (_, address) in stored {
                 if self.has_budget() {
-                    // The result is in the store.
+                    // The store contains the result.
                     drop(cache.fetch(address, Want::Body, self.deadline));
                 }
             }
@@ -143,7 +143,7 @@ impl<'a> ValidationRound<'a> {
         (Watch { state, next_check: next }, NEXT_ROUND_DELAY)
     }
 
-    /// Returns the state of a page that is due; `None` if this round's budget is used up.
+    /// Returns the state of a due page; `None` if this round's budget is used up.
     fn check_page(&self, path: &str, before: u64) -> Option<Watch> {
         let HttpCache { cache, settings } = self.provider;
         let Ok(address) = Address::from_resource_path(path, &settings.plain) else {
@@ -170,8 +170,8 @@ impl<'a> ValidationRound<'a> {
     }
 }
 
-/// The seconds until a page is checked again that is fresh, or is to be left alone, for so long: then, or after the interval if there is no
-/// such time.
+/// Returns the delay until the next check, in seconds: `wait`, the remaining freshness or back-off of the page, or
+/// `interval` if `wait` is zero.
 fn check_delay(wait: Duration, interval: Duration) -> u64 {
     if wait.is_zero() { interval.as_secs() } else { wait.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX) }
 }

@@ -1,13 +1,13 @@
 //! The token: the state of each page, and the time of its next check.
 //!
-//! Paths and states are stored as hashes. Up to [`MAX_WATCHED`] pages have a state each; with more there is one for
-//! all, and when it differs, all of them are reported as changed.
+//! Paths and states are stored as hashes. Up to [`MAX_WATCHED`] pages have a state each. More pages share one state,
+//! and when it differs, all of them are reported as changed.
 
 use siphasher::sip::SipHasher;
 use std::collections::BTreeMap;
 use std::hash::Hasher;
 
-/// The maximum number of watched pages with a state each, which keeps a token below 65536 bytes.
+/// The maximum number of watched pages with separate states, which keeps a token below 65536 bytes.
 pub(crate) const MAX_WATCHED: usize = 1400;
 
 /// The version prefix of a token.

@@ -1,7 +1,7 @@
 //! Origins: requests and responses.
 //!
-//! The caching rules are on this side of [`Origin`], HTTP on the other. In a component the implementation is
-//! [`WasiHttpOrigin`], which sends requests through the host; tests have their own.
+//! The caching rules are above [`Origin`], HTTP is below it. In a component, the implementation is [`WasiHttpOrigin`],
+//! which sends requests through the host; tests have another one.
 
 mod wasi_http;
 
@@ -16,10 +16,11 @@ pub trait Origin {
     ///
     /// # Errors
     ///
-    /// Any failure to get a response. An error status is not a failure.
+    /// Any failure to receive a response. An error status is not a failure.
     fn send(&self, request: &Request) -> Result<Response, FetchError>;
 
-    /// Returns whether requests to an origin, such as `https://docs.rs`, are granted. Of one that is not, nothing stored is served.
+    /// Returns whether requests to an origin, such as `https://docs.rs`, are granted. Stored pages of other origins are
+    /// not served.
     fn is_granted(&self, origin: &str) -> bool;
 }
 
@@ -43,13 +44,13 @@ pub struct Request {
 pub struct Response {
     /// The status code, such as 200 or 404.
     pub status: u16,
-    /// The valid headers.
+    /// The headers, without invalid ones.
     pub headers: HeaderMap,
     /// The complete body.
     pub body: Vec<u8>,
 }
 
-/// Why there is no response.
+/// The reasons why there is no response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
     /// The origin is not granted to the plugin.

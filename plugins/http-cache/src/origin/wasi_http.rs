@@ -25,7 +25,7 @@ impl Origin for WasiHttpOrigin {
             if announced.is_some_and(|length: usize| length > request.max_body) {
                 return Err(FetchError::TooLarge(request.max_body));
             }
-            // Also a body that arrives in drips is bounded in total time.
+            // The deadline also bounds the total time of a body that arrives slowly.
             let deadline = began.checked_add(request.timeout).unwrap_or(began);
             response.body.with_deadline(deadline).read_to_limit(request.max_body)?
         } else {
@@ -35,19 +35,19 @@ impl Origin for WasiHttpOrigin {
     }
 
     fn is_granted(&self, origin: &str) -> bool {
-        // A host that is too old to tell denies requests only.
+        // A host that is too old to support this query denies requests only.
         Grants::current().allows_http(origin).unwrap_or(true)
     }
 }
 
-/// Returns the valid headers; others are ignored, as in a browser.
+/// Returns the valid headers. Invalid ones are ignored, as in a browser.
 fn headers(received: &[(String, Vec<u8>)]) -> HeaderMap {
     let valid = |(name, value): &(String, Vec<u8>)| {
         Some((HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::from_bytes(value).ok()?))
     };
     let mut headers = HeaderMap::new();
     for (name, value) in received.iter().filter_map(valid) {
-        // The map holds a bounded number of headers; so does the host.
+        // The number of headers in the map is bounded, as in the host.
         if headers.try_append(name, value).is_err() {
             break;
         }

@@ -8,7 +8,7 @@ use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
 /// The number of leading bytes of a page that may declare its encoding.
 const PRESCAN_LEN: usize = 1024;
 
-/// Decodes bytes to text, with malformed sequences replaced by U+FFFD; returns the bytes if they are not text.
+/// Decodes bytes to text. Malformed sequences become U+FFFD. Returns the bytes if they are not text.
 pub(crate) fn decode(bytes: Vec<u8>, declared_charset: Option<&str>, kind: Kind) -> Result<String, Vec<u8>> {
     let encoding = encoding(&bytes, declared_charset, kind);
     match encoding {
@@ -43,7 +43,8 @@ fn encoding(bytes: &[u8], declared_charset: Option<&str>, kind: Kind) -> Option<
     }
 }
 
-/// Returns the encoding declared inside a page, where that is readable before its encoding is known.
+/// Returns the encoding that a page declares in its content, if the declaration is readable before the encoding is
+/// known.
 fn meta_charset(bytes: &[u8], kind: Kind) -> Option<String> {
     let beginning = bytes.get(..bytes.len().min(PRESCAN_LEN)).unwrap_or_default();
     let beginning = WINDOWS_1252.decode_without_bom_handling(beginning).0;
@@ -60,7 +61,7 @@ fn meta_charset(bytes: &[u8], kind: Kind) -> Option<String> {
     }
 }
 
-/// Replaces a two-byte encoding: a declaration that was readable as ASCII cannot be in one.
+/// Replaces a two-byte encoding by UTF-8: a declaration that is readable as ASCII cannot be in a two-byte encoding.
 fn ascii_like(encoding: &'static Encoding) -> &'static Encoding {
     if encoding.is_ascii_compatible() { encoding } else { UTF_8 }
 }

@@ -32,7 +32,8 @@ impl MediaType {
         Some(Self { essence, charset })
     }
 
-    /// Guesses the type of a page without one: HTML by its first bytes, else by its name, else text if it is UTF-8.
+    /// Guesses the type of a page without a declared type: HTML by its first bytes, else by its name, else text if it
+    /// is UTF-8.
     pub(crate) fn guess(name: &str, body: &[u8]) -> Self {
         let beginning = body.get(..body.len().min(512)).unwrap_or_default();
         let beginning = String::from_utf8_lossy(beginning).trim_start().to_ascii_lowercase();
@@ -48,7 +49,7 @@ impl MediaType {
         Self { essence: essence.to_owned(), charset: None }
     }
 
-    /// Returns how a page of this type is served.
+    /// Returns the kind of a page of this type.
     pub(crate) fn kind(&self) -> Kind {
         match self.essence.as_str() {
             HTML | "application/xhtml+xml" => Kind::Html,

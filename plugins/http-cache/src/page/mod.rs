@@ -10,8 +10,7 @@ use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use media::MediaType;
 
-/// Processes a received page: returns its metadata, and its body as it is served and stored, which is UTF-8 if it is
-/// text.
+/// Processes a received page. Returns its metadata, and its body in the served and stored form: text in UTF-8.
 pub(crate) fn ingest(headers: &HeaderMap, body: Vec<u8>, name: &str) -> (Content, Vec<u8>) {
     let media = declared_media_type(headers).unwrap_or_else(|| MediaType::guess(name, &body));
     let (kind, body, about) = match media.kind() {
@@ -35,11 +34,11 @@ pub(crate) fn ingest(headers: &HeaderMap, body: Vec<u8>, name: &str) -> (Content
     (content, body)
 }
 
-/// Returns the metadata of a page that its headers alone declare.
+/// Returns the metadata that the headers of a page declare.
 pub(crate) fn declared_content(headers: &HeaderMap, name: &str) -> Content {
     let media = declared_media_type(headers).unwrap_or_else(|| MediaType::guess(name, b""));
     let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.trim().parse().ok());
-    // The size differs for a page in another encoding, which is stored as UTF-8.
+    // A page in another encoding is stored as UTF-8, so its size differs.
     let is_as_sent =
         media.kind() == Kind::Blob || media.charset.as_deref().is_none_or(|c| c.eq_ignore_ascii_case("utf-8"));
     Content {

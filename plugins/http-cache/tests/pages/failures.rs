@@ -1,4 +1,4 @@
-//! Origins that fail, deny, or respond with nonsense.
+//! Origins that fail, deny, or send invalid responses.
 
 use crate::harness::{Harness, ok, status};
 use mcp_provider::{Failure, Retry};

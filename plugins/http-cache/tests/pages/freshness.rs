@@ -39,7 +39,7 @@ fn a_stale_page_is_revalidated_and_a_304_makes_it_fresh_again() {
 fn a_page_with_nothing_but_a_date_of_change_is_revalidated_by_it() {
     let date = "Fri, 28 Feb 2025 23:43:20 GMT";
     let harness = Harness::with_page(&[("content-type", "text/plain"), ("last-modified", date)], "one");
-    // It is 1,000 seconds old; its heuristic freshness is a tenth of that.
+    // The page is 1,000 seconds old; its heuristic freshness is a tenth of its age.
     assert_eq!(harness.read_one(PAGE).entry.ttl, Some(Duration::from_secs(100)));
     harness.advance(101);
     harness.read(PAGE).unwrap();

@@ -1,11 +1,11 @@
-//! Pages that are stored when the grant of their origin is taken away.
+//! Stored pages whose origin's grant is revoked.
 
 use crate::harness::{Harness, ok, status};
 use mcp_provider::{Argument, Failure};
 
 const HEADERS: [(&str, &str); 2] = [("content-type", "text/html"), ("cache-control", "max-age=1000")];
 
-/// Two origins with a page each, and a redirect from the first to the second; all stored.
+/// Creates a harness with two origins with one page each, and a redirect from the first to the second; all are stored.
 fn stored() -> Harness {
     let harness = Harness::new().config("seeds", r#"["a.example/page", "b.example/seed"]"#);
     harness.serve("https://a.example/page", ok(&HEADERS, "<title>A</title>x"));

@@ -16,7 +16,7 @@ const BEGIN: u64 = 1_740_787_200;
 
 type Answer = Box<dyn Fn(&Request) -> std::result::Result<Response, FetchError>>;
 
-/// Everything outside of the provider.
+/// The environment of the provider.
 #[derive(Clone, Default)]
 pub(crate) struct Harness(Rc<Inner>);
 
@@ -28,7 +28,7 @@ struct Inner {
     values: RefCell<BTreeMap<String, Vec<u8>>>,
     /// The maximum size of the store in bytes; 0 is unlimited.
     capacity: Cell<usize>,
-    /// The origins whose grant was taken away.
+    /// The origins whose grant was revoked.
     ungranted: RefCell<BTreeSet<String>>,
     is_store_broken: Cell<bool>,
     seconds: Cell<u64>,
@@ -54,17 +54,17 @@ impl Harness {
         self
     }
 
-    /// Takes the grant of an origin away, such as `https://h.example`.
+    /// Revokes the grant of an origin, such as `https://h.example`.
     pub(crate) fn take_grant(&self, origin: &str) {
         self.0.ungranted.borrow_mut().insert(origin.to_owned());
     }
 
-    /// Gives all grants back.
+    /// Restores all grants.
     pub(crate) fn give_grants(&self) {
         self.0.ungranted.borrow_mut().clear();
     }
 
-    /// Sets the response for a URL; 304 if it is requested with its own validator.
+    /// Sets the response for a URL; 304 if the request has the response's validator.
     pub(crate) fn serve(&self, url: &str, response: Response) {
         self.respond_with(url, move |request| {
             let has = |asked: &str, own: &str| {
@@ -88,7 +88,7 @@ impl Harness {
         self.0.answers.borrow_mut().insert(url.to_owned(), Box::new(answer));
     }
 
-    /// Takes the origin of a URL down.
+    /// Makes the origin of a URL unreachable.
     pub(crate) fn down(&self, url: &str) {
         self.respond_with(url, |_| Err(FetchError::Unreachable("it refuses connections".to_owned())));
     }
@@ -277,7 +277,7 @@ impl Harness {
 }
 
 impl Harness {
-    /// Returns everything that is stored, as text.
+    /// Returns all stored values as text.
     pub(crate) fn stored_text(&self) -> String {
         self.0.values.borrow().values().map(|value| String::from_utf8_lossy(value).into_owned()).collect()
     }

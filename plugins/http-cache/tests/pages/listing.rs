@@ -118,7 +118,7 @@ fn a_sitemap_that_cannot_be_had_leaves_the_rest_of_the_listing() {
     assert_eq!(harness.request_count(), 1, "what was missing when the walk began is not asked for again");
 }
 
-/// Creates a sitemap with a number of pages, without freshness.
+/// Creates a sitemap with a number of pages, without a freshness lifetime.
 fn unfresh(pages: usize) -> http_cache_provider::Response {
     let urls: String = (0..pages).map(|n| format!("<url><loc>https://h.example/{n:05}</loc></url>")).collect();
     ok(&[("content-type", "application/xml")], format!("<urlset>{urls}</urlset>"))
@@ -130,7 +130,7 @@ fn a_walk_fetches_a_sitemap_once_whatever_its_freshness() {
     harness.serve("https://h.example/sitemap.xml", unfresh(500));
     assert_eq!(harness.list(10).len(), 501);
     assert_eq!(harness.request_count(), 1);
-    // Another walk sends requests again, and shares the stored snapshot; one over other pages does not affect it.
+    // Another walk sends requests again, and shares the stored snapshot. A walk over other pages does not affect it.
     let first = harness.provider().list(None, None, 10).unwrap();
     harness.serve("https://h.example/sitemap.xml", unfresh(50));
     assert_eq!(harness.list(10).len(), 51);

@@ -22,7 +22,7 @@ fn a_page_is_served_where_it_was_asked_for_and_says_where_it_is() {
     let entry = harness.read_one("h.example/a").entry;
     assert_eq!((entry.path.as_str(), entry.name.as_str()), ("h.example/a", "a"));
     assert_eq!(entry.meta.get("http-cache/url"), Some(&Value::from("https://h.example/b?c=d")));
-    // It is fresh as long as both responses are.
+    // The page is fresh while both responses are.
     assert_eq!(entry.ttl, Some(Duration::from_secs(60)));
 }
 

@@ -1,6 +1,6 @@
 //! Conversion of front matter YAML to the metadata of a note.
 //!
-//! Every field is bounded, so that an entry has at most a few kilobytes, whatever its note contains: [`MAX_TITLE`] and
+//! Every field is bounded, so an entry has at most a few kilobytes, whatever its note contains: [`MAX_TITLE`] and
 //! [`MAX_DESCRIPTION`] truncate text, [`MAX_TAGS`] and [`MAX_WORD`] drop words, [`MAX_FAULTS`] bounds the reported
 //! faults.
 
@@ -14,25 +14,25 @@ use mcp_provider::Role;
 use std::collections::HashSet;
 use unicode_normalization::UnicodeNormalization;
 
-/// The maximum length of a title in characters; the rest is truncated.
+/// The maximum length of a title in characters. A longer title is truncated.
 pub(super) const MAX_TITLE: usize = 300;
 
-/// The maximum length of a description in characters; the rest is truncated.
+/// The maximum length of a description in characters. A longer one is truncated.
 const MAX_DESCRIPTION: usize = 2000;
 
-/// The maximum number of tags of a note; the others are dropped.
+/// The maximum number of tags of a note. Further tags are dropped.
 pub(super) const MAX_TAGS: usize = 200;
 
-/// The maximum length of a tag or language in bytes; a longer one is dropped.
+/// The maximum length of a tag or language in bytes. A longer one is dropped.
 const MAX_WORD: usize = 200;
 
-/// The maximum number of reported faults; the number of further ones is reported, too.
+/// The maximum number of reported faults. The number of further faults is reported, too.
 const MAX_FAULTS: usize = 8;
 
 /// The maximum number of characters of the found value in a fault.
 const MAX_SHOWN: usize = 40;
 
-/// Reads the fields; invalid ones are dropped and reported as faults.
+/// Reads the fields. Invalid ones are dropped and reported as faults.
 pub(super) fn read(fields: Vec<(String, Value)>) -> FrontMatter {
     let mut read = FrontMatter::default();
     let mut seen: HashSet<String> = HashSet::new();
@@ -87,7 +87,7 @@ fn field(read: &mut FrontMatter, name: &str, value: Value) -> Result<(), String>
     Ok(())
 }
 
-/// Reads the tags: each once, the first [`MAX_TAGS`].
+/// Reads the first [`MAX_TAGS`] different tags.
 fn tags(read: &mut FrontMatter, value: Value) -> Result<(), String> {
     let mut known: HashSet<String> = HashSet::new();
     let mut dropped = 0_usize;
@@ -116,7 +116,7 @@ fn text(value: Value) -> Result<Option<String>, String> {
     }
 }
 
-/// Reads each word of a field; invalid ones are dropped with a fault, and the others stay.
+/// Reads each word of a field. Invalid words are dropped with a fault.
 fn each_word(
     read: &mut FrontMatter,
     name: &str,
@@ -131,12 +131,12 @@ fn each_word(
     Ok(())
 }
 
-/// Returns a text in NFC: what is typed in another normalization form is the same tag.
+/// Returns a text in NFC, so a tag typed in another normalization form is the same tag.
 fn composed(text: &str) -> String {
     if text.is_ascii() { text.to_owned() } else { text.nfc().collect() }
 }
 
-/// Returns the words of a list, or of text that is separated by commas, Japanese ones included.
+/// Returns the words of a list, or of a text separated by commas, including Japanese ones.
 fn words(value: Value) -> Result<Vec<String>, String> {
     let words = match value {
         Value::Scalar(text) => text.split([',', '、', '，']).map(str::to_owned).collect(),
@@ -172,8 +172,8 @@ fn roles(word: &str) -> Result<Vec<Role>, String> {
     names.into_iter().map(role).collect()
 }
 
-/// Parses a date, also of the Japanese calendar, a date with a time, or a timestamp with an offset. Without an offset it is
-/// UTC.
+/// Parses a date (Gregorian or Japanese), a date with a time, or a timestamp with an offset. Without an offset, it is
+/// in UTC.
 fn date(text: &str) -> Result<String, String> {
     let normalized = japanese::nfkc(text);
     let timestamp = normalized.parse::<Timestamp>().ok().or_else(|| {

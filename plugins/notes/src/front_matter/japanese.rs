@@ -1,15 +1,15 @@
-//! What Japanese documents write: names of fields, roles, digits and dates.
+//! Japanese notation: names of fields, roles, digits and dates.
 //!
-//! Everything is compared in the normalization form NFKC: full-width digits and letters are ASCII ones, half-width katakana
-//! are katakana, `㋿` is `令和`.
+//! All text is compared in the normalization form NFKC: full-width digits and letters equal ASCII, half-width katakana
+//! equal katakana, `㋿` equals `令和`.
 
 use jiff::civil::Date;
 use unicode_normalization::UnicodeNormalization;
 
-/// The eras since the Gregorian calendar is in use, each with its letter and the year before its first. Their first days:
-/// 1868-10-23, 1912-07-30, 1926-12-25, 1989-01-08 and 2019-05-01 (the imperial edict of Meiji 1, the announcements of the
-/// cabinet for Taisho and Showa, the cabinet orders of 1989 and 2019 by the Era Name Act, 元号法). The Gregorian calendar
-/// is in use since Meiji 6 (Proclamation 337 of the Grand Council of State, Meiji 5).
+/// The eras since Meiji, each with its letter and the year before its first year. Their first days: 1868-10-23,
+/// 1912-07-30, 1926-12-25, 1989-01-08 and 2019-05-01 (the imperial edict of Meiji 1, the announcements of the cabinet
+/// for Taisho and Showa, the cabinet orders of 1989 and 2019 by the Era Name Act, 元号法). The Gregorian calendar is in
+/// use since Meiji 6 (Proclamation 337 of the Grand Council of State, Meiji 5).
 const ERAS: [(&str, char, i16); 5] =
     [("明治", 'm', 1867), ("大正", 't', 1911), ("昭和", 's', 1925), ("平成", 'h', 1988), ("令和", 'r', 2018)];
 
@@ -33,14 +33,14 @@ pub(super) fn nfkc(text: &str) -> String {
     if text.is_ascii() { text.to_owned() } else { text.nfkc().collect() }
 }
 
-/// Returns the English name of a field; another name is returned as it is.
+/// Returns the English name of a field. Other names are returned unchanged.
 pub(super) fn field_name(name: &str) -> String {
     let name = nfkc(name.trim());
     let known = FIELDS.iter().find(|(_, names)| names.contains(&name.as_str()));
     known.map_or(name, |(english, _)| (*english).to_owned())
 }
 
-/// Returns the English names of the roles that a Japanese word names.
+/// Returns the English names of the roles that a Japanese word denotes.
 pub(super) fn roles(word: &str) -> Option<&'static [&'static str]> {
     match nfkc(word).to_lowercase().as_str() {
         "利用者" | "ユーザー" | "ユーザ" | "人" | "人間" => Some(&["user"]),
@@ -50,8 +50,8 @@ pub(super) fn roles(word: &str) -> Option<&'static [&'static str]> {
     }
 }
 
-/// Parses a date: `令和7年1月12日`, `令和七年一月十二日（日）`, `R7.1.12`, `2025年1月12日`. A month or a day that is missing is the
-/// first. A year beyond the end of its era counts on, as in documents that were written before the end.
+/// Parses a date: `令和7年1月12日`, `令和七年一月十二日（日）`, `R7.1.12`, `2025年1月12日`. A missing month or day is the first one. A year
+/// beyond the end of its era is counted on, because documents written before the end use such years.
 pub(super) fn date(text: &str) -> Option<Date> {
     let text: String = nfkc(text).to_lowercase().chars().filter(|c| !c.is_whitespace()).collect();
     // A weekday may follow.
@@ -71,7 +71,7 @@ pub(super) fn date(text: &str) -> Option<Date> {
                 rest => (month, number(rest).filter(|(_, rest)| *rest == "日")?.0),
             }
         }
-        // `r7.1.12`, but `2025.1.12` is left to others.
+        // `r7.1.12`; `2025.1.12` is not parsed here.
         None if base > 0 => {
             let separator = rest.chars().next().filter(|c| matches!(c, '.' | '/' | '-'))?;
             let (month, rest) = number(rest.strip_prefix(separator)?)?;
@@ -82,7 +82,7 @@ pub(super) fn date(text: &str) -> Option<Date> {
     Date::new(year, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()
 }
 
-/// Returns the year before the first of an era, and the rest; 0 for years of the common era.
+/// Returns the year before the first year of an era, and the rest of the text; 0 for years of the common era.
 fn era(text: &str) -> (i16, &str) {
     let of_era = ERAS.iter().find_map(|(name, letter, base)| {
         let rest = text.strip_prefix(name).or_else(|| text.strip_prefix(*letter))?;
@@ -91,7 +91,7 @@ fn era(text: &str) -> (i16, &str) {
     of_era.unwrap_or_else(|| (0, text.strip_prefix("西暦").unwrap_or(text)))
 }
 
-/// Parses a number of at most four digits, in Arabic or Chinese numerals, or `元`, which is 1; returns the rest.
+/// Parses a number of at most four digits, in Arabic or Chinese numerals, or `元` (1). Returns the rest of the text.
 fn number(text: &str) -> Option<(u16, &str)> {
     if let Some(rest) = text.strip_prefix('元') {
         return Some((1, rest));

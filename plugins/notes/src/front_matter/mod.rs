@@ -1,9 +1,9 @@
-//! Front matter: a note's metadata, in YAML between two lines of `---` at its top. Names of fields, digits and dates may be
-//! Japanese ones.
+//! Front matter: a note's metadata, in YAML between two lines of `---` at its top. Names of fields, digits and dates
+//! may be Japanese.
 //!
-//! Only the first [`MAX_BYTES`] of a file are read, with the limits for values, fields and words of `yaml` and
-//! `fields`; front matter that exceeds them is faulty. Faults are never errors: the field, or all of them, is dropped,
-//! and [`FrontMatter::faults`] lists cause and location. Unknown fields are ignored.
+//! Only the first [`MAX_BYTES`] of a file are read. `yaml` and `fields` limit the number of values, fields and words;
+//! front matter that exceeds the limits is faulty. Faults are never errors: the faulty field, or all fields, are
+//! dropped, and [`FrontMatter::faults`] lists cause and location. Unknown fields are ignored.
 
 mod fields;
 mod japanese;
@@ -19,13 +19,13 @@ use split::Split;
 /// The maximum number of bytes of a file that are searched for front matter.
 pub(crate) const MAX_BYTES: usize = 64 * 1024;
 
-/// The size of the first read, in bytes; most front matter ends well within.
+/// The size of the first read, in bytes. Most front matter is much shorter.
 pub(crate) const FIRST_READ_BYTES: usize = 4 * 1024;
 
 /// The metadata of a note.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct FrontMatter {
-    /// `title`, or else the heading with which the note begins.
+    /// `title`, or the heading at the beginning of the note.
     pub(crate) title: Option<String>,
     /// `description`.
     pub(crate) description: Option<String>,
@@ -39,17 +39,17 @@ pub(crate) struct FrontMatter {
     pub(crate) date: Option<String>,
     /// `language`, such as `ja` or `en-GB`.
     pub(crate) language: Option<String>,
-    /// `reading`: how the title is read, by which listings may be sorted.
+    /// `reading`: the pronunciation of the title, by which listings may be sorted.
     pub(crate) reading: Option<String>,
-    /// The faults found in it.
+    /// The faults of the front matter.
     pub(crate) faults: Vec<String>,
-    /// The number of bytes of YAML that were parsed, which determines the cost.
+    /// The number of bytes of YAML parsed, which determines the cost.
     pub(crate) cost: usize,
 }
 
 impl FrontMatter {
-    /// Parses the beginning of a note; `None` if more of it is needed. `is_all` states that there is no more, or that
-    /// the rest is irrelevant.
+    /// Parses the beginning of a note; `None` if more is needed. `is_all` states that there is no more, or that the
+    /// rest is irrelevant.
     pub(crate) fn parse_beginning(markup: Markup, beginning: &[u8], is_all: bool) -> Option<Self> {
         let (mut front_matter, body) = match split::split(beginning) {
             Split::Unclosed if !is_all => return None,

@@ -3,20 +3,20 @@
 /// The beginning of a note, split.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Split<'a> {
-    /// It does not start with `---`.
+    /// The note does not start with `---`.
     Absent,
-    /// It starts with `---`, but the closing line is not within it.
+    /// The note starts with `---`, but the beginning does not contain the closing line.
     Unclosed,
-    /// It has both lines.
+    /// The beginning contains both lines.
     Closed {
         /// The text between the lines.
         yaml: &'a [u8],
-        /// The text after them.
+        /// The text after the closing line.
         body: &'a [u8],
     },
 }
 
-/// Splits a note. Lines may end with CR LF, and a byte order mark may precede the first.
+/// Splits a note. Lines may end with CR LF, and a byte order mark may precede the first line.
 pub(super) fn split(note: &[u8]) -> Split<'_> {
     let note = note.strip_prefix(b"\xef\xbb\xbf").unwrap_or(note);
     let mut lines = note.split_inclusive(|byte| *byte == b'\n');
@@ -34,7 +34,7 @@ pub(super) fn split(note: &[u8]) -> Split<'_> {
     Split::Unclosed
 }
 
-/// Returns the first non-blank line of a body; `None` if it may continue after the truncation.
+/// Returns the first non-blank line of a body; `None` if the line may continue after the truncation.
 pub(super) fn first_line(body: &[u8], is_all: bool) -> Option<&[u8]> {
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     let mut lines = body.split_inclusive(|byte| *byte == b'\n');

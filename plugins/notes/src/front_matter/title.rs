@@ -1,9 +1,9 @@
-//! The title of a note without front matter: the heading with which its text begins.
+//! The title of a note without front matter: the heading at the beginning of its text.
 
 use super::split::{first_line, heading};
 use crate::markup::Markup;
 
-/// The maximum number of lines that are searched.
+/// The maximum number of lines searched.
 const MAX_LINES: usize = 200;
 
 /// Returns the title; `None` if more of the text is needed.
@@ -23,27 +23,27 @@ pub(super) fn title(markup: Markup, body: &[u8], is_all: bool) -> Option<Option<
         Markup::ReStructuredText => restructured_text(&whole),
     };
     match found {
-        // The lines behind may decide.
+        // Later lines may decide.
         Found::Undecided if !is_all && whole.len() < MAX_LINES => None,
         Found::Undecided | Found::None => Some(None),
         Found::Title(title) => Some(Some(title.to_owned())),
     }
 }
 
-/// What some lines say.
+/// The result of searching lines.
 enum Found<'a> {
     Title(&'a str),
     None,
-    /// They end before the title, or in it.
+    /// The lines end before the title, or within it.
     Undecided,
 }
 
-/// Finds `= Title`, or a line over a line of `=`. Comments and attributes may come before it.
+/// Finds `= Title`, or a line above a line of `=`. Comments and attributes may precede it.
 fn asciidoc<'a>(lines: &[&'a str]) -> Found<'a> {
     let mut rest = lines.iter();
     while let Some(line) = rest.next() {
         if *line == "////" {
-            // A block of comments.
+            // A comment block.
             if !rest.by_ref().any(|line| *line == "////") {
                 return Found::Undecided;
             }
@@ -65,7 +65,7 @@ fn asciidoc<'a>(lines: &[&'a str]) -> Found<'a> {
     Found::Undecided
 }
 
-/// Finds a line over, or between, lines of one punctuation mark. Comments, directives and fields may come before it.
+/// Finds a line above, or between, lines of one punctuation mark. Comments, directives and fields may precede it.
 fn restructured_text<'a>(lines: &[&'a str]) -> Found<'a> {
     let mut rest = lines.iter().peekable();
     let mut is_in_markup = false;
@@ -91,7 +91,8 @@ fn restructured_text<'a>(lines: &[&'a str]) -> Found<'a> {
     Found::Undecided
 }
 
-/// Returns whether a line consists of one punctuation mark, as often as a title has characters, or four times.
+/// Returns whether a line repeats one punctuation mark: at least twice, and at least four times or as often as the
+/// title has characters.
 fn is_adornment(line: &str, title: &str) -> bool {
     let Some(mark) = line.chars().next().filter(char::is_ascii_punctuation) else { return false };
     line.chars().all(|c| c == mark) && line.len() >= title.chars().count().clamp(1, 4) && line.len() >= 2

@@ -1,15 +1,15 @@
 //! The YAML subset of front matter: one mapping of names to scalars and lists of scalars.
 //!
-//! The parser's events are processed one by one, without building a tree: deeper nesting is skipped, and scalars are
+//! The parser's events are processed one by one, without building a tree. Deeper nesting is skipped, and scalars are
 //! kept verbatim (`1.10` stays `1.10`, and `no` is not a boolean). Aliases are rejected, because a few lines of them
 //! can expand to gigabytes.
 //!
 //! Parsing stops with a fault after [`MAX_EVENTS`] scalars, lists and mappings, after [`MAX_FIELDS`] fields, and at a
-//! nesting depth of [`MAX_DEPTH`]; so the cost of a note is bounded independently of its size.
+//! nesting depth of [`MAX_DEPTH`], so the cost of a note does not depend on its size.
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
-/// The maximum number of scalars, lists and mappings; beginnings and ends both count.
+/// The maximum number of scalars, lists and mappings. The beginning and the end of a list or mapping both count.
 pub(super) const MAX_EVENTS: usize = 4000;
 
 /// The maximum number of fields.
@@ -50,7 +50,7 @@ pub(super) fn parse(yaml: &str) -> Result<Vec<(String, Value)>, String> {
     Ok(reader.fields)
 }
 
-/// Adds the line number in the note to a fault; line 1 is the `---`.
+/// Adds the line number in the note to a fault. Line 1 is the `---`.
 fn fault_at_line(line: usize, fault: &str) -> String {
     format!("line {}: {fault}", line.saturating_add(1))
 }
@@ -60,9 +60,9 @@ struct Reader {
     fields: Vec<(String, Value)>,
     /// The number of open mappings and lists.
     depth: usize,
-    /// The field whose value is next or is being read.
+    /// The field whose value is expected or is being read.
     name: Option<String>,
-    /// The items read of a list.
+    /// The items read from a list.
     list: Option<Vec<String>>,
     /// Whether the value contains nested lists or mappings.
     is_nested: bool,

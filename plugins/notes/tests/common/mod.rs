@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers of the tests.
 
 #![allow(dead_code, clippy::unwrap_used, reason = "shared by several test binaries, each of which uses a part of it")]
 

@@ -1,4 +1,4 @@
-//! Bounds of what is parsed.
+//! Bounds for parsed data.
 
 use super::Refusal;
 use mcp_provider::{Failure, http};
@@ -8,7 +8,7 @@ use std::fmt;
 use std::io::{self, Read};
 use std::marker::PhantomData;
 
-/// The maximum number of items in a list, so that small items do not become many times their size in memory.
+/// The maximum number of items in a list, which bounds the memory overhead of small items.
 pub(crate) const MAX_ITEMS: usize = 10_000;
 
 /// The maximum number of labels of a series, and of members of other objects.
@@ -80,7 +80,7 @@ where
     deserializer.deserialize_map(Members(PhantomData))
 }
 
-/// Labels with their values, in order of the labels.
+/// Labels with their values, sorted by label.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Hash, serde::Serialize)]
 #[serde(transparent)]
 pub(crate) struct Labels(pub(crate) BTreeMap<String, String>);
@@ -91,7 +91,7 @@ impl<'de> Deserialize<'de> for Labels {
     }
 }
 
-/// The notation of PromQL: `up{job="api"}`.
+/// PromQL's notation: `up{job="api"}`.
 impl fmt::Display for Labels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0.get("__name__").map_or("", String::as_str))?;

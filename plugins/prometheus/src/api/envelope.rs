@@ -8,7 +8,7 @@ use std::fmt;
 /// The maximum number of warnings.
 const MAX_WARNINGS: usize = 8;
 
-/// The maximum length of a text of the server in messages and metadata, in characters.
+/// The maximum length of a server's text in messages and metadata, in characters.
 const MAX_TEXT: usize = 300;
 
 /// A parsed answer.
@@ -21,7 +21,7 @@ pub(super) enum Envelope<T> {
     },
 }
 
-/// Parses an envelope, and its data with a seed.
+/// Parses an envelope; the inner seed parses its data.
 pub(super) struct EnvelopeSeed<S>(pub(super) S);
 
 impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for EnvelopeSeed<S> {
@@ -68,7 +68,7 @@ impl<'de, S: DeserializeSeed<'de>> Visitor<'de> for EnvelopeSeed<S> {
     }
 }
 
-/// Returns the beginning of a text without addresses, on one line.
+/// Returns the beginning of a text, on one line and without addresses.
 fn shorten(text: &str) -> String {
     let text = &without_addresses(text);
     let mut short: String = text.chars().take(MAX_TEXT).map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -1,11 +1,11 @@
-//! The first items of a list; what comes behind them is not read.
+//! The first items of a list. The items after them are not read.
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, SeqAccess, Visitor};
 use std::cell::{Cell, RefCell};
 use std::fmt;
 
-/// Keeps the first items of a list. The parser ends with an error where the list goes on: then there are more.
+/// Keeps the first items of a list. The parser ends with an error at the next item, which means that there are more.
 #[derive(Debug)]
 pub(crate) struct FirstItems<T> {
     most: usize,
@@ -18,7 +18,7 @@ impl<T> FirstItems<T> {
         Self { most, items: RefCell::default(), has_more: Cell::new(false) }
     }
 
-    /// Returns whether the list goes on.
+    /// Returns whether the list has more items.
     pub(crate) fn has_more(&self) -> bool {
         self.has_more.get()
     }

@@ -1,8 +1,9 @@
-//! Prometheus's HTTP API: requests, and what its answers are trusted with.
+//! Prometheus's HTTP API: requests, and the validation of answers.
 //!
 //! An answer is parsed while it arrives, and never held as a whole. Bounds: its size, its time (all requests of a call
-//! together), the series and points of a result, the items of a list. What exceeds one is refused, with what would do;
-//! an answer that is not what the API says is unavailable, with the reason. [`Transport`] is HTTP; tests have their own.
+//! together), the series and points of a result, the items of a list. An answer that exceeds a bound is refused, with
+//! advice; an answer that violates the API fails as unavailable, with the reason. [`Transport`] is HTTP; tests have
+//! another implementation.
 
 mod bounded;
 mod envelope;
@@ -25,10 +26,10 @@ use std::cell::RefCell;
 use std::io::{BufReader, Read};
 use std::time::{Duration, Instant};
 
-/// Everything but the unreserved characters of RFC 3986.
+/// All characters except the unreserved ones of RFC 3986.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// What a query that is too heavy could do instead.
+/// The advice for a query that is too heavy.
 pub(crate) const ADVICE: &str = "a shorter `range`, a larger `step`, more label matchers, or an aggregation such as \
                                  `sum by (job) (…)` or `topk(10, …)` would do";
 
@@ -38,7 +39,7 @@ pub trait Transport {
     ///
     /// # Errors
     ///
-    /// Any failure to get a response. An error status is not a failure.
+    /// Any failure to receive a response. An error status is not a failure.
     fn get(&self, url: &str, deadline: Instant) -> Result<Response>;
 }
 
@@ -59,7 +60,7 @@ pub(crate) struct Answer<T> {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Why an answer is refused while it is parsed; the first reason counts.
+/// The reason for which an answer is refused during parsing. The first reason counts.
 #[derive(Debug, Default)]
 pub(crate) struct Refusal(RefCell<Option<Failure>>);
 
@@ -86,12 +87,13 @@ impl<'a> Client<'a> {
         Self { transport, settings, deadline: now.checked_add(settings.timeout).unwrap_or(now) }
     }
 
-    /// Returns the time that is left.
+    /// Returns the remaining time.
     pub(crate) fn time_left(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// Sends a request to an endpoint below `/api/v1/`, and parses the data of its answer. `seed` may refuse it.
+    /// Sends a request to an endpoint below `/api/v1/`, and parses the data of its answer with `seed`, which may refuse
+    /// it.
     pub(crate) fn get<S>(
         &self,
         endpoint: &str,

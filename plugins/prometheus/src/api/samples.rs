@@ -1,6 +1,7 @@
 //! The results of queries: matrices, vectors, scalars.
 //!
-//! The bounds on series and points hold while a result arrives: the first series or point beyond ends the parser.
+//! The bounds on series and points are enforced while a result arrives: the first excess series or point ends the
+//! parser.
 
 use super::{Labels, Refusal};
 use crate::window::seconds_to_millis;
@@ -13,7 +14,7 @@ use std::fmt;
 /// The maximum length of a value.
 const MAX_VALUE: usize = 40;
 
-/// A value at a time. The value stays as the server writes it: a number, `NaN`, `+Inf` or `-Inf`.
+/// A value at a time. The value is kept as the server writes it: a number, `NaN`, `+Inf` or `-Inf`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sample {
     /// Milliseconds since 1970.
@@ -33,7 +34,7 @@ impl<'de> Deserialize<'de> for Sample {
     }
 }
 
-/// The form of the API: `[1700000000.5,"1"]`.
+/// The API's form: `[1700000000.5,"1"]`.
 impl Serialize for Sample {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let seconds = self.time.div_euclid(1000);
@@ -45,7 +46,7 @@ impl Serialize for Sample {
     }
 }
 
-/// A series with its samples: one in a vector.
+/// A series with its samples. In a vector, it has one sample.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Series {
     pub(crate) metric: Labels,
@@ -58,7 +59,7 @@ pub(crate) enum QueryResult {
     Matrix(Vec<Series>),
     Vector(Vec<Series>),
     Scalar(Sample),
-    /// A text. Queries have no use for one.
+    /// A text. No query uses it.
     Text,
 }
 
@@ -68,9 +69,9 @@ pub(crate) struct Bounds<'a> {
     pub(crate) max_series: usize,
     pub(crate) max_points: usize,
     pub(crate) refusal: &'a Refusal,
-    /// What the client can do about a result with too many points.
+    /// The advice to the client for a result with too many points.
     pub(crate) advice: &'a str,
-    /// The number of native histograms, which are left out.
+    /// The number of omitted native histograms.
     pub(crate) histograms: &'a Cell<usize>,
 }
 
@@ -111,7 +112,7 @@ impl<'de> Visitor<'de> for Bounds<'_> {
     }
 }
 
-/// The elements of `result`, whose type may come after them.
+/// The elements of `result`. The type may come after them.
 enum Elements {
     Series(Vec<Series>),
     Sample(Sample),
@@ -166,9 +167,9 @@ impl<'de> Visitor<'de> for ElementsSeed<'_> {
 }
 
 enum Element {
-    /// A number: the first of a sample.
+    /// A number: the first element of a sample.
     Time(f64),
-    /// A series; `None` if it has native histograms only.
+    /// A series; `None` if it has only native histograms.
     Series(Option<Series>),
 }
 
@@ -251,7 +252,7 @@ impl<'de> Visitor<'de> for SamplesSeed<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<Sample>, A::Error> {
         let mut samples = Vec::new();
-        // One beyond the bound is enough for the refusal.
+        // One point beyond the bound suffices for the refusal.
         while self.points.get() <= self.bounds.max_points {
             let Some(sample) = list.next_element()? else { return Ok(samples) };
             samples.push(sample);

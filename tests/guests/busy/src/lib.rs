@@ -6,7 +6,7 @@
 //! | `compute?rounds=1000` | `computed`, after that many rounds of a computation of fixed length |
 //! | `spin` | nothing: an endless loop |
 //!
-//! With the config key `changes = "spin"`, `changes` is an endless loop as well. Every resource is subscribable.
+//! With the config key `changes = "spin"`, `changes` is an endless loop, too. Every resource is subscribable.
 
 use std::hint::black_box;
 

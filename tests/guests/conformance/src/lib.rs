@@ -4,15 +4,15 @@
 //! |---|---|
 //! | `static-text` | the text that the suite expects |
 //! | `static-binary` | an image of one pixel |
-//! | `template/{id}/data` | a text with that id |
-//! | `watched-resource` | a text that is subscribable, and never changes |
+//! | `template/{id}/data` | a text with this id |
+//! | `watched-resource` | a subscribable text that never changes |
 
 use mcp_provider::{
     Argument, Changes, Completion, Config, Contents, Entry, Failure, Info, Page, PathTemplate, Provider, Result,
     Template, export,
 };
 
-/// The template of the resources that are read by building a path.
+/// The template of a resource that is read by expanding its path.
 const TEMPLATE: &str = "template/{id}/data";
 
 /// A PNG of one red pixel.

@@ -1,13 +1,13 @@
-//! A provider that makes the host allocate and write as much as possible, for tests.
+//! A provider that makes the host allocate and write as much as possible.
 //!
 //! | path | action, before it reads as `survived` |
 //! |---|---|
 //! | `good` | nothing |
-//! | `KIND?count=8&kib=1024` | allocates that many host resources of that size each, and holds them until the call ends |
-//! | `KIND-in-turn?count=8&kib=1024` | the same, but drops each before it allocates the next |
-//! | `line-feeds?count=8` | logs a message of that many line feeds, then writes as many to standard output and standard error |
-//! | `noise?count=8` | logs that many different lines of 1000 bytes at level `warn` |
-//! | `whisper?count=8` | logs that many lines of 1000 bytes at level `debug`, then `heard` at level `warn` |
+//! | `KIND?count=8&kib=1024` | allocates `count` host resources of that size each, and holds them until the call ends |
+//! | `KIND-in-turn?count=8&kib=1024` | the same, but drops each resource before it allocates the next one |
+//! | `line-feeds?count=8` | logs a message of `count` line feeds, then writes the same number to standard output and standard error |
+//! | `noise?count=8` | logs `count` different lines of 1000 bytes at level `warn` |
+//! | `whisper?count=8` | logs `count` lines of 1000 bytes at level `debug`, then `heard` at level `warn` |
 //! | `deception` | logs a line with characters that spoof a terminal |
 //!
 //! `KIND` is one of [`KINDS`].
@@ -22,7 +22,7 @@ use crate::resources::{HostResource, KINDS};
 
 struct Exhaust;
 
-/// Returns the number under a key of a query.
+/// Returns the number of a key in a query.
 fn number(query: &str, key: &str) -> usize {
     let values = query.split('&').filter_map(|pair| pair.split_once('='));
     values.filter(|(name, _)| *name == key).find_map(|(_, value)| value.parse().ok()).unwrap_or(1)

@@ -5,11 +5,11 @@ use wasip2::http::types::{Fields, Method, OutgoingBody, OutgoingRequest, Scheme}
 use wasip2::io::poll::Pollable;
 use wasip2::io::streams::OutputStream;
 
-/// All kinds of them.
+/// All kinds of resources.
 pub(crate) const KINDS: [&str; 9] =
     ["authorities", "bodies", "clones", "fields", "lists", "methods", "paths", "schemes", "timers"];
 
-/// An allocated resource. One that the host denies is `None`.
+/// An allocated resource; `None` in place of one that the host denies.
 #[allow(dead_code, reason = "held only to stay allocated")]
 pub(crate) enum HostResource {
     Request(OutgoingRequest),
@@ -18,7 +18,7 @@ pub(crate) enum HostResource {
     Timer(Pollable),
 }
 
-/// Longer headers than these end the call.
+/// The maximum size of a header. A longer one ends the call.
 const HEADER_SIZE: usize = 4 << 10;
 
 impl HostResource {

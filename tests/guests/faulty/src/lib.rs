@@ -1,9 +1,9 @@
 //! A provider of the files of one folder, with fault injection through that folder.
 //!
 //! A file at `/data/.faults/CALL.FAULT` makes every CALL (`describe`, `list`, `read`, `stat`, `changes`) end with the
-//! FAULT: `trap` traps, `hang` never returns, `fail` fails. Reading a file returns the config's `prefix`, if there is
-//! one, followed by the file's content. The only persistent state is the token, which contains a hash of every watched
-//! file and of the listing.
+//! FAULT: `trap` traps, `hang` never returns, `fail` fails. Reading a file returns the config's `prefix`, if any,
+//! followed by the file's content. The only persistent state is the token, which contains a hash of every watched file
+//! and of the listing.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ struct Faulty {
 
 impl Provider for Faulty {
     fn describe() -> Info {
-        // `describe` cannot fail: it can only trap, or hang.
+        // `describe` cannot fail; it can only trap or hang.
         let _ = inject_fault("describe");
         Info::new("faulty", env!("CARGO_PKG_VERSION")).description("A folder whose calls fail on demand.").watches(true)
     }

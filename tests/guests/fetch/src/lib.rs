@@ -3,17 +3,17 @@
 //! | path | reads as |
 //! |---|---|
 //! | `get?url=…` | the response to a request |
-//! | `many?url=…&count=4` | the responses to that many concurrent requests |
+//! | `many?url=…&count=4` | the responses to `count` concurrent requests |
 //!
 //! | key in addition to `url` | sets |
 //! |---|---|
 //! | `method=POST` | the method |
 //! | `header=name:value` | a header; repeatable |
-//! | `fill=1000` | a body of that many bytes, without `content-length` |
+//! | `fill=1000` | a body of this many bytes, without `content-length` |
 //! | `connect=50`, `first-byte=50`, `pause=50` | a timeout in milliseconds |
 //!
-//! A response is JSON: `{ status, headers, length, body, ended }`, where `body` is its beginning and `ended` the error
-//! that truncated it; or `{ error }`.
+//! A response is JSON: `{ status, headers, length, body, ended }`, where `body` is the beginning of the body and
+//! `ended` the error that truncated it; or `{ error }`.
 
 mod request;
 mod response;

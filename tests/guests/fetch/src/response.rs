@@ -7,7 +7,7 @@ use wasip2::io::streams::StreamError;
 /// The maximum number of body bytes in the JSON.
 const MAX_SHOWN: usize = 1000;
 
-/// Waits for a response, and reads it to its end.
+/// Waits for a response, and reads all of it.
 pub(crate) fn to_json(request: Result<FutureIncomingResponse, String>) -> Value {
     match request.and_then(wait) {
         Ok(response) => read(&response),

@@ -1,4 +1,4 @@
-//! Actions that are one call of `wasi:filesystem`, or a few.
+//! Actions that consist of one or a few calls of `wasi:filesystem`.
 
 use wasip2::filesystem::types::{
     Descriptor, DescriptorFlags, DescriptorType, ErrorCode, NewTimestamp, OpenFlags, PathFlags, filesystem_error_code,
@@ -8,7 +8,7 @@ use wasip2::io::streams::{OutputStream, StreamError};
 use crate::Outcome;
 use crate::command::Command;
 
-/// The maximum number of bytes that the host reads or writes at once.
+/// The maximum number of bytes that the host reads or writes per call.
 const CHUNK: u64 = 4096;
 
 /// Runs the action, if it belongs to this module.
@@ -49,7 +49,7 @@ pub(crate) fn name(error: ErrorCode) -> String {
     error.name().to_owned()
 }
 
-/// Opens the command's path: for reading, or as its flags say.
+/// Opens the command's path for reading, or according to its flags.
 pub(crate) fn open(command: &Command) -> Result<Descriptor, String> {
     let mut flags = OpenFlags::empty();
     flags.set(OpenFlags::CREATE, command.has_flag("create"));

@@ -7,7 +7,7 @@ use wasip2::filesystem::types::Descriptor;
 /// An action and its arguments. Missing arguments are empty, or zero.
 pub(crate) struct Command {
     pub(crate) action: String,
-    /// The granted directory that the path is relative to.
+    /// The granted directory of the path.
     pub(crate) dir: String,
     pub(crate) path: String,
     /// The granted directory of the second path, if it differs.

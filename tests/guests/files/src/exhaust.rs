@@ -1,5 +1,5 @@
-//! Actions that exceed a limit: `COUNT, NAME OF THE ERROR` for those that the host rejects, or nothing at all for
-//! those that it terminates.
+//! Actions that exceed a limit. Their output is `COUNT, NAME OF THE ERROR` if the host rejects them; there is none if
+//! the host terminates them.
 
 use wasip2::clocks::monotonic_clock::subscribe_duration;
 use wasip2::filesystem::types::{Descriptor, DescriptorFlags, OpenFlags, PathFlags};
@@ -27,7 +27,7 @@ pub(crate) fn try_run(command: &Command) -> Option<Outcome> {
     })
 }
 
-/// Repeats an action, holding its results, until it is rejected.
+/// Repeats an action and holds its results, until it is rejected.
 fn until_refused<T>(mut action: impl FnMut(usize) -> Result<T, String>) -> Outcome {
     let mut kept = Vec::new();
     loop {
@@ -56,7 +56,7 @@ fn nest(mut dir: Descriptor) -> Outcome {
     }
 }
 
-/// Fills a file and deletes it while it is open; then fills another one.
+/// Fills a file and deletes it while it is open, then fills another one.
 fn delete_while_open(command: &Command) -> Outcome {
     let file = open(command)?;
     copy(file.write_via_stream(0).map_err(name)?, command.size)?;
@@ -65,7 +65,7 @@ fn delete_while_open(command: &Command) -> Outcome {
     let second =
         dir.open_at(PathFlags::empty(), &command.to, OpenFlags::CREATE, DescriptorFlags::WRITE).map_err(name)?;
     let written = second.write(&chunk(command.size), 0).map_err(name);
-    // Keeps the file open until here.
+    // Keeps the file open up to this point.
     text(&file)?;
     written.map(|_| "ok".to_owned())
 }

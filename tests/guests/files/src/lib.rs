@@ -2,8 +2,8 @@
 //!
 //! The path of a resource is an action with its arguments: `read?dir=/a&path=b.txt`,
 //! `rename?dir=/a&path=b&into=/c&to=d`. The content is the result: `ok` or the data, or the standard's name of the
-//! error. Actions call the functions of `wasi:filesystem` directly, which allows arguments that no library would pass;
-//! [`std_fs`] runs some with Rust's standard library, as other providers do.
+//! error. Actions call the functions of `wasi:filesystem` directly, which allows arguments that no library would pass.
+//! [`std_fs`] runs some of them with Rust's standard library, as other providers do.
 
 mod actions;
 mod command;

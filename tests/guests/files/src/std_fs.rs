@@ -1,4 +1,4 @@
-//! Actions with Rust's standard library, as ordinary providers use it.
+//! Actions with Rust's standard library, as in ordinary providers.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -28,7 +28,7 @@ fn list(path: &Path) -> io::Result<String> {
     Ok(names.join("\n"))
 }
 
-/// Opens a file repeatedly, until that fails.
+/// Opens a file repeatedly, until opening fails.
 fn open_many(path: &Path) -> io::Result<String> {
     let mut kept = Vec::new();
     loop {

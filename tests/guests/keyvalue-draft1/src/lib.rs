@@ -1,6 +1,6 @@
 //! A provider that imports an older draft of `wasi:keyvalue`, as components built for other hosts do.
 //!
-//! Reading `actions` calls every function once in the bucket `pages` and reads as the results, one per line. Reading
+//! Reading `actions` calls every function once in the bucket `pages`, and returns the results, one per line. Reading
 //! `other` opens a bucket that is not granted.
 
 mod draft1 {

@@ -1,16 +1,16 @@
-//! A provider that runs key-value operations on request: the path is the operation, the content its result.
+//! A provider that runs key-value operations on request. The path is the operation, and the content is its result.
 //!
 //! | path | operation | reads as |
 //! |---|---|---|
 //! | `get/BUCKET/KEY` | | the value |
-//! | `set/BUCKET/KEY?value=V`, `?size=N` | sets that value, or that many zeros | `done` |
+//! | `set/BUCKET/KEY?value=V`, `?size=N` | sets this value, or N zeros | `done` |
 //! | `delete/BUCKET/KEY` | | `done` |
 //! | `exists/BUCKET/KEY` | | `true` or `false` |
 //! | `keys/BUCKET?cursor=C` | lists one page | the number of keys, the first, the last and the next cursor, one per line |
 //! | `increment/BUCKET/KEY?by=N` | | the sum |
-//! | `swap/BUCKET/KEY?from=V&to=V` | without `from`, if there is no such key | `true` or `false` |
+//! | `swap/BUCKET/KEY?from=V&to=V` | without `from`, if the key does not exist | `true` or `false` |
 //! | `fill/BUCKET?count=N&size=S` | sets the keys `key-00000` and so on, in batches | `done` |
-//! | `many/BUCKET?keys=A,B,C` | gets a batch | the values, one per line; `-` for none |
+//! | `many/BUCKET?keys=A,B,C` | gets a batch | the values, one per line; `-` for a missing one |
 //! | `clear/BUCKET?keys=A,B,C` | deletes a batch | `done` |
 //! | `all-bytes/BUCKET/KEY` | sets each byte once, and reads it back | the value read back |
 //! | `visit/PAGE` | counts a visit, see [`visits`] | the number of visits |

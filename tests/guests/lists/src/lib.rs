@@ -2,8 +2,8 @@
 //!
 //! | path | receives |
 //! |---|---|
-//! | `bucket/SIZE` | a value of that size, which it sets before, five times |
-//! | `body/SIZE` | the body of the response to a request of that path below the URL of the config key `url` |
+//! | `bucket/SIZE` | a value of SIZE bytes, five times, after setting it |
+//! | `body/SIZE` | the body of the response to a request for this path below the URL in the config key `url` |
 //!
 //! Both return the number of bytes.
 
@@ -13,7 +13,7 @@ use mcp_provider::http::Request;
 use mcp_provider::keyvalue::Bucket;
 use mcp_provider::{Config, Contents, Entry, Failure, Info, Page, Provider, Result, export};
 
-/// How often a value is read.
+/// The number of reads of a value.
 const READS: usize = 5;
 
 struct Lists {

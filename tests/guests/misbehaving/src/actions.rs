@@ -27,7 +27,7 @@ pub(crate) const NAMES: [&str; 14] = [
 /// The number of lines in a flood, of 100 bytes each.
 const FLOOD_LINES: usize = 20_000;
 
-/// Runs an action. Those that return at all fail, or have only flooded the log.
+/// Runs an action. Every action that returns either fails or has only flooded the log.
 pub(crate) fn run(action: &str) -> Result<()> {
     match action {
         "denied" => Err(Failure::denied("the keeper says no")),

@@ -1,17 +1,17 @@
 //! A provider that misbehaves on request.
 //!
 //! Reading the path `trap` traps, reading `loop` loops, and so on for every name in [`actions::NAMES`]. The config key
-//! `list` selects the behavior of `list`: one of those, or one of the pages of [`pages`]. The rest is well-behaved:
+//! `list` selects the behavior of `list`: an action, or one of the pages in [`pages`]. Everything else is well-behaved:
 //!
 //! | path | reads as |
 //! |---|---|
 //! | `good` | `good` |
 //! | `echo/…` | the path as received |
-//! | `slow?ms=300` | `slow`, after that many milliseconds |
-//! | `count` | the number of reads of it by this instance |
-//! | `allocate?mib=8` | `allocated`; the instance holds that much more memory from then on |
-//! | `contents?n=3` | that many contents |
-//! | `switch` | the file `switch` in the directory `/switch`, which can be watched |
+//! | `slow?ms=300` | `slow`, after this many milliseconds |
+//! | `count` | the number of reads of this resource by this instance |
+//! | `allocate?mib=8` | `allocated`; the instance holds this much more memory from then on |
+//! | `contents?n=3` | `n` contents |
+//! | `switch` | the file `switch` in the directory `/switch`; watchable |
 //!
 //! While a file `broken` exists in the directory `/switch`, every call traps. The variable of the template `echo` has
 //! a thousand completions.
@@ -65,7 +65,7 @@ impl Provider for Misbehaving {
     fn describe() -> Info {
         Info::new("misbehaving", env!("CARGO_PKG_VERSION"))
             .description("Misbehaves on request.")
-            // Without the directory the host never polls it.
+            // Without the directory, the host never polls this provider.
             .watches(Path::new(SWITCH).exists())
     }
 

@@ -2,7 +2,7 @@
 
 use mcp_provider::{Entry, Failure, Icon, Page, Result, Timestamp, keyset};
 
-/// Returns the page with a name; `None` if there is none.
+/// Returns the page with a name; `None` if there is no such page.
 pub(crate) fn page(name: &str, count: usize, cursor: Option<&str>, limit: usize) -> Option<Result<Page>> {
     match name {
         "many" => Some(many(count, cursor, limit)),
@@ -25,7 +25,7 @@ pub(crate) fn page(name: &str, count: usize, cursor: Option<&str>, limit: usize)
     }
 }
 
-/// Paths that leave the mount, are invalid, or only look as if they did.
+/// Paths that leave the mount, are invalid, or only appear to be.
 const PATHS: [&str; 14] = [
     "good",
     "../escape",
@@ -60,7 +60,7 @@ fn hints() -> Entry {
         .icon(icon("https://example.com/good.png"))
         .meta("mcp-host/missing", "a lie")
         .meta("example.com/kept", 1);
-    // The builder would clamp it.
+    // The builder would clamp the value.
     entry.priority = Some(7.0);
     entry
 }

@@ -1,21 +1,21 @@
 //! A provider that prepares an index of a text file, in steps, and misbehaves on demand.
 //!
-//! The folder `/data` has the file `source`. A preparation has [`STEPS`] steps, the last of which writes `index`: the config's `prefix`, and the
-//! content of `source`. The resource `index` is that file; it is being prepared while there is none. The resource `echo` is always there. Each
-//! call of `prepare` appends its token to the file `calls`.
+//! The folder `/data` contains the file `source`. A preparation has [`STEPS`] steps. The last step writes `index`: the
+//! config's `prefix`, and the content of `source`. The resource `index` is that file; while it does not exist, it is
+//! being prepared. The resource `echo` always exists. Each call of `prepare` appends its token to the file `calls`.
 //!
-//! The config key `prepare` says how it goes:
+//! The config key `prepare` selects the behavior:
 //!
 //! | value | |
 //! |---|---|
-//! | none | a step per call; after the second one it goes on only when there is a file `go` |
-//! | `trap` | the same without waiting, but at the second step it traps while there is a file `fault`, which it removes |
+//! | none | one step per call; after the second step, it continues only when the file `go` exists |
+//! | `trap` | the same without waiting, but the second step traps while the file `fault` exists, and removes it |
 //! | `loop` | the same with an endless loop |
-//! | `fail` | it fails while there is a file `fault`, which it does not remove |
-//! | `never` | it is never done, and computes 50 ms in each call |
+//! | `fail` | fails while the file `fault` exists, which is not removed |
+//! | `never` | never completes, and computes for 50 ms in each call |
 //! | `large-token`, `same-token`, `percent`, `panic`, `memory` | one fault in each call |
 //! | `message` | a message that is too long and not printable |
-//! | `again` | it wants to be called again at once |
+//! | `again` | requests to be called again immediately |
 
 use std::fs;
 use std::io::Write as _;
@@ -25,7 +25,7 @@ use mcp_provider::{
     Changes, Config, Contents, Entry, Failure, Info, Page, Prepare, Progress, Provider, Result, Retry, export,
 };
 
-/// The steps of a preparation.
+/// The number of steps of a preparation.
 const STEPS: usize = 4;
 
 struct Preparing {
@@ -81,7 +81,7 @@ impl Prepare for Preparing {
             }
             "large-token" => Ok(Progress::next("x".repeat(70_000))),
             "same-token" => Ok(Progress::next(token.unwrap_or("again"))),
-            // What the SDK prevents.
+            // Answers that the SDK prevents.
             "percent" => {
                 let mut progress = Progress::next("more");
                 progress.percent = Some(250);

@@ -1,16 +1,17 @@
-//! A provider that keeps the contract but for one fault: the config key `fault` has the name of the check of
-//! `mcp-host test` that it must fail, or one of these, each a second fault of some check. With `none` it passes all.
+//! A provider that violates the contract in one point. The config key `fault` has the name of the check of `mcp-host
+//! test` that the provider must fail, or one of the names below, each a second fault of some check. With `none`, the
+//! provider passes all checks.
 //!
 //! | fault | |
 //! |---|---|
 //! | `template-spelling`, `template-stat`, `template-twice` | `stat` of an expansion has another path, or fails; a template is listed twice |
 //! | `contents-of-another`, `contents-twice` | reading `a` returns the contents of `b`, or its own twice |
 //! | `empty-name` | `a` has an empty name |
-//! | `completion-twice` | a value is completed twice |
+//! | `completion-twice` | a completion contains a value twice |
 //!
-//! It lists six resources, `a` to `f`, in pages, and the listable `dir`, whose child is `dir/x`. The template `item/{name}` is
-//! completed by `one` and `two`. Its data are the file `/data/version`, if that directory is granted; otherwise they never
-//! change.
+//! The provider lists six resources, `a` to `f`, in pages, and the listable `dir`, whose child is `dir/x`. The
+//! completions of the template `item/{name}` are `one` and `two`. The data come from the file `/data/version` if that
+//! directory is granted; if not, they never change.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -26,7 +27,7 @@ use crate::{config, info, invalid, template};
 const VERSION: &str = "/data/version";
 /// The resources of the default listing.
 const PATHS: [&str; 7] = ["a", "b", "c", "d", "dir", "e", "f"];
-/// The values of the variable of the template.
+/// The completions of the template's variable.
 const NAMES: [&str; 2] = ["one", "two"];
 
 /// The number of reads by this instance.
@@ -34,7 +35,7 @@ static READS: AtomicU8 = AtomicU8::new(0);
 
 pub(crate) struct Faults;
 
-/// Whether this is the fault of the config.
+/// Returns whether the config selects this fault.
 fn has(fault: &str) -> bool {
     config("fault").is_some_and(|configured| configured == fault)
 }
@@ -115,7 +116,7 @@ impl Guest for Faults {
 
     fn changes(watched: Vec<String>, since: Option<String>) -> Result<ChangeSet, Failure> {
         let version = std::fs::read_to_string(VERSION).unwrap_or_default().trim().to_owned();
-        // Tokens after the first answer are not understood.
+        // Tokens after the first answer are rejected.
         if has("token") && since.as_deref().is_some_and(|since| since.starts_with('+')) {
             return Err(invalid("expected an older token"));
         }
@@ -132,7 +133,7 @@ impl Guest for Faults {
     }
 }
 
-/// One page of the default listing. A cursor is the index of the next entry.
+/// Returns one page of the default listing. A cursor is the index of the next entry.
 fn list(cursor: Option<&str>, limit: u32) -> Result<Page, Failure> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let start = match cursor {
@@ -156,7 +157,7 @@ fn list(cursor: Option<&str>, limit: u32) -> Result<Page, Failure> {
         let now = SystemTime::UNIX_EPOCH.elapsed().map(|now| now.as_nanos().to_string());
         entries.iter_mut().for_each(|entry| entry.description = now.clone().ok());
     }
-    // Pages of another size than the whole lack an entry.
+    // Later pages lack entries.
     if start > 0 && has("cursor-resume") {
         entries.truncate(1);
     }
@@ -171,7 +172,7 @@ fn is_known(path: &str) -> bool {
     PATHS.contains(&path) || path == "dir/x" || is_item
 }
 
-/// The failure for a resource that does not exist.
+/// Returns the failure for a missing resource.
 fn unknown() -> Failure {
     if has("not-found") { Failure::Internal("no such file".to_owned()) } else { Failure::NotFound }
 }

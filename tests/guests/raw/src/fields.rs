@@ -5,10 +5,10 @@
 //! |---|---|
 //! | `field` | the field, such as `entry.name` or `icon.sizes`; all others are small and valid |
 //! | `text` | the text to repeat |
-//! | `length` | the bytes of each text of that field |
+//! | `length` | the length of each text of the field, in bytes |
 //! | `count` | the number of items of the field, if it is a list |
 //!
-//! Every function answers, so each field is reached by some request.
+//! Every function returns an answer, so some request reaches each field.
 
 use crate::bindings::exports::mcp_host::provider::resource_provider::{
     Annotations, Argument, Body, ChangeSet, Completion, Contents, Entry, EntryTemplate, Failure, Guest, Icon, Page,

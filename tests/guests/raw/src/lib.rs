@@ -1,8 +1,8 @@
-//! A provider without the SDK: it returns what the SDK prevents. The config selects one of three:
+//! A provider without the SDK. It returns answers that the SDK prevents. The config selects one of three providers:
 //!
 //! | config key | provider |
 //! |---|---|
-//! | `fault` | [`faults`]: keeps the contract but for one fault |
+//! | `fault` | [`faults`]: violates the contract in one point |
 //! | `field` | [`fields`]: every function returns one extreme field |
 //! | neither | [`resources`]: valid resources, and resources with one invalid or oversized field |
 

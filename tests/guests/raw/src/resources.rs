@@ -1,10 +1,10 @@
-//! A provider of valid resources beside resources with one invalid or oversized field, selected by the path.
+//! A provider of valid resources, and of resources with one invalid or oversized field, selected by the path.
 //!
-//! A resource is named `FIELD/COUNT`, and has that many of the following in the entry of its content:
+//! A resource is named `FIELD/COUNT`. The entry of its content contains COUNT of the following:
 //!
 //! | field | counted |
 //! |---|---|
-//! | `sizes` | empty sizes of one icon, of an entry with a path of 8000 bytes |
+//! | `sizes` | empty sizes of one icon, in an entry with a path of 8000 bytes |
 //! | `icons` | icons without a source |
 //! | `audience` | roles |
 //! | `objects` | objects `{"":0}` in the metadata |
@@ -12,14 +12,14 @@
 //! | `deep` | nested arrays in the metadata |
 //! | `path` | control characters in its path |
 //! | `date` | digits of the fraction of a second in its modification time |
-//! | `contents` | contents, all of one resource below it |
+//! | `contents` | contents, all of the same resource below it |
 //! | `blob` | bytes of the content |
-//! | `meta` | opening braces in the metadata, which is not JSON |
+//! | `meta` | opening braces in the metadata, which are not JSON |
 //!
-//! `not-utf8` has invalid UTF-8 as text; other paths read as `good`. The config keys `list`, `templates`, `complete` and
-//! `describe` select the answers of those functions in the same way: `list = "entries/COUNT"`, or `"FIELD/COUNT"` for one
-//! such entry; `templates = "variables/COUNT"`; `complete = "value/COUNT"` for one value of that many bytes,
-//! `"values/COUNT"` for that many; `describe = "description/COUNT"`, or `"trap"`.
+//! `not-utf8` contains invalid UTF-8 as text; other paths read as `good`. The config keys `list`, `templates`,
+//! `complete` and `describe` select the answers of those functions in the same way: `list = "entries/COUNT"`, or
+//! `"FIELD/COUNT"` for one such entry; `templates = "variables/COUNT"`; `complete = "value/COUNT"` for one value of
+//! COUNT bytes, `"values/COUNT"` for COUNT values; `describe = "description/COUNT"`, or `"trap"`.
 
 use crate::bindings::exports::mcp_host::provider::resource_provider::{
     Annotations, Argument, Body, ChangeSet, Completion, Contents, Entry, Failure, Guest, Icon, Page, ProviderInfo,

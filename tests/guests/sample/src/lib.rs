@@ -5,14 +5,14 @@
 //! | `all` | a text; its entry has every member |
 //! | `plain` | a text; its entry has no optional member |
 //! | `binary` | five bytes that are not UTF-8 |
-//! | `several` | the same as Markdown and as JSON, which have a TTL of 30 and of 10 seconds |
-//! | `folder` | the contents of `folder/a` and `folder/b`, though it is not listable |
+//! | `several` | the same text as Markdown and as JSON, with a TTL of 30 and 10 seconds |
+//! | `folder` | the contents of `folder/a` and `folder/b`, although it is not listable |
 //! | `collection` | the contents of the first two of its children `collection/000`, `collection/001` and so on |
-//! | `album` | a text, the same as JSON, and the content of `album/cover`; its children are that and `collection` |
-//! | `slow` | a text, after as long as its limits allow |
-//! | `denied`, `internal`, `invalid`, `unavailable` | that failure |
+//! | `album` | a text, the same text as JSON, and the content of `album/cover`; its children are `album/cover` and `collection` |
+//! | `slow` | nothing before its deadline: the read sleeps for an hour |
+//! | `denied`, `internal`, `invalid`, `unavailable` | the failure of that name |
 //!
-//! The config key `collection` sets the number of children of `collection`, three by default.
+//! The config key `collection` sets the number of children of `collection` (three by default).
 
 use std::time::Duration;
 

@@ -2,13 +2,13 @@
 //!
 //! | path | reads as |
 //! |---|---|
-//! | `text/1024` | that many bytes of text, in lines of 64 |
-//! | `blob/1024` | that many bytes, cycling through all values |
-//! | `control/1024` | that many bytes of text, each U+0001, which JSON encodes in six |
+//! | `text/1024` | this many bytes of text, in lines of 64 |
+//! | `blob/1024` | this many bytes, cycling through all values |
+//! | `control/1024` | this many bytes of text, each U+0001, which JSON encodes in six |
 //!
-//! It lists as many `text/0`, `text/1` and so on as the config key `count` says, none by default, and has the template
-//! `text/{size}`, with three completions. With the config key `ttl`, all of them have that time to live, in seconds. Its own computation is minimal, so that measurements show the overhead
-//! around it.
+//! The config key `count` sets the number of listed resources `text/0`, `text/1` and so on (none by default). The
+//! template `text/{size}` has three completions. With the config key `ttl`, all resources have that time to live, in
+//! seconds. The provider's computation is minimal, so measurements show the overhead around it.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use mcp_provider::{
     Argument, Completion, Config, Contents, Entry, Failure, Info, Page, Provider, Result, Template, export,
 };
 
-/// One line of text, line feed included.
+/// One line of text, including its line feed.
 const LINE: &str = "0123456789 abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXY\n";
 
-/// The completions of a size.
+/// The completions of `size`.
 const COMPLETED_SIZES: [usize; 3] = [1 << 10, 64 << 10, 1 << 20];
 
 /// The maximum size of a resource.
@@ -69,7 +69,7 @@ impl Provider for Sizes {
 }
 
 impl Sizes {
-    /// The entry with the time to live of the config.
+    /// Adds the config's time to live to an entry.
     fn entry(&self, entry: Entry) -> Entry {
         match self.ttl {
             Some(ttl) => entry.ttl(ttl),

@@ -1,7 +1,7 @@
 //! A provider of unlimited resources that are subscribable.
 //!
-//! Every path exists, and reads as the file `/data/state`: when that changes, all of them change. Paths with these
-//! prefixes differ:
+//! Every path exists, and reads as the file `/data/state`. When that file changes, all resources change. Paths with
+//! these prefixes differ:
 //!
 //! | path | `stat` |
 //! |---|---|
@@ -10,18 +10,18 @@
 //! | `missing/…` | returns not found |
 //! | `plain/…` | is not subscribable |
 //!
-//! While a file `/data/bad` exists, each `changes` about a path `bad/…` traps.
+//! While the file `/data/bad` exists, each `changes` with a path `bad/…` traps.
 //!
-//! While a file `/data/CALL.FAULT` exists, every CALL (`stat`, `changes`, `list`) ends with the FAULT: `trap`, `hang`,
-//! `fail`; with `wait`, it returns once the file is deleted. Each `stat` logs `stat PATH`, each `changes` `changes
-//! COUNT`, and each `list` `listed`; a directory `/count`, if it is granted, contains a file with the call's name that
-//! grows by one byte per call.
+//! While a file `/data/CALL.FAULT` exists, every CALL (`stat`, `changes`, `list`) ends with the FAULT: `trap`, `hang`
+//! or `fail`; with `wait`, it returns after the file is deleted. Each `stat` logs `stat PATH`, each `changes` logs
+//! `changes COUNT`, and each `list` logs `listed`. If a directory `/count` is granted, it contains a file per call,
+//! which grows by one byte with each call.
 //!
 //! | config key | meaning |
 //! |---|---|
 //! | `stat-ms` | the duration of a `stat` |
-//! | `repeat` | reports every watched path this many times in every answer, as changed |
-//! | `relists` | reports the listing as changed every time, and lists something else each time |
+//! | `repeat` | every answer reports every watched path as changed, this many times |
+//! | `relists` | every answer reports the listing as changed, and each listing differs |
 
 use std::fs::File;
 use std::io::Write;
@@ -101,7 +101,7 @@ fn hang() {
     std::thread::sleep(Duration::from_secs(3600));
 }
 
-/// Records a call persistently.
+/// Records a call in a file.
 fn record_call(call: &str) -> Result<()> {
     if !Path::new("/count").exists() {
         return Ok(());

@@ -1,5 +1,5 @@
-//! What frameworks for agents make of a tool's result: the message that they send to a model, which a stand-in on loopback records.
-//! docs/search.md has it as a table.
+//! How agent frameworks process a tool's result: the message that they send to a model, recorded by a stand-in on
+//! loopback. docs/search.md has the results as a table.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -17,7 +17,7 @@ const TEXT: &str = "The circuit breaker opens after five failures.";
 /// An image of one pixel.
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
-/// The message with the result of the call that an agent sends to its model, or the error that ends the agent.
+/// Returns the message with the call's result that an agent sends to its model, or the error that ends the agent.
 async fn sent(framework: &str, config: &WrittenConfig, tool: &str, arguments: &str) -> Result<String, String> {
     let mut command = match framework {
         "ai-sdk" => {
@@ -48,8 +48,8 @@ fn config(folder: &Folder) -> ConfigFile {
     ConfigFile::new().server("tools", vec!["list", "read"]).plugin(Plugin::files("f", folder.path()))
 }
 
-/// Writes the config, and compiles its component. The Python SDK raises `BrokenResourceError` if a notification arrives while
-/// it closes a session, and LangChain closes one just when a plugin that is compiled may have been loaded.
+/// Writes the config, and compiles its component. The Python SDK raises `BrokenResourceError` if a notification arrives
+/// while it closes a session, and LangChain closes a session just when a plugin may have finished compiling.
 async fn write_compiled(config: ConfigFile) -> WrittenConfig {
     let config = config.write();
     run(["check".as_ref(), "--config".as_ref(), config.path().as_os_str()]).await.success();

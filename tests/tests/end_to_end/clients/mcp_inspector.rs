@@ -60,7 +60,7 @@ async fn inspector_shows_and_calls_the_tools() {
         .server("tool-structured-content", true)
         .plugin(Plugin::files("f", folder.path()).searched())
         .write();
-    // Then it is indexed.
+    // The command returns after everything is indexed.
     run(["search", "circuit", "--config", config.path().to_str().unwrap()]).await.success();
     let (host, path) = (host_binary(), config.path());
     let target = ["--", host.to_str().unwrap(), "serve", "--stdio", "--config", path.to_str().unwrap()];

@@ -5,7 +5,7 @@ use mcp_host_tests::{
 };
 use rmcp::model::ErrorCode;
 
-/// Two pages and a part of one, from two plugins; one file is binary.
+/// Resources of two pages and a part of one, from two plugins. One file is binary.
 struct Sources {
     repo: GitRepo,
     notes: Folder,

@@ -36,7 +36,7 @@ fn client_fixture() -> ClientFixture {
     ClientFixture { _repo: repo, _notes: notes, config }
 }
 
-/// Returns the command for the program of that name in that language.
+/// Returns the command that runs a client program of a language.
 pub(crate) fn program(language: &str, name: &str) -> Command {
     let (program, script) = match language {
         "typescript" => ("node".into(), client_program(&format!("typescript/{name}.mjs"))),
@@ -50,12 +50,12 @@ pub(crate) fn program(language: &str, name: &str) -> Command {
     command
 }
 
-/// Connects it to a server of its own over stdio.
+/// Connects the client to a new server over stdio.
 pub(crate) fn over_stdio(command: &mut Command, config: &WrittenConfig) {
     command.arg("stdio").arg(host_binary()).args(["serve", "--stdio", "--config"]).arg(config.path());
 }
 
-/// Runs a walk and returns its summary.
+/// Runs a pass and returns its summary.
 pub(crate) async fn summary(mut command: Command) -> Value {
     let output = timeout(TIMEOUT, command.output()).await.expect("the walk ends").expect("the walk starts");
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -63,7 +63,7 @@ pub(crate) async fn summary(mut command: Command) -> Value {
     serde_json::from_str(out.trim()).unwrap_or_else(|error| panic!("{error}: {out}\n{err}"))
 }
 
-/// The listing of the command line, which both clients must return too.
+/// Returns the listing of the command line, which both clients must return, too.
 async fn expected(config: &WrittenConfig) -> (Vec<Value>, Vec<Value>) {
     let path = config.path();
     let list = async |more: &[&str]| {
@@ -133,7 +133,7 @@ async fn the_rust_program_of_the_demo_walks_through_it() {
     server.end().await;
 }
 
-/// Uses all tools and nothing else, over stdio, in both kinds of lifecycle.
+/// Uses all tools and no other feature, over stdio, in both kinds of lifecycle.
 async fn assert_tools(language: &str) {
     let folder = Folder::with_files([("guide.md", "The circuit breaker opens after five failures.\n"), ("b.md", "x")]);
     let config = ConfigFile::new()

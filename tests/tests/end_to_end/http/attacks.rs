@@ -1,5 +1,5 @@
-//! Attacks on access control: spellings of denied URIs, stolen cursors, requests of foreign pages with a valid token, and
-//! changes of rules while a client listens.
+//! Attacks on access control: spellings of denied URIs, stolen cursors, requests of foreign pages with a valid token,
+//! and rule changes while a client listens.
 
 use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, RawHttp, Revision, TIMEOUT, WrittenConfig};
 use reqwest::{Response, StatusCode};
@@ -9,10 +9,10 @@ use tokio::time::timeout;
 const REVISION: Revision = Revision::V_2025_11_25;
 const TOKEN: &str = "mcp_matrix-ci";
 const OTHER_TOKEN: &str = "mcp_matrix-ops";
-/// The text of every file that is denied, and of no other.
+/// The text of every denied file, and of no other file.
 const MARKER: &str = "hunter2";
 
-/// Two principals with tokens. The digests are those of the tokens.
+/// Two principals with tokens. The digests are computed from the tokens.
 const PRINCIPALS: &str = r#"
 [[principal]]
 name = "ci"
@@ -23,12 +23,12 @@ name = "ops"
 token-sha256 = "c493d7175be39ab29514a27bafa4b318ef68fb1cca30acbed848e08ae1ca8aa4"
 "#;
 
-/// Rules of `ci`, and one that allows everything to `ops`.
+/// Returns the rules of `ci`, and a rule that allows everything to `ops`.
 fn rules(of_ci: &str) -> String {
     format!("{PRINCIPALS}\n[[rule]]\nprincipals = ['ops']\nallow = ['**']\n\n[[rule]]\nprincipals = ['ci']\n{of_ci}\n")
 }
 
-/// The folder `m`, which is polled ten times a second.
+/// A config with the folder `m`, which is polled ten times a second.
 fn config(folder: &Folder, of_ci: &str) -> ConfigFile {
     ConfigFile::new().page_size(1).plugin(Plugin::faulty("m", folder.path())).append(&rules(of_ci))
 }
@@ -44,7 +44,7 @@ async fn no_spelling_of_a_uri_reaches_what_is_denied() {
         ("secret/caf\u{e9}.md", MARKER),
         ("public/a.md", "public"),
         ("public/caf\u{e9}.md", MARKER),
-        // As a name of its own, in the other composition of Unicode: a rule denies both.
+        // The same name in the other normalization form of Unicode. A rule denies both.
         ("public/cafe\u{301}.md", MARKER),
         ("public/cafe\u{300}.md", "another file"),
         ("Secret/a.md", "another folder"),
@@ -115,7 +115,7 @@ async fn no_spelling_of_a_uri_reaches_what_is_denied() {
         for method in ["resources/read", "resources/metadata", "resources/subscribe"] {
             let (answer, all) = (read(&mut ci, method, uri).await, read(&mut ops, method, uri).await);
             assert!(!answer.to_string().contains(MARKER), "{method} {uri}: {answer}");
-            // What is allowed is the same for whoever may see everything.
+            // Allowed results are the same as for a principal that may see everything.
             if answer.get("result").is_some() {
                 assert_eq!(answer["result"], all["result"], "{method} {uri}");
             }
@@ -123,7 +123,7 @@ async fn no_spelling_of_a_uri_reaches_what_is_denied() {
         }
     }
     assert!(reached >= 10, "most spellings are of the files: {reached}");
-    // Names that differ are other resources, and stay visible.
+    // Different names are different resources, and remain visible.
     for (uri, text) in [
         ("notes://n/public/a.md", "public"),
         ("notes://n/Secret/a.md", "another folder"),
@@ -168,7 +168,7 @@ async fn a_page_of_another_site_gets_nothing_with_a_valid_token() {
         wire.request_builder("resources/read", json!({ "uri": "faulty://m/a" })).bearer_auth(TOKEN)
     };
     for (name, value) in [
-        // DNS rebinding: the name of another site has the address of this server.
+        // DNS rebinding: the name of another site resolves to the address of this server.
         ("host", "rebound.example:80"),
         ("host", "localhost.evil.example"),
         ("host", "127.0.0.1.evil.example"),
@@ -203,7 +203,7 @@ async fn a_token_in_a_url_is_ignored_and_never_logged() {
     assert!(!log.contains(TOKEN), "{log}");
 }
 
-/// A client that listens, and the notifications that it has had.
+/// A client that listens, and the notifications that it received.
 struct Listener {
     stream: Response,
     text: String,
@@ -217,7 +217,7 @@ impl Listener {
         Self { stream, text: String::new() }
     }
 
-    /// Reads until it is notified of that resource. Returns the text from the beginning to there.
+    /// Reads until an update of this resource arrives. Returns the text received before it.
     async fn read_until_updated(&mut self, uri: &str) -> String {
         let wanted = format!("\"uri\":\"{uri}\"");
         loop {
@@ -232,7 +232,7 @@ impl Listener {
     }
 }
 
-/// Replaces the rules of `ci`, and waits until they apply.
+/// Replaces the rules of `ci`, and waits until they are in effect.
 async fn replace_rules(
     server: &HttpServer,
     config_file: &WrittenConfig,
@@ -261,14 +261,14 @@ async fn a_change_of_rules_applies_to_a_client_that_listens() {
     for without_f in [
         "allow = ['**']\ndeny = ['**/f']",
         "allow = ['**/g']",
-        // It may be read, and not subscribed to.
+        // `f` may be read, but not subscribed to.
         "allow = ['**/g']\n[[rule]]\nprincipals = ['ci']\nallow = ['**/f']\noperations = ['list', 'read']",
-        // It may be subscribed to, and not read.
+        // `f` may be subscribed to, but not read.
         "allow = ['**']\n[[rule]]\nprincipals = ['ci']\ndeny = ['**/f']\noperations = ['read']",
     ] {
         generation += 1;
         replace_rules(&server, &config_file, &folder, without_f, generation).await;
-        // What was sent before the rules applied has been received once the first of these has.
+        // After the first update of `g`, all updates sent before the rules took effect have been received.
         for round in 0..3 {
             folder.write("f", format!("{generation} {round}"));
             folder.write("g", format!("{generation} {round}"));

@@ -1,4 +1,4 @@
-//! Bearer tokens of the config: who gets in, and what becomes of what is open when a token is removed.
+//! Bearer tokens of the config: who is accepted, and how open streams end when a token is removed.
 
 use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, RawHttp, Revision, Rule, TIMEOUT, host_command};
 use reqwest::{Client, RequestBuilder, StatusCode};
@@ -9,7 +9,7 @@ const REVISION: Revision = Revision::V_2025_11_25;
 const TOKEN: &str = "mcp_test-token-of-ci";
 const OTHER_TOKEN: &str = "mcp_test-token-of-ops";
 
-/// The output of `mcp-host token hash`.
+/// Returns the output of `mcp-host token hash`.
 async fn digest(token: &str) -> String {
     let mut command = host_command();
     command.args(["token", "hash"]).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
@@ -26,7 +26,7 @@ async fn principal(name: &str, token: &str) -> String {
     format!("\n[[principal]]\nname = \"{name}\"\ntoken-sha256 = \"{}\"\n", digest(token).await)
 }
 
-/// Folder `m` with the files `f` and `g`; `ci` may use `f`, and `ops` both.
+/// A config with the folder `m` and the files `f` and `g`. `ci` may use `f`, and `ops` both.
 async fn config(folder: &Folder) -> ConfigFile {
     let ci = principal("ci", TOKEN).await;
     let ops = principal("ops", OTHER_TOKEN).await;
@@ -48,7 +48,7 @@ async fn uris(wire: &mut RawHttp) -> Vec<Value> {
     listed["resources"].as_array().unwrap().iter().map(|entry| entry["uri"].clone()).collect()
 }
 
-/// An `initialize` request with that value of `Authorization`.
+/// An `initialize` request with this value of `Authorization`.
 fn initialize(server: &HttpServer, authorization: Option<&str>) -> RequestBuilder {
     let hello = json!({
         "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": mcp_host_tests::initialize_params(&REVISION),
@@ -163,7 +163,7 @@ async fn a_token_that_a_reload_removes_is_worth_nothing_and_its_streams_end() {
             .append(&other)
             .rule(Rule::for_principal("ci").allow(["faulty://m/f"])),
     );
-    // It ends in order: a stream that is cut would be an error.
+    // The stream ends in order: a stream that is cut would be an error.
     timeout(TIMEOUT, events.bytes()).await.unwrap().unwrap();
     let refused = ci.request_builder("resources/list", json!({})).send().await.unwrap();
     assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);

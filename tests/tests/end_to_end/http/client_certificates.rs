@@ -1,4 +1,4 @@
-//! Client certificates (mTLS): whose principal a connection is, and when it stops being so.
+//! Client certificates (mTLS): the principal of a connection, and when its access ends.
 
 use std::fs;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 const REVISION: Revision = Revision::V_2026_07_28;
 
-/// A server whose clients have certificates of the authority `devices`, or of `services`, which names them by URI.
+/// A server whose clients have certificates of the authority `devices`, or of `services`, which identifies them by URI.
 struct Setup {
     server: HttpServer,
     config: WrittenConfig,
@@ -61,7 +61,7 @@ impl Setup {
         self.request("resources/read", json!({ "uri": format!("faulty://m/{path}") }))
     }
 
-    /// The paths that the client of that connection may read.
+    /// Returns the paths that the client of the connection may read.
     async fn readable(&self, connection: &mut Connection) -> Vec<&'static str> {
         let mut readable = Vec::new();
         for path in ["f", "g"] {
@@ -163,6 +163,6 @@ async fn why_a_handshake_fails_is_logged_once_in_a_while_for_each_reason() {
     }
     let log = setup.server.end().await.log;
     let told = log.matches("TLS handshake failed").count() as u64;
-    // Each reason once in ten seconds.
+    // Each reason is logged once in ten seconds.
     assert!((4..=4 + began.elapsed().as_secs() / 10).contains(&told), "{told}: {log}");
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const LARGE: &str = "a line of a text that is long enough to be worth it\n";
 
-/// The lines of an answer that is encoded in several chunks of 64 KiB.
+/// The number of lines in an answer that is encoded in several chunks of 64 KiB.
 const HUGE: usize = 10_000;
 
 async fn start() -> ((Folder, WrittenConfig), HttpServer) {
@@ -22,7 +22,7 @@ async fn start() -> ((Folder, WrittenConfig), HttpServer) {
     ((folder, config), server)
 }
 
-/// Returns the content encoding of a response for a client of that revision, and its bytes.
+/// Returns the content encoding of a response for a client of a revision, and its bytes.
 async fn read(
     server: &HttpServer,
     revision: Revision,

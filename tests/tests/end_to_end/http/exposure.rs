@@ -6,7 +6,7 @@ use serde_json::json;
 
 const REVISION: Revision = Revision::V_2026_07_28;
 const ANY_ADDRESS: &str = "0.0.0.0:0";
-/// The token of that principal.
+/// The principal's token.
 const TOKEN: &str = "test";
 const PRINCIPAL: &str = "\n[[principal]]\nname = \"ci\"\n\
     token-sha256 = \"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"\n";
@@ -26,7 +26,7 @@ fn write(config: ConfigFile) -> (WrittenConfig, CertificateAuthority) {
     (config, authority)
 }
 
-/// A request for a listing with that `Host`.
+/// A request for a listing with this `Host`.
 fn list_request(server: &HttpServer, host: &str) -> RequestBuilder {
     server.uninitialized(REVISION).request_builder("resources/list", json!({})).header("host", host)
 }

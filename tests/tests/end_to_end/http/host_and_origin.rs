@@ -11,7 +11,7 @@ fn config() -> ConfigFile {
     ConfigFile::new().plugin(Plugin::sample("a")).allow_all()
 }
 
-/// Sends the preflight request of a browser for a page of that origin.
+/// Sends a browser's preflight request for a page of this origin.
 async fn preflight(server: &HttpServer, origin: &str) -> (StatusCode, HeaderMap) {
     let asking = Client::new()
         .request(Method::OPTIONS, server.url())
@@ -23,7 +23,7 @@ async fn preflight(server: &HttpServer, origin: &str) -> (StatusCode, HeaderMap)
     (answer.status(), answer.headers().clone())
 }
 
-/// Sends the POST of a page of that origin.
+/// Sends the POST of a page of this origin.
 async fn post(server: &HttpServer, origin: &str) -> (StatusCode, HeaderMap) {
     let request = server.uninitialized(Revision::V_2026_07_28).request_builder("resources/list", json!({}));
     let answer = request.header("origin", origin).send().await.unwrap();

@@ -1,4 +1,4 @@
-//! Limits of HTTP clients, and the rejections beyond them.
+//! Limits of HTTP clients, and rejections beyond them.
 
 use mcp_host_tests::{ConfigFile, Connection, HttpServer, Plugin, RawHttp, Revision, TIMEOUT};
 use reqwest::{RequestBuilder, StatusCode, Version};
@@ -20,7 +20,7 @@ fn list_request(server: &HttpServer) -> RequestBuilder {
     uninitialized(server).request_builder("resources/list", json!({}))
 }
 
-/// Returns the bytes received on a connection that was closed by a limit; an error counts as none.
+/// Returns the bytes received on a connection that was closed by a limit. An error counts as the end.
 async fn read_rest(mut connection: TcpStream) -> String {
     let mut rest = Vec::new();
     let _ = connection.read_to_end(&mut rest).await;
@@ -46,7 +46,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&[high, middle, low, kind, flags], &stream.to_be_bytes()[..], payload].concat()
 }
 
-/// Whether a server says GOAWAY among some frames.
+/// Returns whether the received frames contain a GOAWAY.
 fn says_goaway(mut received: &[u8]) -> bool {
     while let Some((header, rest)) = received.split_at_checked(9) {
         let len = u32::from_be_bytes([0, header[0], header[1], header[2]]);
@@ -63,7 +63,8 @@ async fn a_client_that_floods_a_connection_with_frames_without_a_request_is_disc
     let config = config().write();
     let server = HttpServer::start(&config).await;
     let preface = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(4, 0, 0, &[])].concat();
-    // A request without an end, for DATA of its stream: `:method: POST`, `:scheme: http`, `:path: /`.
+    // The head of a request without an end, for DATA frames on its stream: `:method: POST`, `:scheme: http`, `:path:
+    // /`.
     let open = frame(1, 4, 1, &[0x83, 0x86, 0x84]);
     let floods = [
         ("PING", Vec::new(), frame(6, 0, 0, &[0; 8])),
@@ -83,11 +84,11 @@ async fn a_client_that_floods_a_connection_with_frames_without_a_request_is_disc
                 return;
             }
             let many = flood.repeat(1000);
-            // Until the server closes the connection.
+            // Writes until the server closes the connection.
             while writing.write_all(&many).await.is_ok() {}
         });
         let mut received = Vec::new();
-        // An error is an end, too: what was sent is not read any more.
+        // An error ends the reading, too: the server may not read the rest of the input.
         let _ = tokio::time::timeout(TIMEOUT, reading.read_to_end(&mut received)).await.expect(name);
         assert!(says_goaway(&received), "{name}: {} bytes", received.len());
         drop(reading);
@@ -161,7 +162,7 @@ async fn a_head_that_is_too_large_is_refused() {
             let answer = connection.send(list_request(&server).header("x-large", "x".repeat(length))).await;
             assert_eq!(answer.status(), status, "{version:?} {length}");
             if (version, status) == (Version::HTTP_2, TOO_LARGE) {
-                // A response of the protocol library has no body, and is followed by a reset of the stream.
+                // The protocol library's response has no body, and is followed by a reset of the stream.
                 let text = String::from_utf8_lossy(answer.body());
                 assert!(text.contains("`http.limits.headers`"), "{length}: {text}");
             }
@@ -189,7 +190,7 @@ async fn a_head_of_too_many_fields_is_refused() {
 async fn a_request_that_does_not_come_is_not_waited_for() {
     let config = config().http_limit("read-timeout", "3s").write();
     let server = HttpServer::start(&config).await;
-    // Nothing, the preface of HTTP/2, the beginning of a request.
+    // Three beginnings: nothing, the preface of HTTP/2, the start of a request.
     for begun in ["", "PRI * HTTP/2.0\r\n", "POST /mcp HTTP/1.1\r\nHost: localhost\r\n"] {
         let mut connection = TcpStream::connect(server.address()).await.unwrap();
         connection.write_all(begun.as_bytes()).await.unwrap();

@@ -1,4 +1,4 @@
-//! OAuth 2.1: the server as a resource server of tokens that issuers sign, or answer for.
+//! OAuth 2.1: the server as a resource server, with tokens that issuers sign or introspect.
 
 mod introspection;
 mod keys;
@@ -16,11 +16,11 @@ use mcp_host_tests::{
 use reqwest::{RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
 
-/// A revision in which one request is enough to see what a token is worth.
+/// A revision in which one request suffices to test a token.
 const REVISION: Revision = Revision::V_2026_07_28;
 
-/// A server with one issuer, `corp`, and the folder `m` with the files `f` and `g`. `corp/alice` may use `f`, the group
-/// `corp/engineers` may use both.
+/// A server with one issuer, `corp`, and the folder `m` with the files `f` and `g`. `corp/alice` may use `f`, and the
+/// group `corp/engineers` both.
 struct ResourceServer {
     issuer: TokenIssuer,
     server: HttpServer,
@@ -30,17 +30,17 @@ struct ResourceServer {
 }
 
 impl ResourceServer {
-    /// Starts it with an issuer whose keys it fetches.
+    /// Starts a server that fetches the issuer's keys.
     async fn start() -> Self {
         Self::start_with(jwks).await
     }
 
-    /// Starts it with an issuer that has that text in its entry of the config.
+    /// Starts a server with a text in the issuer's entry of the config.
     async fn start_with(entry: impl FnOnce(&TokenIssuer) -> String) -> Self {
         Self::start_with_config(entry, |config| config).await
     }
 
-    /// The same, with more in the config.
+    /// The same, with an extended config.
     async fn start_with_config(
         entry: impl FnOnce(&TokenIssuer) -> String,
         more: impl FnOnce(ConfigFile) -> ConfigFile,
@@ -59,7 +59,7 @@ impl ResourceServer {
         self.port.mcp_url()
     }
 
-    /// The claims of a valid token.
+    /// Returns the claims of a valid token.
     fn claims(&self, subject: &str) -> Value {
         self.issuer.claims(subject, &self.audience())
     }
@@ -74,12 +74,12 @@ impl ResourceServer {
         self.server.uninitialized(REVISION).request_builder("resources/list", json!({}))
     }
 
-    /// Asks for the listing with that token.
+    /// Requests the listing with a token.
     async fn list(&self, token: &str) -> Response {
         self.list_request().bearer_auth(token).send().await.unwrap()
     }
 
-    /// The URIs that are listed with that token, which must be valid.
+    /// Returns the listed URIs for a token, which must be valid.
     async fn uris(&self, token: &str) -> Vec<String> {
         uris(self.list(token).await).await
     }
@@ -88,7 +88,7 @@ impl ResourceServer {
         assert_eq!(self.list(token).await.status(), StatusCode::OK);
     }
 
-    /// Asserts that the token is invalid, as the answer says with a challenge (RFC 6750, 3.1).
+    /// Asserts that a token is rejected as invalid, with a challenge (RFC 6750, 3.1).
     async fn assert_invalid(&self, token: &str, what: &str) {
         let refused = self.list(token).await;
         assert_eq!(refused.status(), StatusCode::UNAUTHORIZED, "{what}");
@@ -102,8 +102,8 @@ impl ResourceServer {
         assert!(!body.contains("text of"), "{what}: {body}");
     }
 
-    /// Asserts that a token of an unknown key is refused: as invalid, if the issuer was asked for its key, else for as long as the
-    /// key may be new.
+    /// Asserts that a token with an unknown key is rejected: as invalid after the issuer's keys were fetched, or
+    /// temporarily while the key may be new.
     async fn assert_refused(&self, token: &str, what: &str) {
         let refused = self.list(token).await;
         match refused.status() {
@@ -118,19 +118,19 @@ impl ResourceServer {
         assert!(!body.contains("text of"), "{what}: {body}");
     }
 
-    /// Waits until that token is not valid any more.
+    /// Waits until a token is no longer valid.
     async fn wait_until_invalid(&self, token: &str) {
         while self.list(token).await.status() == StatusCode::OK {
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         }
     }
 
-    /// A session with that token.
+    /// Starts a session with a token.
     async fn session(&self, token: &str) -> RawHttp {
         RawHttp::start_with_token(self.server.url(), Revision::V_2025_11_25, token).await
     }
 
-    /// Ends the server, and asserts that its log has none of these secrets.
+    /// Ends the server, and asserts that its log contains none of these secrets.
     async fn end_without(self, secrets: &[&str]) {
         let log = self.server.end().await.log;
         for secret in secrets {
@@ -154,7 +154,7 @@ fn issuer_entry(name: &str, identifier: &str, more: &str) -> String {
     format!("\n[[issuer]]\nname = \"{name}\"\nissuer = \"{identifier}\"\nalgorithms = [\"ES256\"]\n{more}\n")
 }
 
-/// The key that has the issuer's keys fetched from its own server.
+/// Returns the config key that makes the host fetch the issuer's keys from the issuer's server.
 fn jwks(issuer: &TokenIssuer) -> String {
     format!("jwks = \"{}\"", issuer.origin().url("/jwks"))
 }

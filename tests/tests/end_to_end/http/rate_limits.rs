@@ -1,4 +1,4 @@
-//! Rate limits of clients: 429, `Retry-After`, and who is one client.
+//! Rate limits of clients: 429, `Retry-After`, and the identity of a client.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 const REVISION: Revision = Revision::V_2026_07_28;
 const OTHER_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
-/// The principals `ci` and `ops` with their tokens, which are these names.
+/// The principals `ci` and `ops`. Their tokens equal their names.
 const PRINCIPALS: &str = "
 [[principal]]
 name = \"ci\"
@@ -33,7 +33,7 @@ async fn send(request: RequestBuilder) -> Response {
     timeout(TIMEOUT, request.send()).await.expect("an answer in time").expect("the server answers")
 }
 
-/// Sends a request for a listing with that token.
+/// Sends a request for a listing with a token.
 async fn list(server: &HttpServer, token: Option<&str>) -> Response {
     list_from(server.uninitialized(REVISION), token).await
 }
@@ -47,7 +47,7 @@ async fn list_from(mut wire: RawHttp, token: Option<&str>) -> Response {
     .await
 }
 
-/// Asserts that a request is answered so often, and rejected then. Returns the error.
+/// Asserts that `number` requests are answered, and the next one is rejected. Returns the error.
 async fn assert_burst(server: &HttpServer, token: Option<&str>, number: usize) -> Value {
     for count in 0..number {
         assert_eq!(list(server, token).await.status(), StatusCode::OK, "{token:?} {count}");
@@ -157,7 +157,7 @@ async fn a_limit_that_is_exceeded_often_does_not_hide_another_in_the_log() {
     }
     let log = server.end().await.log;
     let told = log.matches("a request is rejected").count() as u64;
-    // One line for each in ten seconds.
+    // Each reason is logged once in ten seconds.
     let most = 2 * (began.elapsed().as_secs() / 10 + 1);
     assert!((2..=most).contains(&told), "{told} of {most}: {log}");
 }

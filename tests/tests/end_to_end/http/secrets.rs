@@ -1,4 +1,4 @@
-//! No secret is shown: not in the log at any level, not in answers, not in what commands print.
+//! No secret is shown: not in the log at any level, not in answers, not in the output of commands.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use mcp_host_tests::{
 use reqwest::{StatusCode, Version};
 use serde_json::json;
 
-/// What no output contains.
+/// The text that no output may contain.
 const SECRET: &str = "hunter2";
 /// The token of the principal.
 const TOKEN: &str = "mcp_hunter2";
@@ -75,7 +75,7 @@ async fn commands_print_no_secret_of_the_config() {
         assert!(!all.contains(SECRET), "{arguments:?}: {all}");
         assert!(key.lines().skip(1).take(1).all(|line| !all.contains(line)), "{arguments:?}: {all}");
     }
-    // The line with the mistake is quoted, and the one with the secret is another.
+    // The quoted line is the one with the mistake, not the one with the secret.
     fs::write(config.path(), fs::read_to_string(config.path()).unwrap() + "\n[server.x]\n").unwrap();
     let invalid = run(["check", "--config", path]).await;
     assert_eq!(invalid.code(), 2);

@@ -12,12 +12,12 @@ fn config() -> ConfigFile {
     ConfigFile::new().plugin(Plugin::sample("a")).allow_all()
 }
 
-/// Returns the status of a request of the session: whether the session still exists.
+/// Returns the status of a request in the session, which shows whether the session still exists.
 async fn ping(wire: &mut RawHttp) -> StatusCode {
     wire.request_builder("ping", json!({})).send().await.unwrap().status()
 }
 
-/// Reads until that text has arrived.
+/// Reads until a text has arrived.
 async fn read_until(stream: &mut Response, wanted: &str) {
     let mut seen = String::new();
     while !seen.contains(wanted) {
@@ -61,7 +61,7 @@ async fn a_session_that_is_idle_ends_and_one_that_listens_is_never_idle() {
     written.replace(config().http_limit("session-idle-timeout", "100ms"));
     server.log_line("session ended: it was idle").await;
     assert_eq!(ping(&mut silent).await, StatusCode::NOT_FOUND);
-    // Comments only: no message was sent on that stream, which has been open for longer.
+    // Only comments arrive: no message was sent on this stream, which has been open for longer than the timeout.
     for _ in 0..5 {
         read_until(&mut events, ":").await;
     }

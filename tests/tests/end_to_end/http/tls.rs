@@ -15,7 +15,7 @@ fn config() -> ConfigFile {
     ConfigFile::new().plugin(Plugin::sample("a")).allow_all().tls()
 }
 
-/// A server with a certificate issued by that authority.
+/// A server with a certificate issued by this authority.
 async fn start(authority: &CertificateAuthority) -> (WrittenConfig, HttpServer) {
     let config = config().write();
     config.write_certificate(&authority.issue("localhost"));
@@ -23,7 +23,7 @@ async fn start(authority: &CertificateAuthority) -> (WrittenConfig, HttpServer) 
     (config, server)
 }
 
-/// Reads a resource over that connection.
+/// Reads a resource over a connection.
 async fn read(server: &HttpServer, connection: &mut Connection) -> Value {
     let uri = json!({ "uri": "sample://a/plain" });
     let answer = connection.send(server.uninitialized(REVISION).request_builder("resources/read", uri)).await;
@@ -57,7 +57,7 @@ async fn who_speaks_plain_http_where_tls_is_spoken_gets_nothing_and_others_are_s
     let mut plain = TcpStream::connect(server.address()).await.unwrap();
     plain.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     let mut answer = Vec::new();
-    // A TLS alert or a reset, both are fine.
+    // A TLS alert and a reset are both acceptable.
     let _ = plain.read_to_end(&mut answer).await;
     assert!(!String::from_utf8_lossy(&answer).contains("ok"), "{answer:?}");
     read(&server, &mut Connection::tls(server.address(), &authority, &[]).await).await;

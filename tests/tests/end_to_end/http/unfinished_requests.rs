@@ -15,9 +15,9 @@ use tokio::time::timeout;
 
 /// The number of connections.
 const CONNECTIONS: usize = 60;
-/// The number of requests on each: the maximum of concurrent streams.
+/// The number of requests per connection: the maximum of concurrent streams.
 const REQUESTS_PER_CONNECTION: usize = 31;
-/// The number and size of unused header fields: 28 KiB together.
+/// The number and size of unused header fields: 28 KiB in total.
 const FIELDS_PER_HEAD: usize = 80;
 const FIELD_LENGTH: usize = 320;
 /// The tolerance between two servers: connection buffers, and memory that the allocator has not returned.
@@ -32,7 +32,7 @@ async fn connection(server: &HttpServer) -> SendRequest<PendingBody> {
     sender
 }
 
-/// Sends the head of a request with so many fields, without its body. All values are distinct.
+/// Sends the head of a request with `fields` header fields, without its body. All values are distinct.
 fn unfinished_request(server: &HttpServer, number: usize, fields: usize) -> Request<PendingBody> {
     let mut request =
         Request::post(format!("http://{}/mcp", server.address())).header("content-type", "application/json");
@@ -42,7 +42,7 @@ fn unfinished_request(server: &HttpServer, number: usize, fields: usize) -> Requ
     request.body(StreamBody::new(stream::pending())).unwrap()
 }
 
-/// Returns the memory that a server uses for requests with so many fields while their bodies are outstanding.
+/// Returns the memory that a server uses for requests with `fields` header fields while their bodies are outstanding.
 async fn memory_taken(fields: usize) -> u64 {
     let config = ConfigFile::new().plugin(Plugin::sample("a")).allow_all().write();
     let server = HttpServer::start(&config).await;
@@ -58,8 +58,8 @@ async fn memory_taken(fields: usize) -> u64 {
         }
         let health = Request::get(format!("http://{}/healthz", server.address()));
         timeout(TIMEOUT, sender.ready()).await.unwrap().unwrap();
-        // Its body does not arrive either, but is not needed. When it is answered, all requests before it have been
-        // accepted.
+        // The body of this request does not arrive either, but is not needed. Once it is answered, all earlier requests
+        // have been accepted.
         let answering = sender.send_request(health.body(StreamBody::new(stream::pending())).unwrap());
         assert_eq!(timeout(TIMEOUT, answering).await.unwrap().unwrap().status(), 200);
     }

@@ -1,4 +1,4 @@
-//! Requests that are rejected before their body is read: the client gets the answer, and its connection goes on.
+//! Requests that are rejected before their body is read: the client gets the answer, and the connection stays usable.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// The maximum size of a body here, and a body that is larger.
+/// The maximum size of a body here, and the size of a larger body.
 const MAX_BODY: &str = "1KiB";
 const LARGE_BODY: usize = 8 << 10;
 
@@ -25,7 +25,7 @@ async fn start() -> (WrittenConfig, HttpServer) {
     (config, server)
 }
 
-/// Requests that are rejected: method, path, host, content type, size of the body, and the status.
+/// Rejected requests: method, path, host, content type, size of the body, and expected status.
 fn rejected(server: &HttpServer) -> Vec<(&'static str, &'static str, String, &'static str, usize, u16)> {
     let (own, json) = (server.address().to_owned(), "application/json");
     vec![

@@ -1,4 +1,4 @@
-//! The administration listener: liveness and readiness, for whom they give reasons, and when they change.
+//! The administration listener: liveness and readiness, which clients get reasons, and when the states change.
 
 mod api;
 mod console;
@@ -27,7 +27,7 @@ const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 /// A server with an administration listener.
 struct Administered {
     server: HttpServer,
-    /// Where it listens.
+    /// The address of the listener.
     address: String,
 }
 
@@ -42,7 +42,7 @@ impl Administered {
         Self { server, address }
     }
 
-    /// The status and the body of a request with those further header lines.
+    /// Returns the status and the body of a request with additional header lines.
     async fn get(&self, path: &str, headers: &str) -> (u16, String) {
         let tcp = TcpStream::connect(&self.address).await.unwrap();
         request(tcp, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n")).await
@@ -156,7 +156,7 @@ async fn clients_are_served_during_the_drain_delay_while_the_server_is_not_ready
 async fn probes_are_answered_without_tls_and_nothing_else_is() {
     let authority = CertificateAuthority::new();
     let files = "tls = { certificate = \"cert.pem\", key = \"key.pem\" }\n";
-    // The same files, which `tls` writes the config for.
+    // The same files for which `tls` writes the config.
     let config = ConfigFile::new().plugin(Plugin::sample("a")).append(&format!("{LOOPBACK}{files}")).write();
     config.write_certificate(&authority.issue("localhost"));
     let admin = Administered::start(&config).await;
@@ -214,7 +214,7 @@ async fn idle_connections_do_not_keep_probes_from_an_answer() {
         idle.push(TcpStream::connect(&admin.address).await.unwrap());
     }
     assert_eq!(admin.get("/livez", "").await.0, 200);
-    // It took the place of the oldest one; none was waited for.
+    // The probe displaced the oldest idle connection without waiting for any.
     assert_eq!(idle[0].read(&mut [0]).await.unwrap_or(0), 0);
     let mut last = [0];
     assert!(idle[199].read(&mut last).now_or_never().is_none(), "the newest one is open");

@@ -1,4 +1,5 @@
-//! `examples/operations`: each alert fires, is documented, and is about metrics that there are; the queries of the dashboard have results.
+//! `examples/operations`: each alert fires, is documented, and uses existing metrics; the dashboard's queries have
+//! results.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +17,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(repository(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// What follows the prefix on each line that has it.
+/// Returns the rest of each line that starts with the prefix.
 fn values<'a>(text: &'a str, prefix: &'a str) -> BTreeSet<&'a str> {
     text.lines().filter_map(|line| line.trim_start_matches(['-', ' ']).strip_prefix(prefix)).collect()
 }
@@ -44,7 +45,7 @@ async fn each_alert_fires_and_is_documented() {
     );
 }
 
-/// The names of metrics in a query of PromQL.
+/// Returns the names of metrics in a PromQL query.
 fn metrics(query: &str) -> impl Iterator<Item = &str> {
     let words = query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     words.filter(|word| ["mcp_", "process_"].iter().any(|prefix| word.starts_with(prefix)))

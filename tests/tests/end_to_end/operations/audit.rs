@@ -1,4 +1,4 @@
-//! The audit log: who asked for what, and what came of it.
+//! The audit log: who requested what, and the outcome.
 
 mod full_disk;
 
@@ -13,20 +13,20 @@ use serde_json::{Value, json};
 const REVISION: Revision = Revision::V_2025_11_25;
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-/// The lines of a file about requests: without those about the start and the end of the server.
+/// Returns the lines of a file about requests, without lines about the start and the end of the server.
 fn lines(file: &Path) -> Vec<Value> {
     let is_of_server = |line: &Value| line["operation"] == "start" || line["operation"] == "stop";
     all_lines(file).into_iter().filter(|line| !is_of_server(line)).collect()
 }
 
-/// The lines of a file, each of which must be an object; none if there is no file.
+/// Returns the lines of a file. Each must be an object. Empty if there is no file.
 fn all_lines(file: &Path) -> Vec<Value> {
     let text = fs::read_to_string(file).unwrap_or_default();
     let whole = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
     whole.map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line:?}"))).collect()
 }
 
-/// Waits until a file has so many lines, and returns them.
+/// Waits until a file has `number` lines, and returns them.
 async fn wait_for_lines(file: &Path, number: usize) -> Vec<Value> {
     wait_until(&format!("{} has {number} lines", file.display()), || lines(file).len() >= number).await;
     let lines = lines(file);
@@ -38,7 +38,7 @@ fn audit_file(config: &WrittenConfig) -> PathBuf {
     config.dir().join("audit.jsonl")
 }
 
-/// The values of those members of a line.
+/// Returns the values of these members of a line.
 fn members<const N: usize>(line: &Value, names: [&str; N]) -> Value {
     names.map(|name| line[name].clone()).to_vec().into()
 }

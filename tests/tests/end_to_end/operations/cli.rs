@@ -258,7 +258,7 @@ async fn two_plugins_of_one_provider_are_told_apart_by_their_titles() {
     let listed = json(&["list", "--all"]).await;
     let titles: Vec<_> = listed["resources"].as_array().unwrap().iter().map(|one| one["title"].clone()).collect();
     assert_eq!(titles, ["Kernel: README.md", "Tools: README.md"]);
-    // Below one resource there is one plugin: nothing to tell apart.
+    // Below a resource, all entries belong to one plugin, so titles have no prefix.
     let below = json(&["list", "git://a/tree/HEAD"]).await;
     assert_eq!(below["resources"][0]["title"], Value::Null, "{below}");
 }
@@ -338,7 +338,7 @@ async fn every_command_has_a_manual_page_and_is_completed_by_each_shell() {
     }
 }
 
-/// What bash suggests when tab is pressed at the end of that line.
+/// Returns bash's suggestions for a tab at the end of a line.
 async fn completed_by_bash(line: &str) -> Vec<String> {
     let script = run(["completions", "bash"]).await.success().text();
     let call = r#"
@@ -349,7 +349,7 @@ async fn completed_by_bash(line: &str) -> Vec<String> {
         "$function" mcp-host "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
         printf '%s\n' "${COMPREPLY[@]}""#;
     let mut bash = tokio::process::Command::new("bash");
-    // An argument has at most 128 KiB, and the script has more.
+    // An argument is limited to 128 KiB, and the script is longer.
     let folder = Folder::with_files([("complete.sh", format!("{script}\n{call}"))]);
     bash.arg("--norc").arg(folder.path().join("complete.sh")).env("line", line);
     let output = bash.output().await.unwrap();

@@ -1,4 +1,5 @@
-//! Compilations outlive the host: a client over stdio may end it seconds after it started it, and the next start goes on.
+//! Compilations outlive the host: a client over stdio may end the host seconds after it started it, and the next host
+//! uses the same compilation.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio as Pipe;
@@ -16,14 +17,14 @@ use crate::support::wasm_fixtures;
 
 const REVISION: Revision = Revision::V_2025_11_25;
 
-/// What the log has of a component that this process compiles.
+/// The log message of a process that compiles a component.
 const COMPILING: &str = "compiling a component";
 
 /// A compiler process, which is killed when this is dropped.
 struct CompilerProcess(OwnedFd);
 
 impl CompilerProcess {
-    /// Waits for the one child of a process.
+    /// Waits for the only child of a process.
     async fn of(host: &Child) -> Self {
         let id = host.id().expect("it runs");
         let child = || {
@@ -33,13 +34,14 @@ impl CompilerProcess {
         };
         wait_until("a compiler is started", || child().is_some()).await;
         let child = child().unwrap();
-        // Before, it may still be in the process group of the host. It starts a thread when it has a group and limits of its own.
+        // Earlier, the compiler may still be in the host's process group. It starts a thread after it has set its own
+        // group and limits.
         let threads = || std::fs::read_dir(format!("/proc/{child}/task")).map_or(0, Iterator::count);
         wait_until("the compiler has begun", || threads() > 1).await;
         Self(pidfd_open(Pid::from_raw(child.parse().unwrap()).unwrap(), PidfdFlags::empty()).unwrap())
     }
 
-    /// Waits for its end, at most for that long, and returns whether it came.
+    /// Waits for the end of the process, for at most `longest`, and returns whether it ended.
     async fn ends_within(&self, longest: std::time::Duration) -> bool {
         let (process, longest) = (self.0.try_clone().unwrap(), Timespec::try_from(longest).unwrap());
         let waiting = move || poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&longest)).unwrap() == 1;
@@ -53,18 +55,18 @@ impl CompilerProcess {
 
 impl Drop for CompilerProcess {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended.
         let _ = pidfd_send_signal(&self.0, Signal::KILL);
     }
 }
 
-/// A config whose plugin takes seconds to compile, with a cache of its own.
+/// A config whose plugin takes seconds to compile, with a separate cache.
 fn config_of(repository: &GitRepo, cache: &Folder) -> WrittenConfig {
     let cache = cache.path().join("cache");
     ConfigFile::new().server("cache", cache.to_str().unwrap()).plugin(Plugin::git("a", repository.path())).write()
 }
 
-/// Starts a host as a client does, in a process group of its own, and returns it when it compiles.
+/// Starts a host as a client does, in a new process group, and returns it when it compiles.
 async fn start_until_it_compiles(mut command: Command) -> (Child, CompilerProcess) {
     command.stdin(Pipe::piped()).stdout(Pipe::null()).stderr(Pipe::piped()).process_group(0);
     let mut host = command.spawn().unwrap();
@@ -80,14 +82,14 @@ fn serve(config: &Path) -> Command {
     command
 }
 
-/// Kills a host and all processes of its group, as the official client for Python does.
+/// Kills a host and all processes of its group, as the official Python client does.
 async fn kill(mut host: Child) {
     let id = Pid::from_raw(host.id().unwrap().cast_signed()).unwrap();
     kill_process_group(id, Signal::KILL).unwrap();
     host.wait().await.unwrap();
 }
 
-/// The files of a cache.
+/// Returns the files of a cache.
 fn files(cache: &Folder) -> Vec<PathBuf> {
     std::fs::read_dir(cache.path().join("cache")).unwrap().map(|file| file.unwrap().path()).collect()
 }
@@ -114,7 +116,7 @@ async fn a_host_that_starts_while_another_process_compiles_waits_for_that() {
     let (host, compiler) = start_until_it_compiles(serve(&config.path())).await;
     kill(host).await;
     let mut wire = RawStdio::start_before_plugins_load(&config, REVISION).await;
-    // It waits for the plugin.
+    // The read waits for the plugin.
     assert_eq!(wire.read("git://a/blob/HEAD/f").await.unwrap(), "text");
     assert!(!compiler.runs().await);
     let log = wire.end().await.log;
@@ -153,7 +155,7 @@ async fn a_compiler_whose_code_nobody_could_use_ends_with_its_host() {
     let folder = Folder::with_files([("slow.wasm", wasm_fixtures::hard_to_compile(1000, 300))]);
     let mut command = host_command();
     command.arg("inspect").arg(folder.path().join("slow.wasm"));
-    // There is no directory for the key that authenticates the code.
+    // The directory for the key that authenticates the code does not exist.
     command.env("XDG_CACHE_HOME", folder.path()).env("XDG_STATE_HOME", "/proc/none");
     let (host, compiler) = start_until_it_compiles(command).await;
     kill(host).await;
@@ -168,7 +170,7 @@ async fn code_that_was_written_without_the_key_is_not_run_although_its_compilati
     let list = || run(["list".to_owned(), "--config".to_owned(), config.path().to_str().unwrap().to_owned()]);
     list().await.success();
     let [compiled] = files(&cache).try_into().expect("one component");
-    // What another process could leave: the code in the place of an unfinished compilation, without a valid tag.
+    // An attack by another process: code without a valid tag in the place of an unfinished compilation.
     let mut code = std::fs::read(&compiled).unwrap();
     *code.last_mut().unwrap() ^= 1;
     std::fs::rename(&compiled, compiled.with_added_extension("pending")).unwrap();

@@ -1,4 +1,4 @@
-//! `mcp-host componentize`: a component from what Go and clang build.
+//! `mcp-host componentize`: a component from the output of Go and clang.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use mcp_host_tests::{Folder, Output, WatProvider, run};
 const FD_WRITE: &str =
     r#"(import "wasi_snapshot_preview1" "fd_write" (func $fd_write (param i32 i32 i32 i32) (result i32)))"#;
 
-/// The description of a provider named `a` of version `1`, at 2048.
+/// The description of a provider named `a` with version `1`, at address 2048.
 const DESCRIPTION: &str =
     r#"(data (i32.const 2048) "\00\09\00\00\01\00\00\00\01\09\00\00\01\00\00\00") (data (i32.const 2304) "a1")"#;
 
@@ -25,7 +25,7 @@ async fn componentize(core: &Path) -> Output {
 #[tokio::test]
 async fn a_core_module_becomes_a_provider_that_loads() {
     let folder = Folder::with_files::<&str, &str>([]);
-    // What it writes to its standard output reaches the log by the adapter, which is part of the program.
+    // The adapter in the component forwards the program's standard output to the log.
     let describe = "(drop (call $fd_write (i32.const 1) (i32.const 8) (i32.const 0) (i32.const 512))) (i32.const 2048)";
     let provider = WatProvider::new().imports(FD_WRITE).function("describe", describe).module_fields(DESCRIPTION);
     let core = write(&folder, "tiny.core.wasm", &provider.core_module());

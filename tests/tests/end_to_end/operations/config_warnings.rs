@@ -7,12 +7,12 @@ use mcp_host_tests::{
     CertificateAuthority, ConfigFile, Folder, GitRepo, HttpServer, Plugin, RawStdio, Revision, Rule, run,
 };
 
-/// A principal, and a group of nobody else.
+/// A principal, and a group whose only member is `anonymous`.
 const NAMES: &str = "\n[[principal]]\nname = \"ci\"\n\
     token-sha256 = \"60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752\"\n\
     [[group]]\nname = \"guests\"\nprincipals = [\"anonymous\"]\n";
 
-/// The warnings of `check` about the config as a whole.
+/// Returns the warnings of `check` about the config as a whole.
 async fn warnings(config: &mcp_host_tests::WrittenConfig) -> Vec<String> {
     let checked = run(["check", "--json", "--config", config.path().to_str().unwrap()]).await.success().json();
     checked["warnings"].as_array().unwrap().iter().map(|warning| warning.as_str().unwrap().to_owned()).collect()

@@ -1,4 +1,4 @@
-//! `mcp-host test`: each fault of a provider is found, and those that ship have none.
+//! `mcp-host test`: each fault of a provider is found, and the shipped providers have none.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use mcp_host_tests::{
 };
 use serde_json::{Value, json};
 
-/// The faults of the guest `raw`, each of the name of the check that it must fail.
+/// The faults of the guest `raw`. Each has the name of the check that it must fail.
 const FAULTS: [&str; 22] = [
     "describe",
     "listing-ends",
@@ -39,8 +39,8 @@ async fn test(component: &Path, arguments: &[&str]) -> Output {
     run(command.iter().chain(arguments)).await
 }
 
-/// The same without the default deadline of calls, which a busy machine may exceed, and for more CPU time than a slow machine needs.
-/// Other grants and limits are those of the command line.
+/// The same with a longer deadline of calls than the default, which a busy machine may exceed, and with more CPU time
+/// than a slow machine needs. Other grants and limits come from the command line.
 async fn test_with_time(component: &Path, arguments: &[&str]) -> Output {
     let plugin = Plugin::new("patient", component, "patient:///").limit("deadline", "1m").limit("cpu", "5s");
     let config = ConfigFile::new().plugin(plugin).write();
@@ -49,7 +49,7 @@ async fn test_with_time(component: &Path, arguments: &[&str]) -> Output {
     test(component, &[&of_config[..], arguments].concat()).await
 }
 
-/// The names of the checks with that outcome.
+/// Returns the names of the checks with an outcome.
 fn checks<'r>(report: &'r Value, outcome: &str) -> Vec<&'r str> {
     let checks = report["checks"].as_array().unwrap().iter().filter(|check| check["outcome"] == outcome);
     checks.map(|check| check["name"].as_str().unwrap()).collect()
@@ -60,7 +60,7 @@ async fn each_fault_fails_its_check_and_no_other() {
     let guest = fixture("raw");
     let data = Folder::with_files([("version", "0")]);
     let grant = format!("{}=/data", data.path().display());
-    // The data must differ from one run to the next, so each writes its own.
+    // The data must change from one run to the next, so each run writes its own version.
     let edit = |version: usize| format!("echo {} > '{}/version'", version + 1, data.path().display());
     let none =
         test(&guest, &["--json", "--set", "fault=none", "--dir", &grant, "--edit", &edit(0)]).await.success().json();

@@ -78,7 +78,7 @@ fn mode(path: &Path) -> u32 {
     path.metadata().unwrap().permissions().mode() & 0o777
 }
 
-/// A config of a server over HTTP at that address, with a principal.
+/// A config of a server over HTTP at an address, with a principal.
 fn http_config(address: &str) -> WrittenConfig {
     let notes = Folder::with_files([("a.md", "# A\n")]);
     let digest = "0".repeat(64);

@@ -1,4 +1,4 @@
-//! `mcp-host dev`: build on save, reload, and what is shown of it.
+//! `mcp-host dev`: build on save, reload, and the output.
 
 use std::fs;
 use std::path::Path;
@@ -7,26 +7,26 @@ use std::time::Duration;
 use mcp_host_tests::{DevOnTerminal, DevProject, DevServer, Folder, fixture, run};
 use rustix::process::{Pid, Signal, test_kill_process_group};
 
-/// The start of a line that says that a listing was loaded.
+/// The prefix of the line that reports a loaded listing.
 const RELOADED: &str = "reload: ";
 
 async fn wait_a_moment() {
     tokio::time::sleep(Duration::from_millis(5)).await;
 }
 
-/// Waits until no process of the last build is left.
+/// Waits until no process of the last build remains.
 async fn wait_until_build_is_gone(project: &DevProject) {
     wait_until_gone(project.build_group().and_then(Pid::from_raw).unwrap()).await;
 }
 
-/// Waits until no process of that group is left, not even one that nobody has waited for.
+/// Waits until no process of the group remains, not even a zombie.
 async fn wait_until_gone(group: Pid) {
     while test_kill_process_group(group).is_ok() {
         wait_a_moment().await;
     }
 }
 
-/// Waits for a build of another process group.
+/// Waits for a build in a new process group.
 async fn wait_for_build(project: &DevProject, before: Option<i32>) {
     while project.build_group().is_none() || project.build_group() == before {
         wait_a_moment().await;
@@ -49,7 +49,7 @@ async fn a_project_is_built_and_served_and_what_a_save_changes_is_shown() {
     let text = dev.text();
     assert!(text.contains(" after the change: ") && text.contains(" added, 1 removed"), "{text}");
     assert!(text.contains("  + x:///plain"), "{text}");
-    // The same client, which nothing has disconnected.
+    // The client was not disconnected.
     assert_eq!(client.text("x:///plain").await, "Plain.\n");
     drop(client);
     dev.end().await;
@@ -192,7 +192,7 @@ async fn keys_read_list_test_and_quit_and_leave_the_terminal_as_it_was() {
     dev.press("1\r");
     dev.wait_for("==> x:///world (text/plain, 13 B, ").await;
     dev.wait_for("Hello, world!").await;
-    // Again, by Enter alone.
+    // Enter alone repeats the command.
     dev.press("r\r");
     dev.wait_for("Hello, world!").await;
     dev.press("rnobody\r");
@@ -218,7 +218,7 @@ async fn keys_read_list_test_and_quit_and_leave_the_terminal_as_it_was() {
 #[tokio::test]
 async fn while_the_new_component_is_compiled_and_if_it_does_not_load_answers_are_said_to_be_of_the_last_one() {
     let project = DevProject::new();
-    // A custom section makes it another component, which takes the host a second to compile.
+    // A custom section makes it a different component, which takes the host a second to compile.
     let mut component = fs::read(fixture("sample")).unwrap();
     let section = format!("x{:?}", std::time::SystemTime::now());
     component.extend([0, u8::try_from(section.len() + 1).unwrap(), 1]);
@@ -291,7 +291,7 @@ async fn a_signal_restores_the_terminal_and_ends_the_build() {
     }
 }
 
-/// The manifest of a provider of its own, with the SDK of this repository.
+/// The manifest of a standalone provider that uses this repository's SDK.
 fn manifest(repo: &Path) -> String {
     format!(
         "[package]\nname = 'greeting'\nversion = '0.1.0'\nedition = '2024'\n\n[lib]\ncrate-type = ['cdylib']\n\n\
@@ -300,7 +300,7 @@ fn manifest(repo: &Path) -> String {
     )
 }
 
-/// The variables with which cargo works as it does for this test.
+/// Returns the environment variables with which cargo behaves as in this test.
 fn cargo_environment(target: &Path) -> Vec<(&'static str, String)> {
     let kept = ["PATH", "HOME", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN"];
     let kept = kept.into_iter().filter_map(|name| Some((name, std::env::var(name).ok()?)));
@@ -310,7 +310,7 @@ fn cargo_environment(target: &Path) -> Vec<(&'static str, String)> {
 #[tokio::test]
 async fn a_provider_in_rust_is_built_by_cargo_and_what_was_edited_is_shown() {
     let repo = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    // Kept, because the dependencies take a minute.
+    // The target directory is kept, because the dependencies take a minute to compile.
     let target = repo.join("target/dev-provider/target");
     let component = target.join("wasm32-wasip2/debug/greeting.wasm");
     let source = fs::read_to_string(repo.join("examples/hello-rust/src/lib.rs")).unwrap();

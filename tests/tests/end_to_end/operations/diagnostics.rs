@@ -1,11 +1,11 @@
-//! What the author of a provider is shown of its calls: times, host calls, where a call failed, where processor time went.
+//! Diagnostics for provider authors: times of calls, host calls, the location of a failure, and CPU profiles.
 
 use std::fs;
 
 use mcp_host_tests::{ConfigFile, Folder, Output, Plugin, RawStdio, Revision, WrittenConfig, fixture, run};
 use serde_json::Value;
 
-/// A config with the guest `faulty` on a folder with one file of that many bytes.
+/// A config with the guest `faulty` on a folder.
 fn with_file(folder: &Folder) -> WrittenConfig {
     ConfigFile::new().plugin(Plugin::faulty("faulty", folder.path())).write()
 }

@@ -1,4 +1,4 @@
-//! `mcp-host explain` and `mcp-host token`: what an admin sees of access.
+//! `mcp-host explain` and `mcp-host token`: an administrator's view of access.
 
 use std::process::Stdio;
 

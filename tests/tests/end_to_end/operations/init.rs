@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use mcp_host_tests::{Folder, GitRepo, component, host_binary, host_command};
 
-/// Runs `mcp-host` in that directory, and gives its exit code, standard output and standard error.
+/// Runs `mcp-host` in a directory, and returns its exit code, standard output and standard error.
 async fn run_in(dir: &Path, arguments: &[&str]) -> (i32, String, String) {
     let mut command = host_command();
     command.args(arguments).current_dir(dir).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -16,7 +16,7 @@ async fn run_in(dir: &Path, arguments: &[&str]) -> (i32, String, String) {
     (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
 }
 
-/// Runs another copy of `mcp-host` in that directory, as [`run_in`] does.
+/// Runs another copy of `mcp-host` in a directory, like [`run_in`].
 async fn run_copy_in(program: &Path, dir: &Path, arguments: &[&str]) -> (i32, String, String) {
     let host = host_command();
     let mut command = std::process::Command::new(program);
@@ -26,7 +26,7 @@ async fn run_copy_in(program: &Path, dir: &Path, arguments: &[&str]) -> (i32, St
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-/// The options that name the components, wherever the tests have them.
+/// Returns the arguments of `init`, with the directory of the tests' components.
 fn init_arguments() -> [String; 3] {
     let plugins = component("git").parent().unwrap().to_str().unwrap().to_owned();
     ["init".to_owned(), "--plugins".to_owned(), plugins]

@@ -1,4 +1,4 @@
-//! Inspection of a component before it serves anything: its digest, its imports, and the grants that these need.
+//! Inspection of a component before it serves anything: its digest, its imports, and the grants that the imports need.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::wasm_fixtures;
 
-/// A provider that no test has compiled, in a folder of its own. Only tests that never load it may use it.
+/// A provider that no test has compiled, in a new folder. Only tests that never load it may use it.
 fn never_compiled() -> (Folder, PathBuf) {
     let component = wasm_fixtures::with_padding(std::fs::read(fixture("raw")).unwrap(), b"never compiled");
     let folder = Folder::with_files::<&str, &str>([]);
@@ -148,7 +148,7 @@ async fn a_plugin_whose_listing_fails_is_found_by_check() {
     assert_eq!((&fails["state"], &fails["provider"]["name"]), (&json!("failing"), &json!("git")));
     assert!(fails["error"].as_str().unwrap().starts_with("its listing fails: "), "{fails}");
     assert_eq!((&works["state"], &works["first_page_items"], &works["error"]), (&json!("ok"), &json!(1), &Value::Null));
-    // The metadata of its one entry is not a JSON object.
+    // The metadata of its only entry is not a JSON object.
     assert_eq!(works["faults"], json!({ "contract": 1 }));
     let checked = check(&config, &[]).await;
     assert!(checked.text().contains("ok, 1 fault\n") && checked.text().contains("  failing\n"), "{}", checked.text());
@@ -174,7 +174,7 @@ async fn the_tables_of_check_fit_a_terminal_of_80_columns() {
     ] {
         assert!(line.len() <= 80 && shown.lines().any(|shown| shown.trim_end() == line), "{line}\n{shown}");
     }
-    // It works without.
+    // The component works without this interface.
     assert!(!shown.contains("wasi:config"), "{shown}");
     assert!(!shown.contains('\u{1b}'));
 
@@ -246,7 +246,7 @@ async fn a_component_for_another_world_is_told_all_that_is_missing() {
 
 #[tokio::test]
 async fn an_interface_that_is_here_with_less_in_it_is_named_with_what_differs() {
-    // The real one has no function `f`.
+    // The real interface has no function `f`.
     let folder =
         Folder::with_files([("newer.wasm", wasm_fixtures::component_with_imports(["wasi:cli/environment@0.2.99"]))]);
     let error = inspect_json(&folder.path().join("newer.wasm")).await["error"].as_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! `mcp-host keyvalue`: an admin sees and fills the buckets of plugins, beside a running server.
+//! `mcp-host keyvalue`: an administrator lists and fills the buckets of plugins while a server runs.
 
 use std::fs;
 use std::process::Stdio;

@@ -31,7 +31,7 @@ async fn the_config_in_them_names_only_keys_that_there_are() {
     let (_, text) = manifest.split_once("mcp-host.toml: |\n").unwrap();
     let text: String = text.lines().map(|line| format!("{}\n", line.strip_prefix("    ").unwrap_or(line))).collect();
     let file = folder.path().join("mcp-host.toml");
-    // What the secrets have is not there, and the component is that of the image.
+    // The contents of the secrets are missing here, and the component exists only in the image.
     fs::write(&file, text).unwrap();
     let output = run(["check", "--config"].into_iter().map(String::from).chain([file.display().to_string()])).await;
     let unknown = output.stderr.lines().filter(|line| line.contains("unknown") || line.contains("no key"));

@@ -1,5 +1,5 @@
-//! Loading blocks nothing: rules apply at once, loaded plugins are served while others compile, and neither a file that
-//! hangs nor a component that never finishes compiling delays anything else.
+//! Loading blocks nothing: rules take effect immediately, loaded plugins are served while others compile, and neither a
+//! blocking file nor a component that never finishes compiling delays anything else.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::support::wasm_fixtures;
 const REVISION: Revision = Revision::V_2025_11_25;
 const LISTING: &str = "notifications/resources/list_changed";
 
-/// A component that takes a compiler minutes; in these tests its deadline is longer.
+/// A component that takes a compiler minutes. In these tests, the compiler's deadline is longer.
 fn never_compiles(folder: &Folder, name: &str) -> Plugin {
     let file = folder.write(
         format!("{name}.wasm"),
@@ -26,23 +26,23 @@ fn never_compiles(folder: &Folder, name: &str) -> Plugin {
     Plugin::new(name, &file, &format!("{name}:///"))
 }
 
-/// A config with that limit of the compiler.
+/// A config with a limit of the compiler.
 fn config_with_compile_limit(key: &str, limit: &str) -> ConfigFile {
     ConfigFile::new().server("compile", toml::Table::from_iter([(key.to_owned(), limit.into())]))
 }
 
-/// Has the component of a plugin compiled, so that it is found in the cache.
+/// Compiles the component of a plugin, so that the cache contains it.
 async fn compile(plugin: Plugin) {
     RawStdio::start(&ConfigFile::new().plugin(plugin).write(), REVISION).await.end().await;
 }
 
-/// Reads until the result is that one.
+/// Reads until the result fulfils a condition.
 async fn read_until(wire: &mut RawStdio, uri: &str, wanted: impl Fn(&Result<String, Value>) -> bool) {
     let reading = async { while !wanted(&wire.read(uri).await) {} };
     tokio::time::timeout(TIMEOUT, reading).await.unwrap_or_else(|_| panic!("{uri} is not read as it should be"));
 }
 
-/// The number of compilers started for that file, by the log.
+/// Returns the number of compilers started for a file, according to the log.
 fn count_compilations(log: &str, file: &str) -> usize {
     log.lines().filter(|line| line.contains("compiling a component") && line.contains(file)).count()
 }
@@ -53,7 +53,7 @@ fn make_fifo(path: &Path) {
 
 #[tokio::test]
 async fn the_plugins_of_the_config_are_counted_without_those_of_the_host() {
-    // What is searched has two mounts of the host.
+    // Search adds two of the host's mounts.
     let config = ConfigFile::new().plugin(Plugin::sample("a").searched()).write();
     let wire = RawStdio::start(&config, REVISION).await;
     let line = wire.log_line("finished loading plugins").await;
@@ -94,7 +94,7 @@ async fn a_config_that_is_no_regular_file_is_refused_with_what_to_do() {
     }
 }
 
-/// Plugin `a` serves a folder, and plugin `x` is a component in a file of its own.
+/// Plugin `a` serves a folder, and plugin `x` is a component in a separate file.
 fn faulty_beside(folder: &Folder, component: &Path) -> ConfigFile {
     let beside = Plugin::new("x", component, "raw://x/");
     ConfigFile::new().plugin(Plugin::faulty("a", folder.path())).plugin(beside)
@@ -116,7 +116,7 @@ async fn a_component_that_becomes_a_fifo_changes_nothing_but_the_rules_of_its_co
     assert_eq!(wire.read("faulty://a/g").await.unwrap(), "text");
     assert_eq!(wire.read("raw://x/good").await.unwrap(), "good");
     assert!(wire.read("faulty://b/g").await.is_err(), "plugins are as they were");
-    // With any other mistake, nothing of the config applies.
+    // With any other mistake, nothing of the config takes effect.
     config.replace(
         changed().rule(Rule::for_principal("local").deny(["faulty://a/f", "faulty://a/g"])).server("page-size", "many"),
     );
@@ -167,7 +167,7 @@ async fn a_deny_rule_counts_while_a_granted_directory_is_gone_and_plugins_follow
     read_until(&mut wire, "faulty://a/f", Result::is_err).await;
     wire.log_line("there is no directory at").await;
     assert_eq!(wire.read("faulty://a/g").await.unwrap(), "text");
-    // No request triggers it: the change of the file is detected.
+    // No request triggers the reload: the change of the file is detected.
     folder.write("below/granted/f", "text");
     wire.log_line("changed=\"b\"").await;
     assert_eq!(wire.read("faulty://b/f").await.unwrap(), "new text");
@@ -196,11 +196,11 @@ async fn a_deny_rule_counts_while_a_component_of_the_same_change_never_compiles(
     assert_eq!(updated["params"]["uri"], "faulty://a/g");
     assert_eq!(wire.read("faulty://a/g").await.unwrap(), "changed");
 
-    // One more rule, while the same component compiles: the rule applies at once, and the compiler continues.
+    // One more rule while the same component compiles: the rule takes effect immediately, and the compiler continues.
     config.replace(good().plugin(slow).rule(Rule::for_principal("local").deny(["faulty://a/*"])));
     read_until(&mut wire, "faulty://a/g", Result::is_err).await;
     assert_eq!(wire.child_count(), 1);
-    // The resource may be read again, and the component is not needed any more.
+    // The resource may be read again, and the component is no longer needed.
     config.replace(good());
     read_until(&mut wire, "faulty://a/g", Result::is_ok).await;
     wait_until("the compiler is ended", || wire.child_count() == 0).await;
@@ -212,7 +212,7 @@ async fn a_deny_rule_counts_while_a_component_of_the_same_change_never_compiles(
 async fn what_is_loaded_is_served_while_the_rest_compiles() {
     let folder = Folder::with_files([("f", "text")]);
     let slow = ["x", "y", "z"].map(|name| never_compiles(&folder, name));
-    // As many compilers run at a time as there are processors.
+    // The number of concurrent compilers equals the number of processors.
     compile(Plugin::faulty("a", folder.path())).await;
     let config = slow.into_iter().fold(config_with_compile_limit("deadline", "1h"), ConfigFile::plugin);
     let config = config.plugin(Plugin::faulty("a", folder.path())).write();
@@ -229,7 +229,7 @@ async fn what_is_loaded_is_served_while_the_rest_compiles() {
     wait_until("compilers run", || wire.child_count() == processors.min(3)).await;
     assert_eq!(wire.buffered_responses(), Vec::<&Value>::new());
     let _compilers = wire.kill_children_on_drop();
-    // The shutdown waits for none of it, and neither does a request.
+    // Neither the shutdown nor a request waits for the compilers.
     wire.signal(Signal::TERM);
     let refused = wire.response_to(waiting).await.message["error"].take();
     assert_eq!(refused["data"], json!({ "kind": "unavailable", "plugin": "z" }));
@@ -276,7 +276,7 @@ async fn a_newer_config_takes_the_place_of_one_that_is_still_being_loaded() {
 async fn a_component_that_does_not_compile_is_not_tried_again_for_a_change_that_does_not_touch_it() {
     let folder = Folder::with_files([("f", "text")]);
     let slow = never_compiles(&folder, "z");
-    // Within its own limits.
+    // The good plugin is compiled before, within the default limits.
     compile(Plugin::faulty("a", folder.path())).await;
     let with = |prefix: &str| {
         let faulty = Plugin::faulty("a", folder.path()).config("prefix", prefix);
@@ -288,14 +288,14 @@ async fn a_component_that_does_not_compile_is_not_tried_again_for_a_change_that_
         config.replace(with(prefix));
         wire.log_line(&format!("generation={generation}")).await;
     }
-    // In a new config it is still the same component.
+    // In a new config, the component is still the same.
     let again = folder.path().join("again.wasm");
     fs::copy(folder.path().join("z.wasm"), &again).unwrap();
     config.replace(with("two").plugin(Plugin::new("again", &again, "again:///")));
     wire.log_line("reload failed").await;
     let compiled = |log: &str| count_compilations(log, "z.wasm") + count_compilations(log, "again.wasm");
     assert_eq!(compiled(&wire.log()), 1, "{}", wire.log());
-    // A manual reload retries it.
+    // A manual reload retries the compilation.
     wire.signal(Signal::HUP);
     wait_until("it is compiled again", || compiled(&wire.log()) == 2).await;
     wire.end().await;
@@ -339,7 +339,7 @@ async fn a_reload_whose_plugin_cannot_describe_itself_is_tried_again_by_itself()
 #[tokio::test]
 async fn a_server_can_be_ended_while_everything_compiles() {
     let folder = Folder::with_files::<&str, &str>([]);
-    // The compiler goes on without the server.
+    // The compiler continues without the server.
     let config = config_with_compile_limit("deadline", "5s").plugin(never_compiles(&folder, "z")).write();
     let mut command = host_command();
     command.args(["serve", "--http", "127.0.0.1:0", "--config"]).arg(config.path());
@@ -347,7 +347,7 @@ async fn a_server_can_be_ended_while_everything_compiles() {
     let id = rustix::process::Pid::from_raw(server.id().unwrap().cast_signed()).unwrap();
     let children = format!("/proc/{}/task/{0}/children", id.as_raw_nonzero());
     wait_until("it has begun", || fs::read_to_string(&children).is_ok()).await;
-    // Before or after the signal handler is installed: the process exits.
+    // The process exits whether or not the signal handler is installed.
     rustix::process::kill_process(id, Signal::TERM).unwrap();
     let output = tokio::time::timeout(TIMEOUT, server.wait_with_output()).await.expect("it ends").unwrap();
     let said = String::from_utf8_lossy(&output.stderr);

@@ -13,14 +13,14 @@ use tokio::time::timeout;
 
 const REVISION: Revision = Revision::V_2025_11_25;
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
-/// A line that every server logs at `debug`.
+/// A line that every server logs at level `debug`.
 const DEBUG_LINE: &str = "confinement: no new privileges";
 
 fn config(log: &str) -> WrittenConfig {
     ConfigFile::new().plugin(Plugin::sample("a")).allow_all().append(&format!("\n[log]\n{log}\n")).write()
 }
 
-/// What a server logs that ends at once.
+/// Returns the log of a server whose standard input ends immediately.
 async fn logged(config: &WrittenConfig, options: &[&str], variable: Option<&str>) -> String {
     let mut command = host_command();
     command.args(["serve", "--stdio", "--config"]).arg(config.path()).args(options).stdin(Stdio::null());
@@ -98,7 +98,8 @@ async fn lines_that_belong_to_a_request_have_the_id_of_its_trace_also_those_of_p
     }
 }
 
-/// Runs a server that ends at once and whose standard error is a stream of a journal with that socket. Returns what it wrote there.
+/// Runs a server whose standard input ends immediately and whose standard error is a journal stream with this socket.
+/// Returns its output there.
 async fn logged_to_journal(config: &WrittenConfig, socket: &Path, options: &str) -> String {
     let host = host_command();
     let mut command = Command::new("unshare");

@@ -1,4 +1,4 @@
-//! `/metrics`: the numbers are what happened, in both formats, and nothing that a client sends makes a series.
+//! `/metrics`: the numbers match the events, in both formats, and no client input creates a series.
 
 mod of_work;
 
@@ -22,7 +22,7 @@ const ADMIN: &str = "\n[admin]\nlisten = \"127.0.0.1:0\"\n";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The samples of one scrape, in the format of Prometheus.
+/// The samples of one scrape, in Prometheus's format.
 struct Scrape(String);
 
 impl Scrape {
@@ -33,19 +33,20 @@ impl Scrape {
         Self(text)
     }
 
-    /// The value of a series, which is as it is written; 0 if there is none.
+    /// Returns the value of a series, written as in the scrape; 0 if there is none.
     fn value(&self, series: &str) -> f64 {
         let line = self.0.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
         line.map_or(0.0, |value| value.parse().unwrap())
     }
 
-    /// The series, without their values.
+    /// Returns the series without their values.
     fn series(&self) -> BTreeSet<&str> {
         self.0.lines().filter(|line| !line.starts_with('#')).map(|line| line.rsplit_once(' ').unwrap().0).collect()
     }
 }
 
-/// The content type and the text of `/metrics`, of the server that has logged where its administration listener is.
+/// Returns the content type and the text of `/metrics`. The log line contains the address of the administration
+/// listener.
 async fn get(line: &str, accept: &str) -> (String, String) {
     let url = format!("{}/metrics", line.split_whitespace().last().unwrap());
     let response = reqwest::Client::new().get(url).header(ACCEPT, accept).send().await.unwrap();
@@ -104,7 +105,7 @@ async fn the_numbers_are_what_happened() {
     assert_eq!(after.value("mcp_host_plugin_faults_total{plugin=\"m\",kind=\"trap\"}"), 1.0);
     assert!(after.value("mcp_host_plugin_last_fault_timestamp_seconds{plugin=\"m\"}") > 1.7e9);
     assert!(after.value("mcp_host_plugin_cpu_seconds_total{plugin=\"m\"}") > 0.0);
-    // `describe`, three calls that answer, and one that does not.
+    // `describe`, three calls that are answered, and one that is not.
     assert_eq!(after.value("mcp_host_plugin_instances_created_total{plugin=\"m\"}"), 5.0);
     assert_eq!(after.value("mcp_host_sessions{transport=\"http\"}"), 1.0);
     assert_eq!(after.value("mcp_host_generation{}"), 1.0);
@@ -187,7 +188,7 @@ async fn promtool_and_prometheus_accept_what_is_written() {
     let checked = checking.wait_with_output().await.unwrap();
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 
-    // It asks for OpenMetrics.
+    // Prometheus requests OpenMetrics.
     let target = line.rsplit_once("://").unwrap().1;
     let prometheus = PrometheusServer::builder().target("mcp-host", target).start().await;
     prometheus
@@ -203,7 +204,7 @@ async fn what_clients_send_makes_no_series() {
     let config = ConfigFile::new().plugin(Plugin::sample("a")).server("tools", vec!["read"]).allow_all().append(ADMIN);
     let mut wire = RawStdio::start(&config.write(), Revision::V_2025_11_25).await;
     let line = wire.log_line("administration at ").await;
-    // A request of each kind.
+    // Sends a request of each kind.
     let send = async |wire: &mut RawStdio, number: usize| {
         for (method, params) in [
             ("resources/read".to_owned(), json!({ "uri": format!("sample://a/nothing{number}") })),
@@ -276,7 +277,7 @@ async fn tokens_that_are_not_accepted_are_counted_by_reason_only() {
 
 #[tokio::test]
 async fn the_documentation_has_the_families_that_are_written() {
-    // Nothing listens at the address of the collector.
+    // No process listens at the collector's address.
     let server = HttpServer::start(&sampled("\n[telemetry]\notlp = \"http://127.0.0.1:9\"\n")).await;
     let (_, text) = get(&admin_line(&server).await, "text/plain").await;
     let written: BTreeSet<_> =

@@ -5,7 +5,7 @@ use std::fs;
 use mcp_host_tests::{ConfigFile, Folder, Output, Plugin, Rule, WrittenConfig, run};
 use serde_json::Value;
 
-/// What the server itself needs of the machine, none of which is there or usable.
+/// Settings that only the server needs, all of which refer to something missing or unusable here.
 const OF_SERVER: &str = r#"
 [search.embeddings]
 url = "https://embeddings.example.com/v1/embeddings"
@@ -25,7 +25,7 @@ issuer = "https://keys.example.com"
 jwks = { file = "garbage" }
 "#;
 
-/// A config whose every secret is missing, in a directory with a file that holds none.
+/// A config whose secrets are all missing, in a directory with a file `garbage` that contains none.
 fn config(folder: &Folder) -> WrittenConfig {
     let absent = || toml::Value::Table(toml::toml! { env = "MCP_HOST_TESTS_ABSENT" });
     let tls = toml::toml! { certificate = "garbage" key = "absent" };

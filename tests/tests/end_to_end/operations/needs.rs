@@ -1,4 +1,4 @@
-//! What a provider asks for: the custom section `mcp-host:needs/v1`, in `inspect` and in `check`.
+//! Declared needs of a provider: the custom section `mcp-host:needs/v1`, in `inspect` and in `check`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use mcp_host_tests::{
 use serde_json::{Value, json};
 use wasm_encoder::{ComponentSection as _, CustomSection};
 
-/// The hello provider with such sections, in a folder of its own.
+/// The hello provider with these sections, in a new folder.
 fn with_sections(sections: &[&[u8]]) -> (Folder, PathBuf) {
     let mut bytes = fs::read(component("hello")).unwrap();
     for data in sections {
@@ -97,7 +97,7 @@ async fn imports_of_a_runtime_that_nobody_asks_a_grant_for_are_not_shown() {
     let config = ConfigFile::new().plugin(Plugin::new("hello", &component("hello"), "hello:///")).write();
     let checked = check(&config, &[]).await.success().text();
     assert!(!checked.contains("grants.dirs") && !checked.contains("grants.env"), "{checked}");
-    // A provider that does not say what it asks for may need all that it imports.
+    // A provider without declared needs may need everything that it imports.
     let config = ConfigFile::new().plugin(Plugin::sample("sample")).write();
     let checked = check(&config, &[]).await.success().text();
     assert!(checked.contains("grants.env"), "{checked}");

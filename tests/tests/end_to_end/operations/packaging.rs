@@ -1,5 +1,5 @@
-//! The files in `packaging/` agree with the program and with each other. What takes a systemd is tested by
-//! `cargo xtask dist --verify`.
+//! The files in `packaging/` are consistent with the program and with each other. `cargo xtask dist --verify` tests the
+//! parts that need systemd.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ fn packaging(file: &str) -> String {
     fs::read_to_string(path).unwrap()
 }
 
-/// The values of a setting of a unit, without the names of the other units.
+/// Returns the values of a unit's setting, without the names of the other units.
 fn settings<'t>(unit: &'t str, name: &str) -> Vec<&'t str> {
     unit.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('=')).collect()
 }

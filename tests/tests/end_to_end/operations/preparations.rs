@@ -10,13 +10,13 @@ const REVISION: Revision = Revision::V_2025_11_25;
 const INDEX: &str = "preparing://p/index";
 const ECHO: &str = "preparing://p/echo";
 
-/// The guest on that folder, which prepares as `how` says; it may not.
+/// The guest on a folder, with `how` as its preparation. It has no permission to prepare.
 fn not_allowed(folder: &Folder, how: &str) -> Plugin {
     let plugin = Plugin::new("p", &fixture("preparing"), "preparing://p/").set("watch-interval", "100ms");
     plugin.writable_dir(folder.path(), "/data", "1MiB").config("prepare", how)
 }
 
-/// The same, within that CPU time.
+/// The same, with permission to prepare within a CPU time.
 fn preparing(folder: &Folder, how: &str, cpu: &str) -> Plugin {
     let limits = [("cpu", cpu), ("memory", "32MiB")].map(|(key, value)| (key.to_owned(), TomlValue::from(value)));
     not_allowed(folder, how).limit("prepare", Table::from_iter(limits))
@@ -26,13 +26,13 @@ fn source() -> Folder {
     Folder::with_files([("source", "text")])
 }
 
-/// The tokens of the calls so far.
+/// Returns the tokens of the calls so far.
 fn calls(folder: &Folder) -> Vec<String> {
     let calls = std::fs::read_to_string(folder.path().join("calls")).unwrap_or_default();
     calls.lines().map(str::to_owned).collect()
 }
 
-/// Reads the index until it is as expected.
+/// Reads the index until it has the expected content.
 async fn wait_for_index(server: &mut RawStdio, expected: &str) {
     let is_there = async { while server.read(INDEX).await.as_deref() != Ok(expected) {} };
     tokio::time::timeout(TIMEOUT, is_there).await.expect("it is prepared");
@@ -41,7 +41,7 @@ async fn wait_for_index(server: &mut RawStdio, expected: &str) {
 #[tokio::test]
 async fn data_are_prepared_in_the_background_while_reads_say_so_and_are_not_delayed() {
     let folder = source();
-    // Where there is room for one call, a preparation is none of them.
+    // A preparation does not occupy the only permit for calls.
     let plugin = preparing(&folder, "", "20s").limit("concurrency", 1).limit("queue", 0);
     let mut server = RawStdio::start(&ConfigFile::new().plugin(plugin).write(), REVISION).await;
     wait_until("it waits after the second step", || calls(&folder).iter().any(|token| token.starts_with("2."))).await;
@@ -79,7 +79,7 @@ async fn a_preparation_is_resumed_with_its_token_after_a_trap_a_limit_and_a_fail
         let mut calls = calls(&folder);
         calls.dedup();
         assert_eq!(calls, ["-", "1", "2", "3"], "{how}");
-        // It says nothing about the plugin.
+        // The failure of a preparation does not count against the plugin.
         assert_eq!(server.read(ECHO).await.as_deref(), Ok("echo"));
         assert!(!server.log().contains("circuit breaker"), "{how}");
         server.end().await;
@@ -93,7 +93,7 @@ async fn the_cpu_time_of_all_calls_ends_a_preparation_with_a_message() {
     let mut server = RawStdio::start(&config, REVISION).await;
     server.log_line("the preparation has ended without being done: it used up `limits.prepare.cpu` (1s)").await;
     let count = calls(&folder).len();
-    // 50 ms of the clock each, of which other tests have a part.
+    // Each call has 50 ms of wall-clock time, of which other tests take a part.
     assert!(count >= 5, "{count} calls");
     assert_eq!(server.read(ECHO).await.as_deref(), Ok("echo"));
     server.end().await;
@@ -121,7 +121,7 @@ async fn without_the_limit_nothing_is_prepared_and_everyone_is_told() {
     assert!(inspected.contains("limits.prepare = {"), "{inspected}");
     assert!(calls(&folder).is_empty());
 
-    // And the other way round.
+    // The opposite mistake is reported, too.
     let limits = Table::from_iter([("cpu".to_owned(), TomlValue::from("1m"))]);
     let config = ConfigFile::new().plugin(Plugin::sample("s").limit("prepare", limits)).write();
     let path = config.path();
@@ -195,7 +195,7 @@ async fn a_provider_that_misbehaves_as_it_prepares_harms_nothing() {
     }
 }
 
-/// What the administration says of the plugin of that config.
+/// Returns the administration's status of the config's plugin.
 async fn status(config: &mcp_host_tests::WrittenConfig) -> Value {
     let path = config.path();
     run(["status", "p", "--json", "--config", path.to_str().unwrap()]).await.success().json()
@@ -237,7 +237,7 @@ async fn progress_is_in_the_status_and_in_the_metrics() {
     }
     server.end().await;
 
-    // What a provider says is shown, and does nothing else.
+    // The provider's message is shown, and has no other effect.
     config.replace(
         ConfigFile::new()
             .plugin(preparing(&folder, "message", "20s"))

@@ -1,4 +1,4 @@
-//! `--record` and `replay`: the same calls without any grant.
+//! `--record` and `replay`: the same calls, without any grant.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// The languages of `examples/csv`.
 const LANGUAGES: [&str; 6] = ["rust", "python", "javascript", "typescript", "c", "go"];
-/// Those with a provider that uses each grant.
+/// The languages with a provider that uses each grant.
 const WITH_GRANTS: [&str; 4] = ["python", "javascript", "c", "go"];
 
 fn csv(language: &str, folder: &Path) -> WrittenConfig {
@@ -20,7 +20,7 @@ fn csv(language: &str, folder: &Path) -> WrittenConfig {
     ConfigFile::new().plugin(plugin.dir(folder, "/csv").config("max-rows", 3)).write()
 }
 
-/// Its calls have time: an interpreter starts in each.
+/// A plugin with long time limits: each call starts an interpreter.
 fn patient(plugin: Plugin) -> Plugin {
     plugin.limit("deadline", "1m").limit("cpu", "10s").limit("memory", "256MiB")
 }
@@ -35,7 +35,7 @@ async fn replay(file: &Path, options: &[&str]) -> Output {
     run(["replay", file.to_str().unwrap(), "--log", "off", "--json"].into_iter().chain(options.iter().copied())).await
 }
 
-/// The number of calls that were replayed and are the same.
+/// Returns the number of replayed calls with the same result.
 fn same(replayed: &Output) -> u64 {
     assert_eq!(replayed.code(), 0, "{}{}", replayed.text(), replayed.stderr);
     let report: Value = serde_json::from_str(&replayed.text()).unwrap();
@@ -44,13 +44,13 @@ fn same(replayed: &Output) -> u64 {
     report["calls"].as_u64().unwrap()
 }
 
-/// The lines of a recording with that member.
+/// Returns the lines of a recording with this member.
 fn lines(file: &Path, member: &str) -> Vec<Value> {
     let text = fs::read_to_string(file).unwrap();
     text.lines().filter_map(|line| serde_json::from_str::<Value>(line).unwrap().get(member).cloned()).collect()
 }
 
-/// The names of the host calls of all calls.
+/// Returns the names of the host calls in all calls.
 fn host_calls(file: &Path) -> Vec<String> {
     let calls = lines(file, "call");
     let of = |call: &Value| call["host-calls"].as_array().unwrap().clone();
@@ -88,7 +88,7 @@ async fn a_thousand_replays_are_equal() {
     for language in ["rust", "python"] {
         let (_dir, file) = recordings();
         record(&csv(language, folder.path()), &["list"], &file).await.success();
-        // Python takes its hash seed and the time when it starts.
+        // Python requests its hash seed and its start time.
         let calls = host_calls(&file);
         let takes_random = calls.iter().any(|call| call == "wasi:random/random get-random-bytes");
         assert!(takes_random || language == "rust", "{calls:?}");
@@ -180,7 +180,7 @@ async fn another_component_differs_where_it_calls_something_else_or_answers_some
     let first = &report["differing"][0];
     assert!(first["recorded"] != first["replayed"], "{report:#}");
 
-    // As if the provider had answered something else before: the same host calls, another answer.
+    // A recording in which the provider gave another answer: the host calls are the same, the answer differs.
     let text = fs::read_to_string(&file).unwrap();
     assert!(text.contains("people.csv"));
     let changed: Vec<_> = text
@@ -245,7 +245,7 @@ async fn recordings_of_a_directory_are_a_regression_suite() {
     assert!(none.code() == 1 && none.stderr.contains("no recordings"), "{}", none.stderr);
 }
 
-/// A server on stdio with an administration socket, and the command that asks it.
+/// A config with an administration socket for a server on stdio.
 fn administered(folder: &Path, plugin: Plugin) -> WrittenConfig {
     let listen = format!("\n[admin]\nlisten = \"unix:{}\"\n", folder.join("admin.sock").display());
     ConfigFile::new().plugin(plugin.set("response-cache", false)).audit("file", "audit.jsonl").append(&listen).write()
@@ -276,7 +276,7 @@ async fn calls_of_a_running_server_are_recorded_for_its_administrator() {
     let recorded = recording.await.unwrap().success();
     assert!(recorded.stderr.contains("3 calls recorded in "), "{}", recorded.stderr);
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    // It goes on with what it kept before.
+    // After the recording, the server continues as before.
     assert!(server.read("faulty://faulty/a.txt").await.is_ok());
     drop(data);
     assert_eq!(same(&replay(&file, &[]).await), 3);

@@ -1,4 +1,4 @@
-//! Reload of a running server: another config, or another component, without a failure for any connected client.
+//! Reload of a running server: another config or another component, without a failure for any connected client.
 
 use std::fs;
 use std::io::Write;
@@ -17,7 +17,7 @@ async fn next_updated(wire: &mut RawStdio) -> String {
     wire.notification(UPDATED).await["params"]["uri"].as_str().unwrap().to_owned()
 }
 
-/// A config with the component at that path.
+/// A config with the component at this path.
 fn config_with_component(file: &Path) -> ConfigFile {
     ConfigFile::new().plugin(Plugin::new("x", file, "x:///"))
 }
@@ -172,7 +172,7 @@ async fn sighup_and_the_end_of_the_server_say_how_often_responses_were_cached() 
         wire.request("resources/read", json!({ "uri": "sample://used/binary" })).await.result();
     }
     wire.signal(Signal::HUP);
-    // The first is not looked up: nothing is known of times to live.
+    // The first read makes no lookup, because no time to live is known.
     let counts = "lookups in the response cache since the plugin was loaded plugin=\"used\" hits=1 misses=1";
     wire.log_line(counts).await;
     wire.log_line("nothing changed").await;
@@ -181,7 +181,7 @@ async fn sighup_and_the_end_of_the_server_say_how_often_responses_were_cached() 
     assert!(!log.contains("plugin=\"unused\" hits"), "{log}");
 }
 
-/// Whether this process ignores SIGHUP, and so do those that it starts: it runs under `nohup`.
+/// Returns whether this process, and therefore its children, ignore SIGHUP: it runs under `nohup`.
 fn is_hangup_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -197,7 +197,7 @@ async fn without_reload_nothing_is_watched_and_sighup_ends_the_server() {
     config.replace(ConfigFile::new().plugin(faulty.config("prefix", "new ")));
     assert_eq!(wire.read("faulty://a/f").await.unwrap(), "text");
     wire.signal(Signal::HUP);
-    // A process inherits which signals are ignored.
+    // A process inherits the set of ignored signals.
     if is_hangup_ignored() {
         assert_eq!(wire.read("faulty://a/f").await.unwrap(), "text", "as `nohup` promises");
         wire.end().await;
@@ -298,7 +298,7 @@ async fn what_counts_after_a_restart_only_is_said() {
     assert!(!log.contains("`server.http`"), "the command line says where to listen: {log}");
 }
 
-/// The file or variable of a cursor key.
+/// Returns the source of a cursor key: a file.
 fn cursor_key_source(dir: &Path) -> toml::Table {
     fs::write(dir.join("key"), "00".repeat(32)).unwrap();
     toml::Table::from_iter([("file".to_owned(), dir.join("key").to_str().unwrap().into())])

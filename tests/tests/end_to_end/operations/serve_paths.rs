@@ -12,21 +12,21 @@ use tokio::process::Command;
 
 const REVISION: Revision = Revision::V_2025_11_25;
 
-/// `mcp-host serve` with those arguments, and the components of the tests.
+/// `mcp-host serve` with these arguments and the tests' components.
 fn serve<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Command {
     let mut command = host_command();
     command.arg("serve").args(arguments).arg("--plugins").arg(component("git").parent().unwrap());
     command
 }
 
-/// Runs the command to its end, and gives its exit code and standard error.
+/// Runs the command to its end, and returns its exit code and standard error.
 async fn failure(mut command: Command) -> (i32, String) {
     let output = command.stdin(Stdio::null()).output().await.unwrap();
     assert!(output.stdout.is_empty(), "{output:?}");
     (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
 }
 
-/// The URIs of the listing, in order.
+/// Returns the URIs of the listing, in order.
 async fn uris(wire: &mut RawStdio) -> Vec<String> {
     let listed = wire.request("resources/list", json!({})).await;
     let resources = listed.result()["resources"].as_array().unwrap().clone();
@@ -55,7 +55,7 @@ async fn a_folder_of_notes_is_served_over_stdio_with_search_and_tools() {
     let tools = wire.request("tools/list", json!({})).await;
     assert_eq!(tools.result()["tools"].as_array().unwrap().len(), 4);
     let call = json!({ "name": "search_resources", "arguments": { "query": "breaker" } });
-    // Until it is indexed.
+    // Repeats the search until everything is indexed.
     loop {
         let found = wire.request("tools/call", call.clone()).await;
         if found.result()["content"][0]["text"].as_str().unwrap().contains("notes:///a.md") {
@@ -154,14 +154,14 @@ async fn a_downloaded_folder_whose_git_file_leads_elsewhere_is_served_as_a_folde
     assert!(!ended.log.contains(git_dir.to_str().unwrap()), "{}", ended.log);
 }
 
-/// The entry for a client that the server printed, by its JSON.
+/// Returns the entry for a client that the server printed, parsed from its JSON.
 async fn client_entry(server: &HttpServer) -> Value {
     let line = server.log_line("\"Authorization\"").await;
     let (_, entry) = line.split_once("\": ").unwrap();
     serde_json::from_str(entry).unwrap_or_else(|error| panic!("{error}: {line}"))
 }
 
-/// Asserts that the server answers whoever has the token that it printed, and nobody else.
+/// Asserts that the server answers only requests with the token that it printed.
 async fn assert_token_is_needed(server: &HttpServer, uri: &str) {
     let entry = client_entry(server).await;
     assert_eq!((entry["type"].as_str(), entry["url"].as_str()), (Some("http"), Some(server.url())));

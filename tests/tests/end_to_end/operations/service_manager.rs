@@ -1,4 +1,4 @@
-//! Under a service manager: the messages of `Type=notify`, and a socket that stays open across restarts.
+//! Service managers: the messages of `Type=notify`, and a socket that stays open across restarts.
 
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 use std::os::fd::AsRawFd;
@@ -18,7 +18,7 @@ fn config(folder: &Folder) -> ConfigFile {
     ConfigFile::new().plugin(Plugin::files("f", folder.path())).allow_all()
 }
 
-/// The socket of a service manager.
+/// A service manager's notification socket.
 struct Manager {
     socket: UnixDatagram,
     folder: Folder,
@@ -41,7 +41,7 @@ impl Manager {
     }
 }
 
-/// A listening socket that processes inherit, with the variables that tell them.
+/// A listening socket that processes inherit, with the environment variables that announce it.
 fn passed_socket() -> (TcpListener, [(&'static str, String); 2]) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     rustix::io::fcntl_setfd(&listener, FdFlags::empty()).unwrap();
@@ -99,10 +99,10 @@ async fn no_connection_is_refused_while_a_service_with_a_passed_socket_restarts(
     let (over, answered) = (is_over.clone(), answers.clone());
     let client = tokio::spawn(async move {
         while !over.load(Ordering::Relaxed) {
-            // A client with a connection per request: a pooled one may end between two requests.
+            // One connection per request, because a pooled connection may end between two requests.
             let client = reqwest::Client::builder().pool_max_idle_per_host(0).build().unwrap();
             let answer = client.get(format!("http://{address}/healthz")).timeout(TIMEOUT).send().await;
-            // 503: the connection was accepted before the shutdown, and its request came after it.
+            // 503: the connection was accepted before the shutdown, and its request arrived after it.
             match answer.expect("no connection is refused or closed").status().as_u16() {
                 200 => drop(answered.fetch_add(1, Ordering::Relaxed)),
                 status => assert_eq!(status, 503),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// How long requests in flight are waited for.
+/// The drain timeout for requests in flight.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 const SLOW_URI: &str = "misbehaving://slow/slow?ms=300";
 
@@ -93,7 +93,7 @@ async fn a_request_behind_the_one_in_flight_is_not_answered_any_more() {
     server.log_line("a slow read has begun").await;
     server.signal(Signal::TERM);
     let mut answered = Vec::new();
-    // The connection ends; it may be reset, as the second request was not read.
+    // The connection ends. It may be reset, because the second request was not read.
     while connection.read_buf(&mut answered).await.is_ok_and(|read| read > 0) {}
     let answered = String::from_utf8(answered).unwrap();
     assert_eq!(answered.matches("HTTP/1.1 200 OK").count(), 1, "{answered}");
@@ -130,7 +130,7 @@ async fn a_request_that_never_comes_whole_does_not_keep_http_from_ending() {
     let server = HttpServer::start(&config).await;
     let mut connection = TcpStream::connect(server.address()).await.unwrap();
     connection.write_all(b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n").await.unwrap();
-    // When this is answered, everything that was written before has been read.
+    // After this answer, everything written before has been read.
     server.raw_client(Revision::V_2026_07_28).await.request("server/discover", json!({})).await.result();
     server.end().await;
 }
@@ -157,7 +157,7 @@ async fn standard_output_carries_protocol_only_while_a_guest_floods_its_own() {
     let config = slow_config().write();
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
     for _ in 0..3 {
-        // `RawStdio` fails on any line that is not a message.
+        // `RawStdio` fails on every line that is not a message.
         let listed = wire.request("resources/list", json!({})).await;
         assert_eq!(listed.result()["resources"][0]["uri"], "misbehaving://slow/good");
     }

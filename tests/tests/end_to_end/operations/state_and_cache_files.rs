@@ -1,4 +1,4 @@
-//! The state directory and the cache: files that are not this user's own, or not written by this host, are not used.
+//! The state directory and the cache: files that other users own or that this host did not write are not used.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -11,7 +11,7 @@ fn keyvalue_config() -> WrittenConfig {
     ConfigFile::new().plugin(Plugin::keyvalue("a").bucket("pages")).write()
 }
 
-/// A config whose hosts share their cache with no other.
+/// A config with a separate cache.
 fn config_with_own_cache() -> WrittenConfig {
     ConfigFile::new().server("cache", "cache").plugin(Plugin::keyvalue("a").bucket("pages")).write()
 }
@@ -116,7 +116,7 @@ async fn check(config: &WrittenConfig) -> Output {
     run(["check".as_ref(), "--config".as_ref(), config.path().as_os_str()]).await
 }
 
-/// Asserts that `check` fails with these words about that file.
+/// Asserts that `check` fails with an error that contains these texts.
 async fn assert_check_fails(config: &WrittenConfig, expected: &[&str]) {
     let output = check(config).await;
     let said = format!("{}{}", output.text(), output.stderr);

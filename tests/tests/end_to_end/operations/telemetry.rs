@@ -1,4 +1,4 @@
-//! `[telemetry]`: requests are traced as far as the config says, and a collector costs them nothing, whatever it does.
+//! `[telemetry]`: requests are traced as configured, and a collector does not delay them, whatever it does.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ fn traceparent(trace: &str, flags: &str) -> String {
     format!("00-{trace}-{SPAN}-{flags}")
 }
 
-/// A plugin with a file, and a collector that gets everything.
+/// A plugin with a file, and a collector that receives everything.
 fn notes(folder: &Folder, collector: &Collector, telemetry: &str) -> WrittenConfig {
     let plugin = Plugin::files("f", folder.path());
     let tools = vec![toml::Value::from("read")];
@@ -44,7 +44,7 @@ async fn read(client: &mut RawHttp, uri: &str) -> Value {
     client.request("resources/read", json!({ "uri": uri })).await.message
 }
 
-/// Reads with the context of a message and of its HTTP request.
+/// Reads with trace contexts in the message and in the HTTP request.
 async fn read_with(client: &mut RawHttp, message: Option<&str>, http: Option<&str>) {
     let mut params = json!({ "uri": "files://f/a.txt" });
     if let Some(message) = message {
@@ -57,7 +57,7 @@ async fn read_with(client: &mut RawHttp, message: Option<&str>, http: Option<&st
     assert!(request.send().await.unwrap().status().is_success());
 }
 
-/// The numbers of spans in `/metrics`: exported, dropped, failed.
+/// Returns the numbers of spans in `/metrics`: exported, dropped, failed.
 async fn counts(server: &HttpServer) -> [u64; 3] {
     let line = server.log_line("administration at ").await;
     let url = format!("{}/metrics", line.split_whitespace().last().unwrap());
@@ -118,7 +118,7 @@ async fn a_request_is_a_span_and_so_is_each_thing_that_it_waits_for() {
     assert!(trace.span("files").attribute("mcp_host.file.operations").as_i64().is_some_and(|count| count > 0));
     assert!(trace.span("files").attribute("mcp_host.file.seconds").as_f64().is_some_and(|time| time > 0.0));
 
-    // A tool, one that there is not, and an error.
+    // Calls of a tool, of an unknown tool, and with an error.
     let call = |tool: &str| json!({ "name": tool, "arguments": { "uri": "files://f/a.txt" } });
     client.request("tools/call", call("read_resource")).await.result();
     let trace = collector.trace_with("tools/call read_resource").await;
@@ -145,7 +145,7 @@ async fn the_parent_is_the_span_of_the_message_else_of_its_http_request_and_the_
     let (collector, folder) = (Collector::start().await, folder());
     let server = HttpServer::start(&notes(&folder, &collector, ALL)).await;
     let mut client = server.raw_client(REVISION).await;
-    // The flag of the client does not matter.
+    // The client's sampling flag has no effect.
     let (message, http) = (traceparent(TRACE, "00"), traceparent(OTHER_TRACE, "01"));
     read_with(&mut client, Some(&message), Some(&http)).await;
     read_with(&mut client, None, Some(&http)).await;
@@ -217,7 +217,7 @@ async fn waits_for_other_servers_are_spans_without_secrets_and_the_trace_goes_on
         let answer = read(&mut client, &format!("fetch://web/get?url={url}")).await;
         assert!(answer["result"].is_object(), "{answer}");
     }
-    // The next page begins after a key, which is a parameter of its statement.
+    // The next page starts after a key, which is a parameter of the statement.
     let first = read(&mut client, "db://shop/main/customers/rows?limit=1&format=json").await;
     let next = first["result"]["contents"][0]["_meta"]["mcp-host/notices"][0]["next"].as_str();
     let next = next.unwrap_or_else(|| panic!("{first}")).to_owned();
@@ -251,7 +251,7 @@ async fn waits_for_other_servers_are_spans_without_secrets_and_the_trace_goes_on
             .iter()
             .all(|span| { span.attribute("db.system.name") == "sqlite" && span.attribute("db.namespace") == "shop" })
     );
-    // The text is that of the config, and no other: a client writes statements, too.
+    // The text is always the config's statement, because clients write statements, too.
     let texts: Vec<_> = statements.iter().map(|span| span.attribute("db.query.text")).collect();
     assert!(texts.iter().any(|text| *text == SAVED) && texts.iter().all(|text| *text == SAVED || text.is_null()));
     for span in &spans {
@@ -333,7 +333,7 @@ async fn a_trace_that_begins_here_is_in_the_log_and_in_the_audit_log() {
     assert_eq!(serde_json::from_str::<Value>(line).unwrap()["trace_id"], json!(id), "{line}");
 }
 
-/// What makes a collector behave in some way.
+/// A function that sets a collector's behavior.
 type Behavior<'a> = &'a dyn Fn(&Collector);
 
 #[tokio::test]
@@ -365,13 +365,13 @@ async fn a_collector_costs_requests_nothing_whatever_it_does() {
     assert_eq!(elsewhere.requests(), [], "redirects are not followed");
 }
 
-/// Makes so many requests that most spans have no place in the queue.
+/// Sends requests whose spans exceed the queue by far.
 async fn serve_many(folder: &Folder, collector: &Collector, name: &str) {
     const REQUESTS: usize = 1500;
     let server = HttpServer::start(&notes(folder, collector, ALL)).await;
     let mut client = server.raw_client(REVISION).await;
     read(&mut client, "files://f/a.txt").await;
-    // It has been tried.
+    // The server has tried to export.
     if name != "gone" {
         wait_until("the collector is asked", || !collector.requests().is_empty()).await;
     }
@@ -382,7 +382,7 @@ async fn serve_many(folder: &Folder, collector: &Collector, name: &str) {
         assert!(read(&mut client, "files://f/a.txt").await["result"].is_object(), "{name}");
         slowest = slowest.max(began.elapsed());
     }
-    // Far less than the time for an export, although the machine may be busy.
+    // Far less than the export timeout, although the machine may be busy.
     assert!(slowest < Duration::from_secs(5), "{name}: {slowest:?}, {:?} for all", began.elapsed());
     let grown = server.rss().saturating_sub(before);
     assert!(grown < 32 << 20, "{name}: {grown} bytes");

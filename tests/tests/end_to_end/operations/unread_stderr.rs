@@ -1,11 +1,11 @@
-//! Standard error that nobody reads: a full pipe, or a closed one.
+//! Standard error that is not read: a full pipe, or a closed one.
 
 use mcp_host_tests::{ConfigFile, Plugin, RawStdio, Revision, WrittenConfig, fixture};
 use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
 
-/// More than the pipe and the queue hold together: 8 MB.
+/// More output than the pipe and the queue can hold: 8 MB.
 const NOISY_URI: &str = "exhaust://h/noise?count=8000";
 
 fn noisy_config() -> WrittenConfig {

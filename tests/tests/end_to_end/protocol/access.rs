@@ -1,4 +1,4 @@
-//! Access control: what a principal may not see does not exist for it.
+//! Access control: a resource that a principal may not see does not exist for it.
 
 use mcp_host_tests::{
     ConfigFile, Folder, GitRepo, HttpServer, Plugin, Revision, Rule, StdioServer, content_bytes, run,
@@ -62,7 +62,7 @@ async fn what_stands_behind_a_mount_cannot_be_told_from_nothing_by_any_answer() 
     for path in ["", "blob/main/README.md", "no-such-shape", "blob/main/..%2f", "../x", "a/../../x", "%2e%2e/x", "a%00"]
     {
         let there = client.read_error(&format!("git://repo/{path}")).await;
-        // As long as the other name, so that positions in messages are equal.
+        // The name has the same length as the other one, so positions in messages are equal.
         let nowhere = client.read_error(&format!("git://none/{path}")).await;
         assert_eq!(there.code, nowhere.code, "{path:?}: {there:?}, {nowhere:?}");
         assert_eq!(there.message.replace("repo", "none"), nowhere.message, "{path:?}");
@@ -174,7 +174,7 @@ async fn what_is_denied_is_never_asked_of_its_provider() {
     assert_eq!(server.client().read_error("misbehaving://hidden/slow?ms=0").await.code, ErrorCode(-32002));
     assert_eq!(server.client().text("misbehaving://shown/slow?ms=0").await, "slow");
     let log = server.end().await.log;
-    // The guest logs this whenever that is read.
+    // The guest logs this line whenever the resource is read.
     let reads: Vec<_> = log.lines().filter(|line| line.contains("a slow read has begun")).collect();
     assert!(reads.len() == 1 && reads[0].contains("shown"), "{log}");
 }

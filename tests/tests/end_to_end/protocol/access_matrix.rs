@@ -1,8 +1,9 @@
-//! Every operation, over every transport, in every revision, for every kind of principal, under every kind of rule: what is
-//! allowed is there, and nothing shows what is not.
+//! Access control of every operation, over every transport, in every revision, for every kind of principal, under every
+//! kind of rules: allowed resources are available, and nothing reveals denied ones.
 //!
-//! A folder has notes that all may see, and notes whose names and text have [`SECRET`] in them. No message may contain that
-//! word without permission, and the answer to a request for a secret note must be that for one that does not exist.
+//! A folder has notes that every principal may see, and notes whose names and text contain [`SECRET`]. Without
+//! permission, no message may contain that word, and the answer to a request for a secret note must equal the answer
+//! for a missing one.
 
 mod client;
 mod principals;
@@ -15,13 +16,13 @@ use serde_json::{Value, json};
 use self::client::{Client, Notification};
 use self::principals::{Kind, PrincipalKind, WITNESS};
 
-/// A word that only those may see who may see the secret notes.
+/// A word that only principals with permission for the secret notes may see.
 const SECRET: &str = "topsecret";
 const PUBLIC_URI: &str = "notes://n/public/a.md";
 const SECRET_URI: &str = "notes://n/secret/topsecret.md";
-/// As long as the URI of the secret note.
+/// The same length as the URI of the secret note.
 const ABSENT_URI: &str = "notes://n/public/notpublic.md";
-/// No mount owns it. As long as the URI of the secret note.
+/// No mount owns this URI. The same length as the URI of the secret note.
 const NOWHERE_URI: &str = "nobody://n/some/something.txt";
 /// A resource that changes without changing any listing.
 const BARRIER_URI: &str = "watched://w/barrier";
@@ -38,7 +39,7 @@ fn folder() -> Folder {
     ])
 }
 
-/// A config whose rules for each kind of principal are of that kind.
+/// A config with one kind of rules for each kind of principal.
 fn config(kind: Kind, folder: &Folder, barriers: &Folder) -> WrittenConfig {
     let config = ConfigFile::new()
         .page_size(2)
@@ -103,7 +104,7 @@ async fn over_stdio_local_sees_what_its_rules_allow_and_nothing_tells_the_rest()
             client.wait_for(&expected_notifications(kind, principal), || changes.of_everything()).await;
             let log = client.log();
             let mut seen = client.notifications_to_the_end().await;
-            // On a busy machine plugins are loaded after the server has begun to serve, which changes the listing.
+            // On a busy machine, plugins are loaded after the server has started to serve, which changes the listing.
             if log.contains("the others follow as they are loaded") {
                 seen.retain(|notification| *notification != Notification::Listing);
             }
@@ -113,7 +114,7 @@ async fn over_stdio_local_sees_what_its_rules_allow_and_nothing_tells_the_rest()
     }
 }
 
-/// Changes of what is watched.
+/// Changes of watched resources.
 struct Changes<'a> {
     folder: &'a Folder,
     barriers: &'a Folder,
@@ -125,7 +126,7 @@ impl<'a> Changes<'a> {
         Self { folder, barriers, count: AtomicUsize::new(0) }
     }
 
-    /// The secret note has another text, and there is one more.
+    /// Changes the text of the secret note, and adds another secret note.
     fn of_secret_notes(&self) {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         self.folder.write("secret/topsecret.md", format!("Text {count} of topsecret.\n"));
@@ -142,7 +143,7 @@ impl<'a> Changes<'a> {
     }
 }
 
-/// Asks for everything once. What a client says itself does not count as a leak.
+/// Sends each kind of request once. Text that the client sent itself is not a leak.
 async fn check_requests(client: &mut Client, kind: Kind, principal: PrincipalKind) {
     let may = |operation, is_secret| kind.allows(principal, operation, is_secret);
     let at = format!("{kind:?} {principal:?} {client}");
@@ -168,7 +169,7 @@ async fn check_requests(client: &mut Client, kind: Kind, principal: PrincipalKin
             true => assert!(subscribed.get("result").is_some(), "{at}: {subscribed}"),
             false => check_is_absent(client, "resources/subscribe", |uri| json!({ "uri": uri }), SECRET_URI, &at).await,
         }
-        // Whether there was a subscription is told by no answer.
+        // No answer reveals whether there was a subscription.
         let [one, other] = [SECRET_URI, NOWHERE_URI].map(|uri| json!({ "uri": uri }));
         let one = client.request("resources/unsubscribe", one).await;
         assert_eq!(one, client.request("resources/unsubscribe", other).await, "{at}");
@@ -186,14 +187,14 @@ async fn check_requests(client: &mut Client, kind: Kind, principal: PrincipalKin
         }
     }
 
-    // Below a folder (SEP-2093), and a collection by tag, whose name is in a note.
+    // The children of a folder (SEP-2093), and a collection by tag whose name is in a note.
     let below = client.request("resources/list", json!({ "uri": "notes://n/secret" })).await;
     assert_eq!(below.to_string().contains(SECRET), may("list", true), "{at}: {below}");
     let collection = client.request("resources/read", json!({ "uri": "notes://n/tag/public" })).await;
     assert!(!collection.to_string().contains(SECRET), "{at}: {collection}");
 }
 
-/// Asserts that a URI is answered as others are that do not exist, but for the URI itself.
+/// Asserts that the answer for a URI equals the answer for missing ones, apart from the URI itself.
 async fn check_is_absent(client: &mut Client, method: &str, params: impl Fn(&str) -> Value, uri: &str, at: &str) {
     let denied = client.request(method, params(uri)).await.to_string();
     assert!(denied.contains("\"error\""), "{at} {method} {uri}: {denied}");
@@ -203,18 +204,18 @@ async fn check_is_absent(client: &mut Client, method: &str, params: impl Fn(&str
     }
 }
 
-/// Subscribes to all that changes, as far as that is possible.
+/// Subscribes to all changing resources, as far as possible.
 async fn watch(client: &mut Client, kind: Kind, principal: PrincipalKind) {
     let may = |is_secret| kind.allows(principal, "subscribe", is_secret) && kind.allows(principal, "read", is_secret);
     let uris = [(SECRET_URI, may(true)), (BARRIER_URI, may(false))];
     match client.has_sessions() {
         true => client.watch(&uris.into_iter().filter(|(_, may)| *may).map(|(uri, _)| uri).collect::<Vec<_>>()).await,
-        // A filter is acknowledged as it is, whatever there is and whoever may see it.
+        // A filter is acknowledged unchanged, whether or not its resources exist and are visible.
         false => client.watch(&uris.map(|(uri, _)| uri)).await,
     }
 }
 
-/// What a client is told of when the secret notes and the barrier change.
+/// Returns the notifications that a client must receive when the secret notes and the barrier change.
 fn expected_notifications(kind: Kind, principal: PrincipalKind) -> Vec<Notification> {
     let may = |operation, is_secret| kind.allows(principal, operation, is_secret);
     let may_watch = |is_secret| may("subscribe", is_secret) && may("read", is_secret);
@@ -231,7 +232,7 @@ fn check_notifications(seen: Vec<Notification>, kind: Kind, principal: Principal
     }
 }
 
-/// The log says nothing of a note's text, of what was denied, or of tokens.
+/// The log contains no secret text and no token.
 fn check_log(log: &str) {
     assert!(!log.contains(SECRET) && !log.contains("mcp_matrix-"), "{log}");
 }

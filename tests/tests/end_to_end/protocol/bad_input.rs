@@ -1,4 +1,4 @@
-//! Invalid requests: each gets an error of its own, and the server continues.
+//! Invalid requests: each gets a specific error, and the server continues.
 
 use mcp_host_tests::{ConfigFile, GitRepo, HttpServer, Plugin, RawStdio, Revision, StdioServer};
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ async fn what_is_not_found_is_an_invalid_request_with_its_uri_in_2026_07_28() {
     let server = HttpServer::start(&config).await;
     let mut wire = server.raw_client(Revision::V_2026_07_28).await;
     for (uri, code, said) in BAD_URIS {
-        // What a header cannot carry is sent encoded, which other tests cover.
+        // A URI that a header cannot carry is sent encoded; other tests cover that.
         if !uri.bytes().all(|byte| byte.is_ascii_graphic()) || uri.is_empty() {
             continue;
         }

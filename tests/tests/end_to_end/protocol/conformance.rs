@@ -1,8 +1,8 @@
 //! The official conformance suite, in both kinds of lifecycle, against the ordinary binary.
 //!
-//! The guest `conformance` serves what the suite requests, and the host's tools are on. Scenarios that are not for a server of resources are listed
-//! with their reasons in `tests/tests/conformance.toml`; each of them must exist and must fail, so that no exception
-//! outlives its reason.
+//! The guest `conformance` serves the resources that the suite requests, and the host's tools are on.
+//! `tests/tests/conformance.toml` lists scenarios that do not apply to a server of resources, with the reasons. Each of
+//! them must exist and must fail, so no exception outlives its reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -23,10 +23,10 @@ fn config() -> WrittenConfig {
         .write()
 }
 
-/// The failures of a scenario: the names of the checks, with their messages.
+/// The failures of a scenario: the names of the checks and their messages.
 type Failures = BTreeMap<String, String>;
 
-/// Returns the failures of each scenario of the suite that one revision requires.
+/// Returns the failures of each scenario that the suite requires for a revision.
 async fn run(revision: &str, url: &str) -> BTreeMap<String, Failures> {
     let results = tempfile::tempdir().expect("a folder for the results");
     let mut command = Command::new(node());

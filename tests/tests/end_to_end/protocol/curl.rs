@@ -1,4 +1,4 @@
-//! The commands with curl in `docs/protocol.md` are run as they stand there, and answered as it says.
+//! The curl commands in `docs/protocol.md` are run verbatim, and the answers are as documented.
 
 use std::fs;
 use std::path::Path;
@@ -8,16 +8,16 @@ use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, Rule, TIMEOUT, comp
 use serde_json::Value;
 use tokio::process::Command;
 
-/// Where the page has the server.
+/// The URL of the server on the page.
 const URL: &str = "http://127.0.0.1:8080/mcp";
 
-/// The blocks of that language in the section of the page, joined.
+/// Returns the blocks of a language in the section of the page, joined.
 fn blocks(section: &str, language: &str) -> String {
     let begin = format!("```{language}\n");
     section.split(&*begin).skip(1).map(|rest| rest.split_once("```").expect("a block ends").0).collect()
 }
 
-/// The messages of a text without the time of the file, which is that of the test.
+/// Returns the messages in a text, without the time of the file, which depends on the test.
 fn messages(text: &str) -> Vec<Value> {
     let mut messages: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     for message in &mut messages {

@@ -1,4 +1,4 @@
-//! Cursors: any page size gives the same listing, and a cursor is valid for its own listing only.
+//! Cursors: every page size gives the same listing, and a cursor is valid only for its listing.
 
 use mcp_host_tests::{ConfigFile, HttpServer, Plugin, Revision, StdioServer, WrittenConfig, run};
 use rmcp::model::ErrorCode;
@@ -94,7 +94,7 @@ async fn a_cursor_is_good_for_its_own_principal_only() {
 
 #[tokio::test]
 async fn a_cursor_is_good_for_its_own_kind_of_listing_only() {
-    // Each `misbehaving` has two templates, so a page of one is not the last.
+    // Each `misbehaving` has two templates, so a page with one is not the last.
     let config = four_plugins(1).write();
     let of_templates = first_cursor(&config, &["--templates"]).await;
     let of_resources = first_cursor(&config, &[]).await;

@@ -20,7 +20,7 @@ fn create_sources() -> (GitRepo, Folder) {
     (repo, notes)
 }
 
-/// A plugin of each shipped provider with resources to list, and the guest `sample`.
+/// A plugin of each shipped provider with listed resources, and the guest `sample`.
 fn config_with_sources(repo: &GitRepo, notes: &Folder) -> ConfigFile {
     ConfigFile::new()
         .plugin(Plugin::git("repo", repo.path()))
@@ -32,7 +32,7 @@ fn with_extensions(extensions: &[&str], config: ConfigFile) -> ConfigFile {
     config.server("extensions", extensions.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
 }
 
-/// Returns all pages of a listing, raw: of the catalog, or of the children of a resource.
+/// Returns all raw pages of a listing: the catalog, or the children of a resource.
 async fn list_pages(wire: &mut RawStdio, below: Option<&str>) -> Vec<Value> {
     let mut pages: Vec<Value> = Vec::new();
     loop {
@@ -46,7 +46,7 @@ async fn list_pages(wire: &mut RawStdio, below: Option<&str>) -> Vec<Value> {
     }
 }
 
-/// Returns all resources of a listing: of the catalog, or of the children of a resource.
+/// Returns all resources of a listing: the catalog, or the children of a resource.
 async fn list_all(wire: &mut RawStdio, below: Option<&str>) -> Vec<Value> {
     let pages = list_pages(wire, below).await;
     pages.iter().flat_map(|page| page["resources"].as_array().unwrap().clone()).collect()
@@ -145,7 +145,7 @@ async fn what_an_extension_answers_can_be_cancelled() {
     wire.log_line("a slow read has begun").await;
     let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
     wire.send(&cancelled).await;
-    // The concurrency limit is one call: it is free only because the first call was ended.
+    // The concurrency limit is one call, so this succeeds only because the first call was ended.
     let read = wire.request("resources/read", json!({ "uri": "misbehaving://slow/good" })).await;
     assert_eq!(read.result()["contents"][0]["text"], "good");
     wire.end().await;

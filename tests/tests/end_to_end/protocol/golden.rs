@@ -1,19 +1,19 @@
 //! Golden files of the protocol: every exchange, in every revision and over both transports.
 //!
-//! `tests/tests/wire/base/SUBJECT.json` holds the exchanges of a subject, in their order, in the latest revision with
+//! `tests/tests/wire/base/SUBJECT.json` holds the exchanges of a subject, in order, in the latest revision with
 //! sessions ([`BASE`]). `tests/tests/wire/REVISION/SUBJECT.json` holds the exchanges that the revision changes, and the
-//! names of those that it does not have. So a change is reviewed once, and the difference between two revisions is a
-//! file that can be read.
+//! names of the exchanges that it lacks. A change is therefore reviewed once, and the difference between two revisions
+//! is a readable file.
 //!
 //! An exchange is the request (without the `_meta` that every request of 2026-07-28 has), the response over stdio, and
-//! the HTTP status, content type and body; the body is left out where it is the same message as over stdio. A message
-//! that gets no response is followed by the next. Redacted: cursors (`<cursor>`), the version of the host
-//! (`<version>`), and the revision itself (`<revision>`).
+//! the HTTP status, content type and body; the body is omitted if it equals the message over stdio. A message without a
+//! response is followed by the next one. Redacted: cursors (`<cursor>`), the version of the host (`<version>`), and the
+//! revision itself (`<revision>`).
 //!
-//! Extensions of MCP have files of their own, recorded with the extension switched on. With the extension off there is
-//! nothing to record: the host answers as if it had never heard of it, and that is one assertion.
+//! Extensions of MCP have separate files, recorded with the extension switched on. With the extension off, one
+//! assertion suffices: the host answers as if it did not know the extension.
 //!
-//! `SNAPSHOTS=overwrite` writes the files anew, to be reviewed against the text of the revision.
+//! `SNAPSHOTS=overwrite` rewrites the files. Review the changes against the text of the revision.
 
 mod cases;
 mod exchange;
@@ -33,24 +33,24 @@ use self::exchange::{CursorRedactor, over_http, over_stdio};
 use self::extensions::EXTENSIONS;
 use self::tools::{TOOLS, wait_until_indexed};
 
-/// The revision that the others are compared with.
+/// The revision with which the others are compared.
 const BASE: Revision = Revision::V_2025_11_25;
 
-/// Pages of two, from a plugin that has everything.
+/// A config with pages of two entries, and a plugin with all kinds of resources.
 fn config() -> ConfigFile {
     let sample = Plugin::sample("a").limit("deadline", "30s");
     ConfigFile::new()
         .server("name", "golden")
         .server("title", "Golden")
         .server("instructions", "Read `all`.")
-        // The time to live of a cached response is what is left of it.
+        // The time to live of a cached response decreases with its age.
         .server("response-cache", "0B")
         .page_size(2)
         .plugin(sample)
         .allow_all()
 }
 
-/// The golden file of a subject: of the base, or of what a revision changes.
+/// Returns the golden file of a subject in a revision: the base, or the revision's changes.
 fn file(revision: &Revision, subject: &Subject) -> PathBuf {
     let folder = if *revision == BASE { "base" } else { revision.as_str() };
     root().join(folder).join(subject.name).with_extension("json")
@@ -60,12 +60,12 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wire")
 }
 
-/// Whether the revision has streamable HTTP. The first has not.
+/// Returns whether the revision has streamable HTTP. The first one does not.
 fn has_http(revision: &Revision) -> bool {
     *revision != Revision::V_2024_11_05
 }
 
-/// Sends the cases in their order, over stdio and over HTTP, and records each exchange.
+/// Sends the cases in order, over stdio and over HTTP, and records each exchange.
 async fn exchanges(
     config: &WrittenConfig,
     http: &HttpServer,
@@ -120,7 +120,7 @@ async fn exchanges(
     exchanges
 }
 
-/// Fails with all differences between the golden files of these subjects and the exchanges with that config.
+/// Fails with all differences between the golden files of the subjects and the exchanges with the config.
 async fn assert_as_recorded(config: &WrittenConfig, subjects: &[Subject]) {
     let http = HttpServer::start(config).await;
     let mut differences = String::new();
@@ -169,8 +169,8 @@ async fn every_exchange_of_tools_is_as_its_file_says() {
     assert_as_recorded(&config.write(), std::slice::from_ref(&TOOLS)).await;
 }
 
-/// An extension that is off changes nothing: its methods are answered as any unknown method is, and its members of
-/// other requests are ignored as any unknown member is.
+/// An extension that is off has no effect: its methods are answered like unknown methods, and its members of other
+/// requests are ignored like unknown members.
 #[tokio::test]
 async fn nothing_shows_of_an_extension_that_is_off() {
     let config = config().write();
@@ -205,7 +205,7 @@ fn every_golden_file_has_its_subject() {
     }
 }
 
-/// Overrides name their cases.
+/// Overrides identify cases by name.
 #[test]
 fn no_two_cases_of_a_subject_have_the_same_name() {
     for subject in SUBJECTS.iter().chain(&EXTENSIONS).chain([&TOOLS]) {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::proptest_config::with_cases;
 
-/// A plugin that lists so many resources; with none, its listing fails.
+/// The number of resources that a plugin lists; `None` if its listing fails.
 type ItemCount = Option<usize>;
 
 fn uri(plugin: usize, item: usize) -> String {
@@ -32,7 +32,7 @@ fn config(counts: &[ItemCount], hidden: &BTreeSet<(usize, usize)>, size: i64) ->
     }
 }
 
-/// Returns what that principal sees of the plugins with a listing.
+/// Returns the entries of the plugins with a listing that a principal may see.
 fn expected(counts: &[ItemCount], hidden: &BTreeSet<(usize, usize)>, principal: &str) -> Vec<String> {
     let items =
         counts.iter().enumerate().flat_map(|(plugin, count)| (0..count.unwrap_or(0)).map(move |item| (plugin, item)));
@@ -78,7 +78,7 @@ async fn a_million_resources_of_a_hundred_plugins_are_walked_in_little_memory() 
     const PLUGINS: usize = 100;
     const ITEMS_PER_PLUGIN: usize = 10_000;
     const PAGE_SIZE: usize = 1000;
-    /// The memory that the walk may add to the server: a few pages, not the million entries.
+    /// The memory that the walk may add to the server: a few pages, far less than the million entries.
     const MAX_GROWTH: u64 = 48 << 20;
     let mut config = ConfigFile::new().page_size(PAGE_SIZE as i64);
     for plugin in 0..PLUGINS {

@@ -1,4 +1,4 @@
-//! Messages as they are on the wire, byte for byte where a revision prescribes it.
+//! Messages on the wire, byte for byte where a revision prescribes it.
 
 use mcp_host_tests::{ConfigFile, GitRepo, HttpServer, Plugin, REVISIONS, RawStdio, Revision, Rule};
 use reqwest::header::HeaderMap;
@@ -226,7 +226,7 @@ async fn a_request_that_its_client_cancels_ends_and_the_next_is_answered() {
     let id = wire.send_request("resources/read", json!({ "uri": "misbehaving://slow/slow?ms=50000" })).await;
     let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
     wire.send(&cancelled).await;
-    // The concurrency limit is one call: it is free only because the first call was ended.
+    // The concurrency limit is one call, so this succeeds only because the first call was ended.
     let read = wire.request("resources/read", json!({ "uri": "misbehaving://slow/good" })).await;
     assert_eq!(read.result()["contents"][0]["text"], "good");
     wire.end().await;
@@ -253,13 +253,13 @@ async fn a_request_that_its_client_cancels_over_http_ends_without_an_answer() {
         (200, b"text/event-stream".as_slice())
     );
     assert_eq!(answer.text().await.unwrap(), "");
-    // The concurrency limit is one call: it is free only because the first call was ended.
+    // The concurrency limit is one call, so this succeeds only because the first call was ended.
     let read = wire.request("resources/read", json!({ "uri": "misbehaving://slow/good" })).await;
     assert_eq!(read.result()["contents"][0]["text"], "good");
     server.end().await;
 }
 
-/// A plugin whose reads take as long as their URIs say.
+/// A plugin whose reads take the time in their URIs.
 fn slow_config() -> ConfigFile {
     ConfigFile::new().plugin(Plugin::misbehaving("slow").limit("deadline", "60s")).allow_all()
 }

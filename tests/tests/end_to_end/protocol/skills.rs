@@ -1,4 +1,4 @@
-//! Skills (SEP-2640): the official scenarios, what a principal sees of a skill, and what is not served as one.
+//! Skills (SEP-2640): the official scenarios, a principal's view of a skill, and folders that are not served as skills.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -26,12 +26,12 @@ fn skills() -> Folder {
 
 fn team(folder: &Folder) -> Plugin {
     let plugin = Plugin::new("team", &component("files"), "skill://team/");
-    // Its calls have time, since they share the processors with all other tests.
+    // Calls have long time limits, because they share the processors with all other tests.
     let plugin = plugin.limit("cpu", "10s").limit("deadline", "1m").limit("queue-timeout", "1m");
     plugin.dir(folder.path(), "/files").set("skills", vec!["skill://team/*"])
 }
 
-/// Returns the skills that a client is told, by their URIs.
+/// Returns the listed skills, by URI.
 async fn list(wire: &mut RawStdio) -> BTreeMap<String, Value> {
     let mut skills = BTreeMap::new();
     let mut cursor = Value::Null;
@@ -69,7 +69,7 @@ async fn the_official_scenarios_pass() {
         let mut command = Command::new(node());
         command.arg(client_program("tools/node_modules/@modelcontextprotocol/conformance/dist/index.js"));
         command.args(["server", "--url", server.url(), "--scenario", name, "--spec-version", "2026-07-28"]);
-        // Extensions are in no revision, so the suite does not run their scenarios by itself.
+        // Extensions are in no revision, so the suite runs their scenarios only by name.
         command.args(["--force", "--output-dir"]).arg(results.path()).stdin(Stdio::null()).kill_on_drop(true);
         let output = timeout(TIMEOUT * 2, command.output()).await.expect("the suite ends").expect("the suite starts");
         let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
@@ -80,7 +80,8 @@ async fn the_official_scenarios_pass() {
         assert!(of("FAILURE").is_empty(), "{name}: {:#?}", of("FAILURE"));
         assert!(of("SKIPPED").is_empty(), "{name}: {:#?}", of("SKIPPED"));
         assert!(of("SUCCESS").len() >= 3, "{name}: {checks:#?}");
-        // SHOULD: the name and the description of the resource are those of the front matter. The provider's are of the file.
+        // SHOULD: the name and the description of the resource come from the front matter. This provider takes them
+        // from the file.
         let warned: Vec<_> = of("WARNING").iter().map(|check| check["id"].as_str().unwrap().to_owned()).collect();
         let expected = ["sep-2640-skillmd-metadata-name", "sep-2640-skillmd-metadata-description"];
         let expected = if name == "sep-2640-skills-manifest" { &expected[..] } else { &[] };
@@ -213,12 +214,12 @@ async fn a_directory_that_breaks_a_rule_is_left_out_and_a_check_says_why() {
 
 #[tokio::test]
 async fn who_may_not_list_gets_no_skill_and_the_provider_is_not_called_for_it() {
-    // Its listing traps.
+    // The plugin's listing traps.
     let plugin = Plugin::misbehaving("m").config("list", "trap").set("skills", vec!["**"]);
     let rule = Rule::for_principal("local").allow(["misbehaving://m/**"]).operations(["read"]);
     let config = ConfigFile::new().plugin(plugin.clone()).rule(rule.clone()).write();
     let mut wire = RawStdio::start(&config, Revision::V_2026_07_28).await;
-    // A server without skills for it has no such methods.
+    // A server without visible skills does not have these methods.
     for method in ["skills/get", "skills/list"] {
         let got = wire.request(method, json!({ "uri": "misbehaving://m/x/SKILL.md" })).await;
         assert_eq!(got.error_code(), -32601, "{method}: {:?}", got.error());

@@ -1,5 +1,5 @@
-//! The provider `config`, beside an application with the same layers: dynaconf, which merges files of each format and the
-//! environment, and prints the outcome.
+//! The provider `config`, compared with an application with the same layers: dynaconf merges files of each format and
+//! the environment, and prints the result.
 
 use std::fs;
 use std::process::Command;
@@ -45,7 +45,7 @@ fn plugin(folder: &Folder) -> Plugin {
     VARIABLES.iter().fold(plugin, |plugin, (name, value)| plugin.variable(name, value))
 }
 
-/// Runs a command of dynaconf that writes JSON to standard output.
+/// Runs a dynaconf command that writes JSON to standard output.
 fn dynaconf(folder: &Folder, arguments: &[&str]) -> Value {
     let mut command = Command::new(client_program("dynaconf/bin/dynaconf"));
     command.args(["-i", "application.settings"]).args(arguments).current_dir(folder.path());
@@ -55,8 +55,8 @@ fn dynaconf(folder: &Folder, arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Returns a value with all keys in lower case: dynaconf compares them without regard to case, and prints some of them in
-/// upper case.
+/// Returns a value with all keys in lower case: dynaconf compares keys without regard to case, and prints some of them
+/// in upper case.
 fn lower_case(value: Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -83,7 +83,8 @@ async fn effective_values_and_their_origins_are_those_of_an_application_with_the
         ["server.port", "server.host", "server.tls.cert", "limits.rate", "limits.burst", "mail.sender", "tags", "title"]
     {
         let inspected = dynaconf(&folder, &["inspect", "-f", "json", "-k", key]);
-        // A variable in the same table repeats all values of the table: the winner is where the value began.
+        // A variable in the same table repeats all values of the table. The source is the entry where the value first
+        // appeared.
         let history = inspected["history"].as_array().unwrap();
         let winner = history.iter().take_while(|entry| entry["value"] == inspected["current"]).last().unwrap();
         let winner = winner["identifier"].as_str().unwrap();
@@ -166,7 +167,7 @@ async fn a_subscriber_of_the_effective_configuration_hears_of_what_is_effective(
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
     wire.subscribe("config://c/effective?pointer=/x").await;
     wire.subscribe("config://c/file/a.toml").await;
-    // By a rename: a file that is truncated and then written is empty for a moment.
+    // A rename, because a file that is truncated and then written is empty for a moment.
     let edited = Folder::with_files([("a.toml", "x = 10\n")]);
     fs::rename(edited.path().join("a.toml"), folder.path().join("a.toml")).unwrap();
     let update = wire.notification("notifications/resources/updated").await;
@@ -177,7 +178,7 @@ async fn a_subscriber_of_the_effective_configuration_hears_of_what_is_effective(
     wire.end().await;
 }
 
-/// A volume of Kubernetes: files are links into a hidden directory, which is replaced as a whole.
+/// A Kubernetes volume: files are links into a hidden directory, which is replaced as a whole.
 #[tokio::test]
 async fn the_files_of_a_kubernetes_volume_are_served_from_its_data() {
     let folder = Folder::with_files([("..one/app.toml", "a = 1\n"), ("..two/app.toml", "a = 2\n")]);

@@ -1,4 +1,4 @@
-//! The provider `database`, on PostgreSQL and SQLite, and the grant that it needs.
+//! The provider `database` on PostgreSQL and SQLite, and its grant.
 
 mod example;
 mod faults;
@@ -49,7 +49,7 @@ fn shop() -> Postgresql {
     Postgresql::start(SHOP)
 }
 
-/// The provider with statements of clients, and with a time that tests can wait for.
+/// The provider with clients' statements allowed, and JSON as its only format.
 fn free_sql(url: impl Into<Value>) -> Plugin {
     Plugin::database("shop", url).config("free-sql", true).config("formats", vec![Value::from("json")])
 }
@@ -58,12 +58,12 @@ fn config(plugin: Plugin) -> mcp_host_tests::WrittenConfig {
     ConfigFile::new().plugin(plugin).write()
 }
 
-/// The URI of a client's statement.
+/// Returns the URI of a client's statement.
 fn statement_uri(sql: &str) -> String {
     format!("db://shop/sql?q={}", utf8_percent_encode(sql, NON_ALPHANUMERIC))
 }
 
-/// The JSON of a result.
+/// Returns the JSON of a result.
 async fn json(client: &Client, uri: &str) -> serde_json::Value {
     let contents = client.read(uri).await.unwrap_or_else(|error| panic!("{uri}: {error:?}"));
     let texts = contents.iter().filter_map(|content| match content {
@@ -74,7 +74,8 @@ async fn json(client: &Client, uri: &str) -> serde_json::Value {
     serde_json::from_str(text).expect("it is valid")
 }
 
-/// The dictionary: what it says of the database, and the descriptions of the tables that are returned with it.
+/// Returns the dictionary: the description of the database, with the descriptions of the tables that the same read
+/// returns.
 async fn dictionary(client: &Client) -> serde_json::Value {
     let uri = "db://shop/dictionary";
     let contents = client.read(uri).await.unwrap_or_else(|error| panic!("{uri}: {error:?}"));
@@ -92,7 +93,7 @@ async fn dictionary(client: &Client) -> serde_json::Value {
     dictionary
 }
 
-/// The URI of the next part, which every format of a result has.
+/// Returns the URI of the next part, which must be in every format of a result.
 async fn next_part(client: &Client, uri: &str) -> Option<String> {
     let contents = client.read(uri).await.unwrap_or_else(|error| panic!("{uri}: {error:?}"));
     let next = |contents: &ResourceContents| {
@@ -108,7 +109,7 @@ async fn next_part(client: &Client, uri: &str) -> Option<String> {
     all.into_iter().next().flatten()
 }
 
-/// All rows of a table, page by page.
+/// Returns all rows of a table, read page by page, and the number of pages.
 async fn all_rows(client: &Client, first: &str) -> (Vec<serde_json::Value>, usize) {
     let (mut uri, mut rows, mut pages) = (first.to_owned(), Vec::new(), 0);
     loop {

@@ -1,4 +1,4 @@
-//! The provider `drive`, held against a stand-in for Google Drive, and against what Google's own client finds there.
+//! The provider `drive`, compared with the results of Google's client library on the same stand-in for Google Drive.
 
 mod changes;
 mod credentials;
@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 
 const APPS: &str = "application/vnd.google-apps.";
 
-/// Text of a document whose sections are too large for one chunk.
+/// The text of a document whose sections are too large for one chunk.
 const PLAN: &str =
     "# Plan\n\nWhat we do.\n\n## Travel\n\nExpenses are paid.\n\n## Budget\n\nNumbers are in the sheet.\n";
 
-/// A folder `F` with a folder `S` below it, a shared drive, and files of each kind; `outside` is in none of them.
+/// A folder `F` with a subfolder `S`, a shared drive, and files of each kind. `outside` is in none of them.
 fn files() -> Vec<Value> {
     let create = |id: &str, name: &str, kind: &str, parent: &str, more: Value| {
         let kind = if kind.contains('/') { kind.to_owned() } else { format!("{APPS}{kind}") };
@@ -54,7 +54,7 @@ fn files() -> Vec<Value> {
     ]
 }
 
-/// The provider at `drive:///`, for the folder and the shared drive.
+/// The provider at `drive:///`, with the folder and the shared drive in scope.
 fn drive_plugin(drive: &DriveServer) -> Plugin {
     drive.plugin().config("folders", vec!["F", "0AShared"])
 }
@@ -63,7 +63,7 @@ async fn serve(plugin: Plugin) -> StdioServer {
     StdioServer::start(&ConfigFile::new().plugin(plugin).write()).await
 }
 
-/// The texts of the contents of a resource, with their URIs.
+/// Returns the texts of the contents of a resource, with their URIs.
 async fn texts(server: &StdioServer, uri: &str) -> Vec<(String, String)> {
     let contents = server.client().read(uri).await.unwrap_or_else(|error| panic!("{uri}: {error:?}"));
     let text = |contents: ResourceContents| match contents {
@@ -73,7 +73,7 @@ async fn texts(server: &StdioServer, uri: &str) -> Vec<(String, String)> {
     contents.into_iter().map(text).collect()
 }
 
-/// The `_meta` of the first content of a resource.
+/// Returns the `_meta` of the first content of a resource.
 async fn meta(server: &StdioServer, uri: &str) -> Value {
     let contents = server.client().read(uri).await.unwrap_or_else(|error| panic!("{uri}: {error:?}"));
     serde_json::to_value(&contents[0]).unwrap()["_meta"].take()
@@ -88,7 +88,7 @@ async fn what_is_listed_and_read_is_what_googles_own_client_finds() {
         let walked = drive.walk_with_googles_client(folder).await;
         found.extend(walked["files"].as_object().unwrap().clone());
     }
-    // It cannot be exported, and the shortcut leads outside.
+    // The form cannot be exported, and the shortcut leads out of the scope.
     found.remove("form");
     found.remove("link");
     let uris: BTreeSet<String> = server.client().uris().await.into_iter().collect();
@@ -134,7 +134,7 @@ async fn a_document_is_exported_once_and_read_whole_and_in_chunks_by_its_heading
     assert_eq!(drive.count(export), 2, "{}", drive.requests());
     let numbers = server.client().complete("drive:///file/{id}/chunk/{n}", ("n", ""), &[("id", "plan")]).await.unwrap();
     assert_eq!(numbers.values, ["1", "2", "3"]);
-    // A section in front moves the others, whose ids stay.
+    // A new section before the others changes their numbers, but not their ids.
     drive.command(json!({ "do": "update", "id": "plan", "content": text.replace("# Plan\n\n", &format!("# Plan\n\n{}", section("New"))) })).await;
     assert_eq!(meta(&server, &chunk(4)).await["drive/chunk-id"], of_budget["drive/chunk-id"]);
     server.end().await;

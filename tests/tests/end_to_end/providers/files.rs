@@ -159,7 +159,7 @@ async fn documents_are_text_in_a_component_too() {
     server.end().await;
 }
 
-/// The tree of this repository: thousands of ignored files in `target`, and all others as git sees them.
+/// The tree of this repository: thousands of ignored files in `target`, and all other files as in git.
 #[tokio::test]
 async fn the_tree_of_this_repository_is_served_as_git_sees_it() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -181,7 +181,7 @@ async fn the_tree_of_this_repository_is_served_as_git_sees_it() {
         .iter()
         .filter_map(|resource| resource.uri.strip_prefix("files://f/"))
         .map(|path| percent_encoding::percent_decode_str(path).decode_utf8().unwrap().into_owned())
-        // Links are files for git, and what they lead to for the provider.
+        // Git lists links as files; the provider serves their targets.
         .filter(|path| root.join(path).symlink_metadata().is_ok_and(|file| file.is_file()))
         .collect();
     assert!(expected.len() > 500, "{}", expected.len());
@@ -200,7 +200,7 @@ async fn the_tree_of_this_repository_is_served_as_git_sees_it() {
     server.end().await;
 }
 
-/// Documentation of Debian packages, with links, manuals in many encodings and compressed files, where there is any.
+/// The documentation of Debian packages, if present: links, manuals in many encodings and compressed files.
 #[tokio::test]
 async fn each_file_of_the_system_documentation_is_what_it_is_on_disk() {
     let root = Path::new("/usr/share/doc");

@@ -67,7 +67,7 @@ async fn assert_same_listing(client: &Client, repo: &GitRepo) {
     }
 }
 
-/// Returns the output of `git log` with those arguments, in the format of the provider's logs.
+/// Returns the output of `git log` with these arguments, in the format of the provider's logs.
 fn git_log(repo: &GitRepo, arguments: &[&str]) -> String {
     String::from_utf8(repo.git([&["log", "--format=%H%x09%aI%x09%an%x09%s"], arguments].concat())).unwrap()
 }
@@ -76,7 +76,7 @@ fn lines(text: &str) -> Vec<&str> {
     text.lines().collect()
 }
 
-/// Two branches and a merge, with files that are added, changed, moved and removed.
+/// A repository with two branches and a merge, with files that are added, changed, moved and removed.
 fn repo_with_history() -> GitRepo {
     let repo =
         GitRepo::with_files([("keep.txt", "same\n"), ("change.txt", "one\n"), ("go.txt", "bye\n"), ("d/e.txt", "e\n")]);

@@ -1,7 +1,9 @@
-//! What a principal may not see is not part of what it reads: indexes of directories, tags, keys, variables and dictionaries.
+//! Entries that a principal may not see are not part of anything it reads: indexes of directories, tags, keys,
+//! variables and dictionaries.
 //!
-//! The same plugins serve two worlds that differ only in entries that a rule denies. Every index reads alike in both. The
-//! providers of web pages and metrics have no indexes; that of documents has a test of its own, in `drive`.
+//! The same plugins serve two worlds that differ only in entries that a rule denies. Every index must be the same in
+//! both. The providers of web pages and metrics have no indexes; the provider of documents has a separate test, in
+//! `drive`.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -11,10 +13,10 @@ use mcp_host_tests::{ConfigFile, Folder, GitRepo, Plugin, Rule, StdioServer, con
 use rmcp::model::ResourceContents;
 use rusqlite::Connection;
 
-/// What only the entries have that are denied.
+/// A text that only the denied entries contain.
 const HIDDEN: &str = "hidden";
 
-/// The indexes, which are read in both worlds.
+/// The indexes that are read in both worlds.
 const INDEXES: [&str; 14] = [
     "files://f/",
     "files://f/dir",
@@ -104,7 +106,7 @@ fn of_content(contents: &ResourceContents) -> (String, String) {
     (uri.clone(), String::from_utf8(content_bytes(contents)).unwrap())
 }
 
-/// Gives everything below a directory the same time, in both worlds.
+/// Sets the same time for everything below a directory, in both worlds.
 fn set_times(directory: &Path) {
     for entry in fs::read_dir(directory).unwrap() {
         let entry = entry.unwrap();
@@ -147,7 +149,7 @@ async fn an_index_that_is_cut_has_the_uri_of_the_next_part_and_all_parts_have_al
     let expected = (0..1200).filter(|number| !(700..800).contains(number)).map(|number| format!("{number:04}.md"));
     assert_eq!(names, expected.chain(["dir".to_owned()]).collect::<Vec<_>>());
     assert!(parts > 2, "{parts}");
-    // The cursor is of that directory.
+    // The cursor belongs to the directory.
     let (_, cursor) = uri.split_once("#cursor=").unwrap();
     for other in ["files://f/dir", "files://f/0000.md"] {
         assert!(server.client().read(&format!("{other}#cursor={cursor}")).await.is_err(), "{other}");

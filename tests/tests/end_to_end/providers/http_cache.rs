@@ -10,16 +10,16 @@ mod subscriptions;
 use mcp_host_tests::{ConfigFile, MockOrigin, Plugin, RawStdio, Revision, WrittenConfig, component};
 use serde_json::{Value, json};
 
-/// The provider at `web://`, with grants for those servers, plain HTTP, and a bucket for pages.
+/// The provider at `web://`, with grants for these servers, plain HTTP, and a bucket for pages.
 fn web_plugin(origins: &[&MockOrigin]) -> Plugin {
     let hosts: Vec<String> = origins.iter().map(|origin| host_and_port(origin)).collect();
     let plugin = Plugin::new("web", &component("http-cache"), "web://").bucket("pages").config("plain-http", hosts);
-    // Its own time for origins ends a call, however busy the machine is.
+    // The provider's timeout for origins ends a call, however busy the machine is.
     let plugin = plugin.limit("deadline", "1m");
     origins.iter().fold(plugin, |plugin, origin| plugin.origin(&origin.origin()))
 }
 
-/// A config with that plugin alone.
+/// A config with only this plugin.
 fn plugin_config(plugin: Plugin) -> WrittenConfig {
     ConfigFile::new().plugin(plugin).write()
 }
@@ -29,12 +29,12 @@ fn host_and_port(origin: &MockOrigin) -> String {
     format!("127.0.0.1:{}", origin.port())
 }
 
-/// Returns the URI of one of its pages.
+/// Returns the URI of an origin's page.
 fn page_uri(origin: &MockOrigin, path: &str) -> String {
     format!("web://{}{path}", host_and_port(origin))
 }
 
-/// A server, with access to what the official client would hide.
+/// A server, with access to details that the official client would hide.
 struct PageReader(RawStdio);
 
 impl PageReader {
@@ -66,7 +66,7 @@ impl PageReader {
         answer.message.get("error").cloned()
     }
 
-    /// The URIs of the listing.
+    /// Returns the URIs of the listing.
     async fn listed(&mut self) -> Vec<String> {
         let answer = self.0.request("resources/list", json!({})).await;
         let listed = answer.result()["resources"].as_array().expect("resources are a list");

@@ -1,5 +1,5 @@
-//! The provider `prometheus`, held against Debian's Prometheus: on blocks of samples, on what it scrapes, and on servers
-//! that lie.
+//! The provider `prometheus`, compared with Debian's Prometheus: on blocks of samples, on scraped samples, and on
+//! servers with false answers.
 
 mod hostile;
 mod live;
@@ -15,7 +15,7 @@ use serde_json::Value;
 /// The time of the first sample.
 const START: i64 = 1_700_000_000;
 
-/// The provider at `prometheus:///`, for a server at that address.
+/// The provider at `prometheus:///` for a server at this address.
 fn prometheus_plugin(url: &str) -> Plugin {
     let rate = toml::Table::from_iter([("rate".to_owned(), "10000/m".into())]);
     Plugin::new("metrics", &component("prometheus"), "prometheus:///")
@@ -26,8 +26,8 @@ fn prometheus_plugin(url: &str) -> Plugin {
         .limit("deadline", "20s")
 }
 
-/// A day of samples, every 15 seconds: counters that are reset, gauges with NaN and infinities, a gap, and labels in need of
-/// quotes.
+/// Samples of a day, every 15 seconds: counters with resets, gauges with NaN and infinities, a gap, and labels that
+/// need quotes.
 fn samples() -> String {
     let mut text = String::new();
     let steps = || (0..5760).map(|n| (n, START + 15 * n));
@@ -92,7 +92,7 @@ fn rows(csv: &str) -> Vec<Vec<String>> {
     rows
 }
 
-/// Asserts that a read range is what the API returns for the same times, point by point; returns the number of points.
+/// Asserts that the range equals the API's result for the same times, point by point. Returns the number of points.
 async fn assert_same_range(prometheus: &PrometheusServer, server: &StdioServer, uri: &str) -> usize {
     let (rows, json) = read(server, uri).await;
     let step = json["step"].as_str().unwrap();
@@ -124,7 +124,7 @@ async fn assert_same_range(prometheus: &PrometheusServer, server: &StdioServer, 
 fn seconds(rfc3339: &str) -> i64 {
     let number = |range: std::ops::Range<usize>| rfc3339[range].parse::<i64>().unwrap();
     let (year, month, day) = (number(0..4), number(5..7), number(8..10));
-    // Days since 1970, by the algorithm of Howard Hinnant.
+    // Days since 1970, by Howard Hinnant's algorithm.
     let (y, m) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
     let (era, of_era) = (y.div_euclid(400), y.rem_euclid(400));
     let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + (153 * m + 2) / 5 + day - 1 - 719_468;

@@ -1,4 +1,4 @@
-//! The provider `results`, with writers by the protocol in its README.
+//! The provider `results`, with writers that follow the protocol in its README.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 const README: &str = include_str!("../../../../plugins/results/README.md");
 
-/// Publishes at most 100 results, until it is killed: each has a Markdown file of some 100 KB, whose first line is its number of
-/// lines.
+/// Publishes at most 100 results, until it is killed. Each has a Markdown file of some 100 KB, whose first line is its
+/// number of lines.
 const WRITER_IN_PYTHON: &str = r#"
 for n in range(100):
     lines = 5000 + n % 100
@@ -33,13 +33,13 @@ while [ $n -lt 100 ]; do
 done
 "#;
 
-/// Returns the example in a language from the README.
+/// Returns the README's example in a language.
 fn protocol(language: &str) -> &'static str {
     let (_, rest) = README.split_once(&format!("```{language}\n")).unwrap();
     rest.split_once("```").unwrap().0
 }
 
-/// A writer, which is killed when it is dropped.
+/// A writer. It is killed on drop.
 struct Writer(Child);
 
 impl Writer {
@@ -49,13 +49,13 @@ impl Writer {
             _ => ("sh", protocol("sh").to_owned() + WRITER_IN_SHELL),
         };
         let mut command = Command::new(program);
-        // A process group of its own, so that the programs that a shell has started are killed with it.
+        // A new process group, so that the programs started by a shell are killed with it.
         command.args(["-c", &script]).env("RESULTS", results).stdin(Stdio::null()).process_group(0);
         Self(command.spawn().unwrap())
     }
 }
 
-/// By `kill -9`, at whatever it does.
+/// Kills the writer (`kill -9`) at an arbitrary point.
 impl Drop for Writer {
     fn drop(&mut self) {
         let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
@@ -63,7 +63,7 @@ impl Drop for Writer {
     }
 }
 
-/// Returns the number of results of a writer that are published.
+/// Returns the number of published results of a writer.
 fn published(results: &Path, language: &str) -> usize {
     let Ok(entries) = fs::read_dir(results.join(language)) else { return 0 };
     entries.filter(|entry| entry.as_ref().unwrap().path().to_str().unwrap().ends_with(".meta.json")).count()
@@ -73,21 +73,21 @@ fn plugin(folder: &Folder) -> Plugin {
     Plugin::results("r", folder.path()).set("watch-interval", "100ms")
 }
 
-/// Publishes a result the short way; for tests in which nobody reads meanwhile.
+/// Publishes a result in a simpler way, for tests without concurrent readers.
 fn write(folder: &Folder, id: &str, metadata: &Value) {
     folder.write(format!("{id}.md"), format!("# {id}\n"));
     folder.write(format!(".{id}.meta"), metadata.to_string());
     fs::rename(folder.path().join(format!(".{id}.meta")), folder.path().join(format!("{id}.meta.json"))).unwrap();
 }
 
-/// Returns a time from now on, as metadata has it.
+/// Returns the time after a number of seconds, in the form of the metadata.
 fn after(seconds: u64) -> String {
     let output =
         Command::new("date").args(["--utc", "--date", &format!("{seconds} seconds"), "+%FT%TZ"]).output().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// Reads every result, and asserts that it is whole. Returns their number.
+/// Reads every result, and asserts that it is complete. Returns the number of results.
 async fn read_all(server: &StdioServer) -> usize {
     let uris = server.client().uris().await;
     for uri in &uris {
@@ -111,7 +111,7 @@ async fn a_result_of_a_writer_that_is_killed_at_any_time_is_whole_or_not_there()
         let writer = Writer::start(folder.path(), language);
         let began = Instant::now();
         while published(folder.path(), language) == 0 && began.elapsed() < TIMEOUT {
-            // Somewhere in the next result, at a different point each time.
+            // The kill hits the next result, at a different point each time.
             tokio::time::sleep(Duration::from_millis(1 + round)).await;
         }
         seen += read_all(&server).await;
@@ -128,9 +128,10 @@ async fn a_result_of_a_writer_that_is_killed_at_any_time_is_whole_or_not_there()
 async fn what_has_expired_is_gone_and_subscribers_are_told_without_a_change_of_any_file() {
     let folder = Folder::with_files::<&str, &str>([]);
     write(&folder, "lasting", &json!({}));
-    // The server has to start and to list it before.
+    // The server must start and list the result before it expires.
     write(&folder, "brief", &json!({ "expires": after(15) }));
-    // Directory events tell nothing here, and the interval is long: only the time that the provider names is left.
+    // There are no directory events, and the interval is long, so only the time that the provider returned triggers a
+    // poll.
     let plugin = Plugin::results("r", folder.path()).set("watch-interval", "1h");
     let mut wire = RawStdio::start(&ConfigFile::new().plugin(plugin).write(), Revision::V_2025_11_25).await;
     let uris = |listed: &Value| -> Vec<String> {

@@ -1,4 +1,4 @@
-//! `examples/team.toml` as it stands: all included providers for a team, and two kinds of client.
+//! `examples/team.toml`, unmodified: all included providers for a team, and two kinds of client.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -57,7 +57,7 @@ async fn the_example_for_teams_serves_every_provider_to_each_client_by_its_rules
     assert_eq!(effective["values"]["log_level"], "debug");
     assert!(!effective.to_string().contains("not-a-real-password"));
     assert!(read(&mut agent, "results:///latest").await.unwrap().starts_with("# Sizes"));
-    // A linked worktree has its repository elsewhere, which the example does not grant.
+    // A linked worktree's repository is elsewhere, and not granted by the example.
     if root.join(".git").is_dir() {
         assert!(read(&mut agent, "git://project/log/HEAD?limit=1").await.is_some());
         assert_eq!(read(&mut agent, "git://project/blob/HEAD/examples/team/config/shop.toml").await, None);

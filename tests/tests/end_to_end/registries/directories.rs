@@ -7,7 +7,7 @@ use serde_json::json;
 
 const SBOM: &str = r#"{"bomFormat": "CycloneDX", "specVersion": "1.6", "components": [{"name": "a"}, {"name": "b"}]}"#;
 
-/// Unpacks an archive, as one does with a disk that is carried elsewhere.
+/// Unpacks an archive, as if from a disk that was carried to another place.
 fn unpack(archive: &Path, directory: &Path) {
     std::fs::create_dir_all(directory).unwrap();
     let output = std::process::Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(directory).output().unwrap();
@@ -52,12 +52,12 @@ async fn an_unpacked_archive_is_a_mirror_that_needs_no_registry() {
     let listed = &listed["components"][0];
     assert_eq!((&listed["version"], &listed["sboms"][0]["components"]), (&json!("1.0.0"), &json!(2)));
 
-    // What is not there is asked of the registry, which is gone.
+    // A missing artifact is requested from the registry, which is unreachable.
     let missing = other.run(["add", "other", &format!("oci://{name}/acme/other:1")]).await;
     assert!(missing.code() == 1 && missing.stderr.contains("cannot connect"), "{}", missing.stderr);
     assert!(missing.stderr.contains("no OCI image layout"), "{}", missing.stderr);
 
-    // A content that was changed on the disk is not what its name says.
+    // A blob that was changed on the disk does not match its digest.
     other.run(["remove", "hello"]).await.success();
     other.run(["store", "gc"]).await.success();
     let blobs = std::fs::read_dir(other.path("usb/blobs/sha256")).unwrap().map(|entry| entry.unwrap().path());
@@ -109,7 +109,7 @@ async fn a_bill_of_materials_that_is_none_is_not_published_and_never_stops_anyth
     push("--sbom", SBOM).await.success();
     project.run(["add", "hello", &registry.reference("1")]).await.success();
     let stored = project.stored().len();
-    // It is shown, whatever it says, and nothing depends on it.
+    // The bill of materials is shown without verification, and nothing depends on it.
     let listed = project.run(["store", "list"]).await.success();
     assert!(listed.text().contains("CycloneDX 1.6, 2 components, not verified"), "{}", listed.text());
     project.run(["store", "gc"]).await.success();

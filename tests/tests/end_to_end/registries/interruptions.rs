@@ -1,4 +1,5 @@
-//! Commands that are killed, run beside each other, have no room, or no credentials: the config and the lock stay as they were.
+//! Commands that are killed, run concurrently, have no disk space, or no credentials: the config and the lock remain
+//! unchanged.
 
 use std::process::Stdio;
 

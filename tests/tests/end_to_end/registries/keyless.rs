@@ -1,4 +1,4 @@
-//! Keyless signatures and provenance, made by Sigstore's own signer.
+//! Keyless signatures and provenance, created by Sigstore's signer.
 
 use mcp_host_tests::sigstore::{ISSUER, sign_keyless, signature, statement, verify_in_python};
 use mcp_host_tests::{Registry, RegistryProject, component};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 const WORKFLOW: &str = "https://forge.example/acme/hello/.forge/release.yml@refs/tags/v1.0.0";
 const STRANGER: &str = "https://forge.example/mallory/hello/.forge/release.yml@refs/tags/v1.0.0";
 
-/// A `[[trust]]` in identities, and more keys of it.
+/// A `[[trust]]` entry with identities, and additional keys.
 fn identities(more: &str) -> String {
     format!(
         "identities = [{{ issuer = '{ISSUER}', subject = 'https://forge.example/acme/**' }}]\nroot = 'root.json'\n{more}"
@@ -20,7 +20,7 @@ async fn publish(project: &RegistryProject, version: &str) -> String {
     published.trim().split_once('@').expect("it prints a reference by digest").1.to_owned()
 }
 
-/// Adds a bundle to a version that is published.
+/// Adds a bundle to a published version.
 async fn attach(project: &RegistryProject, registry: &Registry, version: &str, bundle: &Value) {
     let file = project.write("bundle.json", bundle.to_string());
     let reference = registry.reference(version);
@@ -76,7 +76,7 @@ async fn an_identity_is_trusted_by_its_certificate_and_both_verifiers_agree() {
     drop(registry);
     project.run(["check", "--strict"]).await.success();
     project.run(["store", "verify"]).await.success();
-    // Who is trusted changes: what is locked is served, and reported.
+    // Trust changes: locked components are still served, and the change is reported.
     project.write(
         "mcp-host.toml",
         project.text("mcp-host.toml").replace("forge.example/acme/**", "forge.example/other/**"),
@@ -142,7 +142,8 @@ async fn a_provenance_that_is_required_decides_and_one_that_disappears_has_to_be
         json!({ "builder": "https://forge.example/runner", "source": repository })
     );
 
-    // The next version has none, which is enough where none is required, and is another thing than before.
+    // The next version has no provenance. Where none is required, that would suffice, but it differs from the locked
+    // version.
     attach(&project, &registry, "1.0.1", &bundles[4]).await;
     let config = project.text("mcp-host.toml").replace("hello:1.0.0", "hello:1.0");
     project.write("mcp-host.toml", &config);
@@ -167,7 +168,7 @@ async fn a_log_whose_clock_is_ahead_and_a_root_without_that_log_are_refused() {
     let add = async || project.run(["add", "hello", &registry.reference("1")]).await;
     let refused = add().await;
     assert!(refused.stderr.contains("in the future"), "{}", refused.stderr);
-    // Another instance, and its root.
+    // Another instance of Sigstore, and its root.
     let (_, other) = sign_keyless(&statements, json!({})).await;
     project.write("root.json", other.to_string());
     let refused = add().await;

@@ -1,11 +1,11 @@
-//! A registry that lies, stalls or leads elsewhere.
+//! A registry that sends false data, stalls or redirects.
 
 use mcp_host_tests::{CertificateAuthority, MockOrigin, Output, RegistryProject, Reply, component};
 use serde_json::{Value, json};
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
-/// The SHA-256 of bytes, as registries write it.
+/// Returns the SHA-256 digest of bytes, in the registries' notation.
 fn digest(bytes: &[u8]) -> String {
     let hash = ring::digest::digest(&ring::digest::SHA256, bytes);
     hash.as_ref().iter().fold("sha256:".to_owned(), |text, byte| text + &format!("{byte:02x}"))

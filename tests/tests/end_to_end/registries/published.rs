@@ -78,7 +78,7 @@ async fn a_machine_without_a_network_gets_an_archive() {
     let other = RegistryProject::new(&registry);
     drop(registry);
     other.write("mcp-host.toml", project.text("mcp-host.toml"));
-    // It trusts another key.
+    // The other project trusts another key.
     let refused = other.run(arguments("import")).await.success();
     assert!(
         refused.stderr.contains("was not locked: ") && refused.stderr.contains("signed by 0"),

@@ -1,8 +1,8 @@
-//! What is not accepted: each refusal says why, and leaves the config, the lock and the store's names as they were.
+//! Refusals: each states the reason, and the config, the lock and the store's names remain unchanged.
 
 use mcp_host_tests::{Output, Registry, RegistryProject, ReservedPort, component};
 
-/// Asserts that a command failed with that message, and that nothing is locked.
+/// Asserts that a command failed with a message, and that nothing is locked.
 fn refused(project: &RegistryProject, output: &Output, expected: &[&str]) {
     assert_ne!(output.code(), 0, "{}", output.text());
     for expected in expected {

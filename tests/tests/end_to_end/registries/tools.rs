@@ -1,4 +1,5 @@
-//! Other programs: skopeo copies what is published and published copies are added; strace sees that serving connects nowhere.
+//! Other programs: skopeo copies published components, and its copies can be added; strace shows that serving opens no
+//! connections.
 
 use std::process::Stdio;
 
@@ -59,7 +60,7 @@ async fn serving_what_is_locked_makes_no_connection() {
     let served = project.command(["serve", "--stdio"]);
     strace.args(served.as_std().get_args());
     strace.envs(served.as_std().get_envs().filter_map(|(name, value)| Some((name, value?))));
-    // Standard input ends at once, and the server with it.
+    // Standard input ends immediately, and with it the server.
     let output = strace.output().await.unwrap();
     let log = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && log.contains("loaded=1"), "{log}");

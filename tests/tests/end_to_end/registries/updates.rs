@@ -1,4 +1,4 @@
-//! Newer versions: what somebody has to agree to.
+//! Newer versions: changes that need an administrator's agreement.
 
 use mcp_host_tests::{Registry, RegistryProject};
 use serde_json::json;
@@ -113,7 +113,7 @@ async fn an_old_version_at_the_tag_of_a_new_one_is_refused() {
     project.push(&new, "1.9.0", Some("acme.pem")).await.success();
     project.run(["add", "hello", &registry.reference("1.4")]).await.success();
     let before = project.text("mcp-host.lock");
-    // Whoever may write to the registry has no key.
+    // An attacker with write access to the registry, but without the key.
     registry.move_tag("1.9.0", "1.0.0");
     let config = project.text("mcp-host.toml").replace(":1.4\"", ":1\"");
     project.write("mcp-host.toml", config);
@@ -155,7 +155,7 @@ async fn needs_that_are_left_out_are_not_covered_by_what_was_agreed_and_those_th
     project.push(&honest, "1.0.0", Some("acme.pem")).await.success();
     project.run(["add", "hello", &registry.reference("1")]).await.success();
     let before = project.text("mcp-host.lock");
-    // The provider imports variables, and does not say which.
+    // The provider imports environment variables, and does not declare which.
     let (_second, silent) = hello_that_asks_for(&json!({}));
     project.push(&silent, "1.0.1", Some("acme.pem")).await.success();
     let refused = project.run(["update"]).await;

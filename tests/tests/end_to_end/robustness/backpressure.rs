@@ -1,5 +1,5 @@
-//! Backpressure: pending responses are bounded in bytes, a response without progress is ended, and one client does not
-//! take the room of others.
+//! Backpressure: pending responses are bounded in bytes, a stalled response is ended, and one client does not use up
+//! the room of others.
 
 mod client_share;
 mod page_size;
@@ -22,11 +22,11 @@ const MIB: u64 = 1 << 20;
 
 /// The default limit of pending bytes per connection.
 const BUDGET: u64 = 64 * MIB;
-/// The memory that a server uses beside: itself, and the calls in flight, each with its guest's memory and the copy of
-/// its response.
+/// The memory that a server uses in addition: its own, and the calls in flight, each with its guest's memory and the
+/// copy of its response.
 const OVERHEAD: u64 = 192 * MIB;
 
-/// The guest with responses of any size, two at a time, beside a good plugin.
+/// The guest with responses of any size, two at a time, and a good plugin.
 fn config() -> ConfigFile {
     let sizes = Plugin::new("sizes", &fixture("sizes"), "sizes:///");
     let sizes =
@@ -38,7 +38,7 @@ fn read(server: &HttpServer, uri: &str) -> RequestBuilder {
     server.uninitialized(Revision::V_2026_07_28).request_builder("resources/read", json!({ "uri": uri }))
 }
 
-/// 16 MiB that are 96 MiB as JSON.
+/// A response of 16 MiB that becomes 96 MiB of JSON.
 const LARGE_URI: &str = "sizes:///control/16777216";
 
 async fn assert_good_plugin_answers(server: &HttpServer) {
@@ -58,7 +58,7 @@ async fn answers_that_nobody_reads_take_no_more_memory_than_the_budget() {
     let mut answers: FuturesUnordered<_> =
         (0..30).map(|_| connection.start_request(read(&server, LARGE_URI))).collect();
     let mut unread = Vec::new();
-    // As many as there is room for; the others wait.
+    // The number of responses for which there is room; the others wait.
     while unread.len() < 3 {
         unread.push(timeout(TIMEOUT, answers.next()).await.unwrap().unwrap());
     }
@@ -79,7 +79,7 @@ async fn results_of_tools_that_nobody_reads_take_no_more_memory_than_the_budget(
     let params = json!({ "name": "read_resource", "arguments": arguments });
     let call = || server.uninitialized(Revision::V_2026_07_28).request_builder("tools/call", params.clone());
     let mut answers: FuturesUnordered<_> = (0..30).map(|_| connection.start_request(call())).collect();
-    // Each holds its text twice. The others wait.
+    // Each response holds its text twice. The others wait.
     let unread = timeout(TIMEOUT, answers.next()).await.unwrap().unwrap();
     assert_eq!(unread.status(), StatusCode::OK);
     assert_good_plugin_answers(&server).await;
@@ -105,10 +105,10 @@ async fn an_answer_that_makes_no_progress_is_ended_and_its_memory_given_back() {
         }
         for mut body in ended {
             let reset = async {
-                // Data that arrived before the end is still read, and enlarges the window again.
+                // Data that arrived before the end are still read, which enlarges the window again.
                 while let Some(Ok(_)) = body.frame().await {}
             };
-            // A body that ended in order would have had 96 MiB.
+            // A body that ended in order would have 96 MiB.
             timeout(TIMEOUT, reset).await.expect("the stream is reset");
         }
         assert_good_plugin_answers(&server).await;
@@ -146,7 +146,7 @@ async fn a_slow_reader_gets_its_answer() {
     let connection = Connection::with_window(server.address(), 2000).await;
     let answer = timeout(TIMEOUT, connection.start_request(read(&server, "sizes:///text/30000"))).await.unwrap();
     let (mut body, mut length) = (answer.into_body(), 0);
-    // It takes a multiple of the stall timeout in all, and never stalls for so long.
+    // The response takes a multiple of the stall timeout, but never stalls for that long.
     let mut pace = interval(Duration::from_millis(600));
     while let Some(frame) = timeout(TIMEOUT, body.frame()).await.unwrap() {
         length += frame.expect("it goes on").data_ref().map_or(0, |data| data.len());

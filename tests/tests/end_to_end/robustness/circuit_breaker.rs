@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 /// The number of consecutive failures that open the circuit breaker.
 const FAILURES: usize = 5;
 
-/// A plugin that traps in every call while the folder has a file `broken`, beside a good one.
+/// A plugin that traps in every call while the folder has a file `broken`, and a good plugin.
 fn config_with_switch() -> (Folder, ConfigFile) {
     let folder = Folder::with_files([("switch", "off")]);
     let plugin = Plugin::misbehaving("faulty").dir(folder.path(), "/switch");
@@ -22,7 +22,7 @@ fn kind(error: &ErrorData) -> &str {
     error.data.as_ref().unwrap()["kind"].as_str().unwrap()
 }
 
-/// Reads until the plugin is suspended, and returns that rejection. The host's own calls fail as well, and count.
+/// Reads until the plugin is suspended, and returns that error. The host's own calls fail and count, too.
 async fn read_until_suspended(client: &Client) -> ErrorData {
     for _ in 0..=FAILURES {
         let refused = client.read_error("misbehaving://faulty/good").await;
@@ -69,7 +69,7 @@ async fn missing_plugins(client: &Client) -> Value {
 async fn a_client_that_asks_for_nothing_but_what_traps_has_nobody_set_aside() {
     let (_folder, config) = config_with_switch();
     let server = StdioServer::start(&config.write()).await;
-    // The provider has answered other calls, so it is this request that fails.
+    // The provider answered other calls, so the failures are attributed to this request.
     let mut failures = 0;
     let refused = loop {
         let error = server.client().read_error("misbehaving://faulty/trap").await;
@@ -87,7 +87,7 @@ async fn a_client_that_asks_for_nothing_but_what_traps_has_nobody_set_aside() {
         "{refused:?}"
     );
     assert_eq!(kind(&refused), "unavailable");
-    // Each is another request.
+    // Each is a different request.
     for number in 0..FAILURES {
         let other = format!("misbehaving://faulty/contents?n=10000{number}1");
         assert!(!server.client().read_error(&other).await.message.contains("several times"));

@@ -1,5 +1,5 @@
-//! One client beside others of the same plugin: what it requests fails at its own expense, and its calls leave permits,
-//! places in the queue and memory for others.
+//! Fairness between clients of the same plugin: one client's failing requests affect only itself, and its calls leave
+//! permits, queue places and memory for others.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -8,9 +8,9 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 const GREEDY: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
-/// The readers of what fails, of one client.
+/// The number of concurrent readers of a failing resource, of one client.
 const READERS: usize = 4;
-/// The reads of another client meanwhile.
+/// The number of another client's reads in the meantime.
 const READS: usize = 100;
 
 fn greedy(server: &HttpServer) -> RawHttp {
@@ -50,7 +50,8 @@ async fn what_makes_a_plugin_fail_is_refused_to_the_client_that_reads_it_and_oth
         while let Some(refused) = readers.join_next().await {
             refused.unwrap();
         }
-        // The same request of another is its own, and other requests of this one are answered.
+        // The failures are not counted for another client's same request, and other requests of this client are
+        // answered.
         let failure = read(&mut other, path).await.unwrap_err();
         assert!(!failure.contains("several times"), "{failure}");
         assert_eq!(read(&mut greedy(&server), "good").await.as_deref(), Ok("good"));
@@ -64,7 +65,7 @@ async fn a_client_that_sends_more_than_a_plugin_can_take_leaves_permits_and_plac
     let plugin = Plugin::misbehaving("a").limit("deadline", "10m").limit("queue-timeout", "1m");
     let server = HttpServer::start(&ConfigFile::new().plugin(plugin).allow_all().write()).await;
     let mut calls = JoinSet::new();
-    // Half of the 8 permits, half of the 64 places, and one more.
+    // Half of the 8 permits, half of the 64 queue places, and one more.
     for _ in 0..4 + 32 + 1 {
         let mut client = greedy(&server);
         calls.spawn(async move { read(&mut client, "slow?ms=600000").await });

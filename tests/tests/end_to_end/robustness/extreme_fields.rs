@@ -1,9 +1,9 @@
 //! Property test of every field of every answer of the contract, with the longest, most numerous and most expensive
-//! values that limits allow.
+//! values that the limits allow.
 //!
-//! It checks the principle of docs/security.md: whatever a field holds, each request is answered, a good plugin is
-//! answered at once while the answer is being validated, and the memory of the process stays within the plugin's limit,
-//! the response to the client, and a constant. The combinations are random, and the same in every run.
+//! It checks the principle of docs/security.md: whatever a field contains, each request is answered, a good plugin is
+//! answered without delay while the answer is being validated, and the memory of the process stays within the plugin's
+//! limit, the response to the client, and a constant. The combinations are random, and the same in every run.
 
 use mcp_host_tests::{ConfigFile, HttpServer, Plugin, Revision, RpcResponse, fixture};
 use proptest::collection::vec;
@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 
 use crate::support::proptest_config::with_cases;
 
-/// Text fields, which have no count.
+/// Text fields. They have no count.
 const TEXTS: &[&str] = &[
     "annotations.last-modified",
     "body.blob",
@@ -64,13 +64,13 @@ const PATTERNS: &[&str] =
     &["a", "\u{1}", "\u{2028}", "{\"\":0},", "[[", "{a}", "{+a}/", "../", "/", "%41", "%", "\"\\"];
 /// Lengths of a text in bytes: the maximum of a URI, the maximum of a hint, nearly the maximum of an answer.
 const LENGTHS: &[usize] = &[60, 8 << 10, 400 << 10, 7 << 20];
-/// Lengths of a list: the maximum, and more.
+/// Lengths of a list: around the maximum, and far beyond.
 const COUNTS: &[usize] = &[100, 9_999, 10_001, 300_000];
 
 /// The memory limit of each plugin.
 const MEMORY: &str = "32MiB";
 const REPLY: &str = "8MiB";
-/// The memory of the process: itself with its engine, one plugin's memory, a response in flight.
+/// The maximum memory of the process: itself with its engine, one plugin's memory, a response in flight.
 const MAX_RSS: u64 = 256 << 20;
 /// The number of plugins with extreme answers in one server.
 const PLUGINS: usize = 6;
@@ -122,7 +122,7 @@ async fn send(server: &HttpServer, revision: &Revision, method: &str, params: Va
     answer
 }
 
-/// Every request that calls a plugin.
+/// Sends every kind of request that calls a plugin.
 async fn send_all(server: &HttpServer, revision: &Revision, plugin: &str) {
     let uri = format!("raw://{plugin}/x");
     let template = json!({ "type": "ref/resource", "uri": format!("raw://{plugin}/{{a}}/0") });

@@ -1,6 +1,6 @@
 //! The cost of a client's message, whatever its content: at most four times its size, and nothing is retained.
 //!
-//! Measured as the memory of the real process against the bytes sent, with a good request beside each bad one.
+//! The test compares the memory of the real process with the bytes sent, with a good request after each bad one.
 
 use mcp_host_tests::{ConfigFile, HttpServer, Plugin, RawHttp, RawStdio, Revision, TIMEOUT};
 use proptest::prelude::*;
@@ -108,7 +108,7 @@ async fn assert_good_read(wire: &mut RawHttp) {
     assert!(answer.result()["contents"][0]["text"].is_string(), "{answer:?}");
 }
 
-/// Posts that text as a message, and reads the response.
+/// Posts a text as a message, and reads the response.
 async fn post(wire: &mut RawHttp, text: String) -> (StatusCode, usize) {
     let response = timeout(TIMEOUT, wire.request_builder("ping", json!({})).body(text).send()).await.unwrap().unwrap();
     (response.status(), timeout(TIMEOUT, response.bytes()).await.unwrap().unwrap().len())
@@ -172,7 +172,7 @@ async fn a_line_costs_at_most_four_times_its_size_whatever_it_says() {
         let before = wire.peak_rss();
         let values = costly_values(MAX_LINE - 4096);
         for (at, message) in messages_with_placeholder(&revision).into_iter().enumerate() {
-            // All of them in bodies; here the line differs.
+            // All messages were tested in bodies; here, only the line differs.
             let (what, value) = &values[at % values.len()];
             wire.send_line(&fill_placeholder(&message, value)).await;
             wire.request("resources/read", json!({ "uri": GOOD })).await.result();
@@ -285,7 +285,7 @@ async fn a_host_that_is_not_one_name_is_refused() {
 async fn bodies_that_never_come_whole_leave_room_for_others() {
     let config =
         config().http_limit("body", "1MiB").http_limit("body-memory", "4MiB").http_limit("client-share", "1/1");
-    // The timeout is long, so that no slow machine drops a body meanwhile.
+    // The timeout is long, so that no body is dropped on a slow machine.
     let config = config.http_limit("read-timeout", "10m").write();
     let server = HttpServer::start(&config).await;
     let mut wire = server.raw_client(Revision::V_2026_07_28).await;
@@ -295,7 +295,7 @@ async fn bodies_that_never_come_whole_leave_room_for_others() {
         let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
             Accept: application/json, text/event-stream\r\nContent-Length: 1048576\r\n\r\n";
         connection.write_all(head.as_bytes()).await.unwrap();
-        // One that is rejected may be closed before all of it was sent.
+        // A rejected connection may be closed before everything was sent.
         let _ = connection.write_all(&vec![b' '; (1 << 20) - 1]).await;
         connection
     };
@@ -304,7 +304,7 @@ async fn bodies_that_never_come_whole_leave_room_for_others() {
         open.push(send_unfinished().await);
     }
     let large = || fill_placeholder(&json!({ "x": PLACEHOLDER }), &costly_values(1 << 19)[1].1);
-    // Bodies that compete for the last room may all have been rejected.
+    // Bodies that compete for the last room may all be rejected.
     while post(&mut wire, large()).await.0 != StatusCode::SERVICE_UNAVAILABLE {
         open.push(send_unfinished().await);
     }

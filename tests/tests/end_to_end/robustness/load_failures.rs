@@ -1,4 +1,4 @@
-//! Components that cannot be loaded, beside good ones that are served all the same.
+//! Components that cannot be loaded, with good ones that are still served.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use mcp_host_tests::{ConfigFile, Folder, GitRepo, Plugin, RawStdio, Revision, St
 use rmcp::model::ErrorCode;
 use serde_json::{Value, json};
 
-/// A file that is not a provider, and the error message about it.
+/// A file that is not a provider, and the expected error message.
 struct BrokenComponent {
     name: &'static str,
     file: PathBuf,

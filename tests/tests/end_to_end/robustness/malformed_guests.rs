@@ -1,20 +1,21 @@
 //! Guests that no compiler would emit: answers with an invalid layout, tables and memories that grow without bound,
-//! code that runs before any call. The client gets an answer of its kind, the host's memory does not grow, and a good
-//! plugin is served.
+//! code that runs before any call. The client gets a matching error, the host's memory does not grow, and a good plugin
+//! is served.
 
 use mcp_host_tests::{ComponentFile, ConfigFile, Plugin, StdioServer, WatProvider, WrittenConfig, fixture};
 use rmcp::model::ErrorCode;
 use serde_json::{Value, json};
 
-/// More than the host and its pool of instances use, less than any of these guests tries to use.
+/// More than the host and its instance pool use, but less than any of these guests tries to use.
 const MAX_RSS: u64 = 300 << 20;
 
-/// A provider whose answer to `read` is one content, 4096 bytes after the answer itself.
+/// A provider whose function `read` consists of these instructions.
 fn provider_with_read(instructions: &str) -> WatProvider {
     WatProvider::new().function("read", instructions)
 }
 
-/// An answer with one content, whose body is a text or bytes by `kind`, at that address and of that length.
+/// Returns instructions for an answer with one content, whose body is a text or bytes (`kind`), at an address and of a
+/// length.
 fn single_content(kind: u32, address: u32, length: u32) -> String {
     format!(
         "(i32.store (i32.const 1032) (i32.const 8192))
@@ -30,7 +31,7 @@ fn store_byte(address: u32, value: u32) -> String {
     format!("(i32.store8 (i32.const {address}) (i32.const {value}))")
 }
 
-/// A text that a component tries to get into the log.
+/// A text that a component tries to inject into the log.
 const FORGED: &str = "ERROR mcp_host::plugin: forged";
 
 const TEXT: u32 = 0;
@@ -44,7 +45,8 @@ fn config_with_good_plugin(bad: Plugin) -> WrittenConfig {
     ConfigFile::new().plugin(bad).plugin(Plugin::new("good", &fixture("misbehaving"), "good://good/")).write()
 }
 
-/// Reads from the plugin, and returns the text or the data of the error. Afterwards a good plugin is read.
+/// Reads from the plugin, and returns the text, or the kind and message of the error. Afterwards, a good plugin is
+/// read.
 async fn read(bad: Plugin) -> Result<Vec<u8>, Value> {
     let server = StdioServer::start(&config_with_good_plugin(bad)).await;
     let answer = match server.client().read("bad://bad/x").await {
@@ -121,7 +123,7 @@ async fn an_answer_of_a_gibibyte_is_refused_before_it_is_copied() {
 
 #[tokio::test]
 async fn a_million_entries_at_once_are_refused() {
-    // Each is all zeros: the mount itself, without a name.
+    // Each entry is all zeros: the mount itself, without a name.
     let entries = "(i32.store (i32.const 1032) (i32.const 65536)) (i32.store (i32.const 1036) (i32.const 1000000))
                    (i32.const 1024)";
     let component = WatProvider::new().function("list-entries", entries).memory(2600).build();
@@ -157,7 +159,8 @@ async fn memory_does_not_grow_beyond_its_limit() {
     let component = provider_with_read(&grow).build();
     let bad = plugin(&component).limit("memory", "32MiB");
     let pages = read(bad).await.unwrap();
-    // 32 MiB are 512 pages. It grows by 16, and the last 16 are not there: the handles that it may have count as well.
+    // 32 MiB are 512 pages. The memory grows by 16 pages, and the last 16 are not available, because the maximum of
+    // handles counts as well.
     assert_eq!(u32::from_le_bytes(pages.try_into().unwrap()), 496);
 }
 

@@ -1,20 +1,20 @@
-//! Guests that trap, hang, allocate, flood and lie, beside good ones that are served all the same.
+//! Guests that trap, hang, allocate, flood and send false data, with good ones that are still served.
 
 use mcp_host_tests::{Client, ConfigFile, GitRepo, Plugin, RawStdio, Revision, StdioServer, fixture};
 use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::{Value, json};
 
-/// Texts that no client may read: words from inside a guest and of its toolchain, and the paths that it sees.
+/// Texts that no client may receive: words from inside a guest and of its toolchain, and paths that the guest sees.
 const INTERNALS: [&str; 7] = ["/very/secret", "/repo", "backtrace", "wasm", "unreachable", "panicked", ".rs"];
 
-/// The guest `misbehaving` under low limits, but for those on time, which depend on the machine.
+/// The guest `misbehaving` under low limits. Limits on time are not low, because times depend on the machine.
 fn misbehaving_plugin(name: &str) -> Plugin {
     let limits =
         [("memory", "16MiB"), ("response-size", "2MiB"), ("log", "8KiB/m"), ("cpu", "10s"), ("deadline", "30s")];
     limits.into_iter().fold(Plugin::misbehaving(name), |plugin, (key, value)| plugin.limit(key, value))
 }
 
-/// A good plugin on each side of the bad one.
+/// A config with good plugins before and after the bad one.
 fn between_good_ones(repo: &GitRepo, bad: Plugin) -> ConfigFile {
     let good = |name: &str| Plugin::new(name, &fixture("misbehaving"), &format!("good://{name}/"));
     let many = |name: &str| good(name).config("list", "many").config("count", 2);
@@ -25,7 +25,7 @@ fn repo() -> GitRepo {
     GitRepo::with_files([("README.md", "hello")])
 }
 
-/// Asserts that a client's result has nothing from inside, and no path of this machine.
+/// Asserts that a client's result contains no internals, and no path of this machine.
 fn assert_no_internals(text: &str) {
     let inside = INTERNALS.iter().find(|inside| text.to_lowercase().contains(*inside));
     assert_eq!(inside, None, "{text}");
@@ -33,12 +33,13 @@ fn assert_no_internals(text: &str) {
     assert!(machine.iter().all(|path| !text.contains(path.to_str().unwrap())), "{text}");
 }
 
-/// Returns what that listing says about the plugin `bad`, after asserting that the good ones are complete.
+/// Returns the reason that a listing gives for the missing plugin `bad`, after asserting that the good plugins are
+/// complete.
 async fn missing_reason_beside_good(list: &str) -> Option<Value> {
     let repo = repo();
     let bad = match list {
         "loop" => misbehaving_plugin("bad").limit("cpu", "50ms"),
-        // `describe` has to be done in that time, too.
+        // `describe` must end within that time, too.
         "sleep" => misbehaving_plugin("bad").limit("deadline", "5s"),
         _ => misbehaving_plugin("bad"),
     };
@@ -149,7 +150,7 @@ async fn why_a_guest_failed_is_in_the_log_under_its_plugins_name() {
     }
     let log = server.end().await.log;
     for said in ["failed: the secret is at /very/secret/place", "panicked at", "ran for longer than `limits.cpu`"] {
-        // The lines of a record after its first begin with `  |`, and what it is of stands at its end.
+        // The lines of a record after the first begin with `  |`, and its fields are at its end.
         let lines = log.lines().skip_while(|line| !line.contains(said));
         let record = lines.enumerate().take_while(|(index, line)| *index == 0 || line.starts_with("  |"));
         assert!(record.map(|(_, line)| line).any(|line| line.contains("bad")), "{said}:\n{log}");
@@ -276,7 +277,7 @@ async fn floods_of_log_and_output_are_cut_and_what_was_dropped_is_told() {
         assert_eq!(read.result()["contents"][0]["text"], "survived", "{path}");
     }
     wire.close_stdin();
-    // Every line on standard output was a message: `RawStdio` would have failed otherwise.
+    // Every line on standard output was a message; if not, `RawStdio` would have failed.
     let log = wire.wait_clean_exit().await.log;
     assert!(log.contains("logs more than `limits.log` allows"), "{log}");
     assert!(log.len() < 200 << 10, "{} bytes of log", log.len());

@@ -1,20 +1,20 @@
-//! Oversized answers: the host's work on them is part of the call, and bounded with it.
+//! Oversized answers: the host's work on them is part of the call, and is bounded with it.
 
 use mcp_host_tests::{Client, ConfigFile, Plugin, RawStdio, Revision, Rule, StdioServer, fixture, run};
 use rmcp::model::ErrorData;
 use serde_json::{Value, json};
 
-/// The peak memory of the process beyond what a test allows for: the host itself, its engine and its threads.
+/// The process's peak memory apart from the plugin: the host, its engine and its threads.
 const HOST_BASELINE: u64 = 100 << 20;
 
-/// The guest with oversized answers, under the default limits of plugins, but for those on time, which depend on the
+/// The guest with oversized answers, under the default limits. Limits on time are longer, because times depend on the
 /// machine.
 fn default_limits(name: &str) -> Plugin {
     let plugin = Plugin::new(name, &fixture("raw"), &format!("raw://{name}/"));
     plugin.limit("cpu", "30s").limit("deadline", "1m")
 }
 
-/// The same with the maximum of items.
+/// The same, with the maximum number of items.
 fn max_items(name: &str) -> Plugin {
     default_limits(name).limit("response-items", 1_000_000)
 }
@@ -151,7 +151,7 @@ async fn what_is_wrong_with_a_long_text_is_told_in_short() {
     }
 }
 
-/// Rules with so many globs that filtering an answer of milliseconds takes seconds.
+/// Rules with so many globs that filtering an answer, which took milliseconds, takes seconds.
 fn many_rules() -> Rule {
     Rule::for_principal("local").deny_globs((0..2000).map(|index| format!("**/secret-{index}/*")).collect())
 }
@@ -187,11 +187,11 @@ async fn what_the_host_does_with_an_answer_counts_against_the_limits_on_time() {
         ConfigFile::new().plugin(frugal).plugin(hurried).plugin(default_limits("good")).rule(many_rules()).write();
     let server = StdioServer::start(&config).await;
     let client = server.client();
-    // On a busy machine the first calls of `describe` and `list` may exceed the deadline.
+    // On a busy machine, the first calls of `describe` and `list` may exceed the deadline.
     while serde_json::to_value(client.page(None).await.unwrap()).unwrap()["_meta"]["mcp-host/missing"].is_array() {}
     assert_read_fails(client, "raw://frugal/contents/50000", "it used up its CPU time").await;
     let error = client.read_error("raw://hurried/contents/50000").await;
-    // Other tests may have the processors for most of these 50 ms.
+    // Other tests may use the processors for most of these 50 ms.
     assert!(["it took too long", "it is busy"].iter().any(|reason| error.message.contains(reason)), "{error:?}");
     server.end().await;
 }

@@ -1,5 +1,5 @@
 //! Components that are hostile to their loader: too large, too many parts, too expensive to compile. Each is rejected
-//! within bounds, and a good plugin beside it is served.
+//! within bounds, and a good plugin is served.
 
 use std::fs::File;
 use std::path::Path;
@@ -18,12 +18,12 @@ fn memory_hungry() -> Vec<u8> {
     wasm_fixtures::hard_to_compile(3000, 1000)
 }
 
-/// Returns the log about a component under those limits of the compiler, while a good one is served.
+/// Returns the log about a component under limits of the compiler, while a good component is served.
 async fn load_log(component: &[u8], limits: &[(&str, &str)]) -> String {
     let folder = Folder::with_files([("heavy.wasm", component)]);
     let compile: toml::Table = limits.iter().map(|(key, value)| ((*key).to_owned(), (*value).into())).collect();
     let good = Plugin::new("good", &fixture("raw"), "raw://good/");
-    // It is found in the cache, however little time the compiler has.
+    // The good component is in the cache, so the compiler's limits do not affect it.
     StdioServer::start(&ConfigFile::new().plugin(good.clone()).write()).await.end().await;
     let config = ConfigFile::new()
         .server("compile", compile)

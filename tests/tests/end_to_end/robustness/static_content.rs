@@ -1,5 +1,6 @@
-//! What a component declares: however much of whatever kind, the host's memory stays within `limits.memory` and a fixed
-//! allowance when it loads and calls the component, or the component is refused for what it has too much of.
+//! Static content of a component: for any amount of any kind, the host's memory stays within `limits.memory` and a
+//! fixed allowance while it loads and calls the component, or the component is rejected with the kind that exceeds its
+//! limit.
 
 use futures::{StreamExt, stream};
 use mcp_host_tests::{ConfigFile, Folder, Plugin, StdioServer, WatProvider, run};
@@ -15,21 +16,22 @@ use wasm_encoder::{
 
 use crate::support::wasm_fixtures;
 
-/// The components that are made, beside one with very much of each kind.
+/// The number of random components, in addition to one per kind with a very large amount.
 const RANDOM_CASES: usize = 20;
-/// The servers that run at the same time.
+/// The number of concurrent servers.
 const SERVERS: usize = 4;
-/// `limits.memory` of each.
+/// `limits.memory` of each plugin.
 const MEMORY: &str = "4MiB";
-/// What a server takes at its peak with any such component: its own 60 MB, the metadata of the component, as encoded and
-/// decoded, and twice the memory of the plugin (the probe of the circuit breaker has as much again).
+/// The maximum peak memory of a server with any such component: its own 60 MB, the metadata of the component, encoded
+/// and decoded, and twice the plugin's memory (the probe of the circuit breaker uses the same amount again).
 const MAX_PEAK: u64 = 160 << 20;
 
-/// A kind of static content: the name, the most of it that is declared, and a nested component with so many. They are encoded, not
-/// written as text, which takes ten times as long to parse as the host takes for it.
+/// A kind of static content: the name, the maximum declared amount, and a function that creates a nested component with
+/// a given amount. Components are encoded directly, because parsing them as text takes ten times as long as the host's
+/// work.
 type Kind = (&'static str, usize, fn(usize) -> Vec<u8>);
 
-/// A component that instantiates that core module.
+/// Returns a component that instantiates a core module.
 fn instantiated(module: &Module) -> Vec<u8> {
     let mut instances = InstanceSection::new();
     instances.instantiate::<[(&str, ModuleArg); 0], &str>(0, []);
@@ -38,14 +40,15 @@ fn instantiated(module: &Module) -> Vec<u8> {
     component.finish()
 }
 
-/// A component that instantiates a core module with that section.
+/// Returns a component that instantiates a core module with a section.
 fn module(section: &impl Section) -> Vec<u8> {
     let mut module = Module::new();
     module.section(section);
     instantiated(&module)
 }
 
-/// A component that instantiates a core module with one function, and sections before and behind its code that may refer to it.
+/// Returns a component that instantiates a core module with one function, and with sections before or after its code
+/// that may refer to it.
 fn with_function(section: &impl Section) -> Vec<u8> {
     let (mut types, mut functions, mut code) = (TypeSection::new(), FunctionSection::new(), CodeSection::new());
     types.ty().function([], []);
@@ -58,7 +61,7 @@ fn with_function(section: &impl Section) -> Vec<u8> {
     instantiated(&module)
 }
 
-/// A component whose core module has a passive segment of so many elements that refer to its function.
+/// Returns a component whose core module has a passive segment of `count` elements that refer to its function.
 fn function_elements(count: usize) -> Vec<u8> {
     let mut elements = ElementSection::new();
     elements.passive(Elements::Functions(vec![0; count].into()));
@@ -159,7 +162,8 @@ const KINDS: [Kind; 13] = [
     }),
 ];
 
-/// Makes a provider that also instantiates that component so many times, and asserts what the host does with it.
+/// Creates a provider that also instantiates a component `instances` times, and asserts that the host handles it within
+/// bounds.
 async fn assert_bounded(provider: &[u8], name: &str, amount: usize, nested: &[u8], instances: usize) -> bool {
     let component = wasm_fixtures::with_instances(provider.to_vec(), nested, instances);
     let folder = Folder::with_files([("static.wasm", component)]);
@@ -169,7 +173,7 @@ async fn assert_bounded(provider: &[u8], name: &str, amount: usize, nested: &[u8
     let answer = server.client().read_error("static:///x").await;
     let peak = server.peak_rss();
     let log = server.end().await.log;
-    // The provider returns neither contents nor a failure, if it is served.
+    // A served provider returns neither contents nor a failure.
     let is_served = log.contains("reading `x` gave neither contents nor a failure");
     let case = format!("{amount} {name}, {instances} times");
     assert!(peak <= MAX_PEAK, "{case}: {peak} bytes\n{log}");
@@ -198,7 +202,7 @@ async fn whatever_a_component_declares_the_host_takes_bounded_memory_for_it_or_s
     let random = std::iter::repeat_with(move || {
         let (kind, exponent, instances) = strategy.new_tree(&mut runner).unwrap().current();
         let kind = &KINDS[kind];
-        // As many small amounts as large ones.
+        // Small amounts are as frequent as large ones.
         (kind, (kind.1 as f64).powf(exponent) as usize, instances)
     });
     let cases = stream::iter(one_and_most.chain(random.take(RANDOM_CASES)));

@@ -1,4 +1,5 @@
-//! Access tokens of HTTP grants: the host gets them from a token server, and the guest sees neither them nor the credentials.
+//! Access tokens of HTTP grants: the host gets them from a token server, and the guest sees neither tokens nor
+//! credentials.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,8 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 use toml::Table;
 
-/// The guest that requests from web servers, at `fetch://web/`, with a grant of that origin and its tokens.
+/// A config with the guest that sends requests to web servers, at `fetch://web/`, and a grant of an origin with access
+/// tokens.
 fn config(api: &MockOrigin, oauth: Table) -> WrittenConfig {
     config_with_limits(api, oauth, [])
 }
@@ -44,12 +46,12 @@ async fn get(server: &StdioServer, url: &str) -> Value {
     fetch(server, "get", url, "").await
 }
 
-/// What the guest gets if there is no token. SDKs make `unavailable` of it.
+/// The error that the guest receives if there is no token. SDKs convert it to `unavailable`.
 fn no_token() -> Value {
     json!({ "error": "ErrorCode::InternalError(Some(\"the host has no access token for the origin\"))" })
 }
 
-/// The values of `Authorization` that an origin received.
+/// Returns the values of `Authorization` that an origin received.
 fn authorizations(api: &MockOrigin) -> Vec<Option<String>> {
     api.requests().iter().map(|request| request.header("authorization").map(str::to_owned)).collect()
 }
@@ -131,12 +133,12 @@ async fn a_token_is_used_as_long_as_its_lifetime_says() {
     let (tokens, api) = (TokenServer::start().await, MockOrigin::http().await);
     tokens.protect(&api, "/", "welcome");
     tokens.set_lifetime(0);
-    // The refresh token changes with each use, and the host follows.
+    // The refresh token is rotated with each use, and the host uses the new one.
     let server = StdioServer::start(&config(&api, tokens.refresh_token())).await;
     for number in 1..=3 {
         assert_eq!(get(&server, &api.url("/")).await["body"], "welcome");
         assert_eq!(tokens.issued(), number);
-        // The time for which any token is used.
+        // The minimum time for which every token is used.
         sleep(Duration::from_millis(1100)).await;
     }
     tokens.set_lifetime(3600);
@@ -176,7 +178,7 @@ async fn an_origin_that_accepts_no_token_causes_no_flood_of_requests_for_tokens(
     for _ in 0..4 {
         assert_eq!(get(&server, &api.url("/")).await["status"], 401);
     }
-    // The first one, and one in five seconds.
+    // The first request, and one in five seconds.
     let most = 2 + began.elapsed().as_secs() / 5;
     server.end().await;
     assert!((2..=most).contains(&u64::try_from(tokens.issued()).unwrap()), "{} of {most}", tokens.issued());
@@ -271,7 +273,7 @@ async fn a_flood_of_requests_causes_no_flood_of_requests_for_tokens_that_expire_
     let began = Instant::now();
     let answers = fetch(&server, "many", &api.url("/"), "&count=20").await;
     assert!(answers.as_array().unwrap().iter().all(|answer| answer["body"] == "welcome"), "{answers}");
-    // The first one, and one a second.
+    // The first request, and one per second.
     let most = 1 + began.elapsed().as_secs();
     server.end().await;
     assert!(u64::try_from(tokens.issued()).unwrap() <= most, "{} of {most}", tokens.issued());

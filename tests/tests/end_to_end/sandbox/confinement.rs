@@ -1,4 +1,4 @@
-//! Confinement of the host's own processes by the kernel: seccomp, and Landlock with `server.confine`.
+//! Kernel confinement of the host's processes: seccomp, and Landlock with `server.confine`.
 
 use std::fs;
 
@@ -23,8 +23,8 @@ async fn check(config: &WrittenConfig) -> (Value, String) {
     (run(arguments(&["--json"])).await.success().json(), run(arguments(&[])).await.success().text())
 }
 
-/// Whether the kernel has Landlock with TCP. A test that needs it says that it is skipped, after it has asserted that the
-/// report says the same.
+/// Returns whether the kernel has Landlock with TCP. If not, it asserts that the report says so, and the test that
+/// needs it is skipped with a message.
 async fn kernel_confines(config: &WrittenConfig) -> bool {
     let (report, _) = check(config).await;
     let abi = &report["confinement"]["landlock_abi"];
@@ -118,7 +118,7 @@ async fn a_confined_server_reloads_what_it_may_open_and_refuses_the_rest_but_not
     let mut wire = RawStdio::start(&config, REVISION).await;
     assert_eq!(wire.read("x:///world").await.unwrap(), "Hello, world!");
 
-    // Another component at the same place, and another directory below a granted one.
+    // Another component at the same path, and another directory below a granted one.
     fs::copy(fixture("misbehaving"), components.path().join("new")).unwrap();
     fs::rename(components.path().join("new"), components.path().join("x.wasm")).unwrap();
     wire.log_line("generation=2").await;
@@ -127,7 +127,7 @@ async fn a_confined_server_reloads_what_it_may_open_and_refuses_the_rest_but_not
     wire.log_line("generation=3").await;
     assert_eq!(wire.read("notes://inner/a.md").await.unwrap(), "a");
 
-    // A directory, a component and a port that the first config did not name.
+    // A directory, a component and a port that were not in the first config.
     let denied = || served().rule(Rule::for_principal("*").allow(["**"]).deny(["notes://n/b.md"]));
     let more = |plugin| denied().plugin(plugin);
     assert_eq!(wire.read("notes://n/b.md").await.unwrap(), "b");

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use mcp_host_tests::{Client, ConfigFile, Folder, Plugin, StdioServer, fixture};
 
-/// The guest that performs file operations. One call at a time: one that hangs is detected by the next.
+/// The guest that performs file operations. The concurrency is one call, so the next call detects one that hangs.
 fn files_plugin() -> Plugin {
     Plugin::new("files", &fixture("files"), "files:///").limit("concurrency", 1)
 }
@@ -20,14 +20,14 @@ async fn start(plugin: Plugin) -> StdioServer {
     StdioServer::start(&ConfigFile::new().plugin(plugin).write()).await
 }
 
-/// Returns the path of an action: `read dir=/a path=b.txt`.
+/// Returns the URI of an action such as `read dir=/a path=b.txt`.
 fn action_uri(order: &str) -> String {
     let mut words = order.split(' ');
     let mut uri = format!("files:///{}", words.next().unwrap());
     for (number, word) in words.enumerate() {
         let (key, value) = word.split_once('=').unwrap();
         write!(uri, "{}{key}=", if number == 0 { '?' } else { '&' }).unwrap();
-        // Values have no spaces, as spaces separate the keys.
+        // Values contain no spaces, because spaces separate the keys.
         let value = value.replace(',', " ");
         value.bytes().for_each(|byte| write!(uri, "%{byte:02X}").unwrap());
     }
@@ -39,7 +39,7 @@ async fn run_action(client: &Client, order: &str) -> String {
     client.text(&action_uri(order)).await
 }
 
-/// Returns every path below a folder, with its bytes, its link target, or nothing for a folder.
+/// Returns every path below a folder: with its bytes, its link target, or nothing for a folder.
 fn snapshot(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];

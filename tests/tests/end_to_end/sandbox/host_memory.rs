@@ -1,8 +1,8 @@
-//! Host memory that a guest allocates without any grant: it counts as the plugin's memory, and is released.
+//! Host memory that a guest allocates without a grant: it counts as the plugin's memory, and is released.
 
 use mcp_host_tests::{ConfigFile, Plugin, StdioServer, fixture};
 
-/// Kinds of host memory, and the beginning of the client's error when there is too much of it.
+/// Kinds of host memory, and the prefix of the client's error when a guest allocates too much.
 const RESOURCE_KINDS: [(&str, &str); 9] = [
     ("authorities", "ran out of memory"),
     ("bodies", "ran out of memory"),
@@ -11,7 +11,7 @@ const RESOURCE_KINDS: [(&str, &str); 9] = [
     ("lists", "ran out of memory"),
     ("methods", "ran out of memory"),
     ("paths", "ran out of memory"),
-    // A scheme has at most 64 bytes: there can never be too many of them.
+    // A scheme has at most 64 bytes, so schemes never exceed the limit.
     ("schemes", ""),
     ("timers", "too many handles open"),
 ];
@@ -61,7 +61,7 @@ async fn what_can_be_no_part_of_a_request_is_not_kept() {
         assert_eq!(read, "survived", "{kind}");
     }
     let more = server.peak_rss() - before;
-    // The guest's own, and one of them at a time.
+    // The guest's own memory, and one allocation at a time.
     assert!(more < 100 << 20, "{more} bytes");
     server.end().await;
 }

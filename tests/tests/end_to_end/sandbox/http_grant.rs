@@ -1,4 +1,5 @@
-//! HTTP grants: a plugin reaches the granted origins within its limits, and gets nothing that the host adds.
+//! HTTP grants: a plugin can reach the granted origins within its limits, and does not see the credentials that the
+//! host adds.
 
 use std::time::Duration;
 
@@ -9,12 +10,13 @@ use mcp_host_tests::{
 use serde_json::{Value, json};
 use toml::Table;
 
-/// The guest that requests from web servers, at `fetch://web/`. Times depend on the machine.
+/// The guest that sends requests to web servers, at `fetch://web/`. Its deadline is long, because times depend on the
+/// machine.
 fn fetch_plugin() -> Plugin {
     Plugin::new("web", &fixture("fetch"), "fetch://web/").limit("deadline", "60s")
 }
 
-/// The same, with a grant of that origin and these limits on HTTP.
+/// The same, with a grant of an origin and limits on HTTP.
 fn config_with_limits<const N: usize>(origin: &MockOrigin, limits: [(&str, toml::Value); N]) -> WrittenConfig {
     let limits: Table = limits.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
     config(fetch_plugin().origin(&origin.origin()).limit("http", limits))
@@ -24,19 +26,19 @@ fn config(plugin: Plugin) -> WrittenConfig {
     ConfigFile::new().plugin(plugin).write()
 }
 
-/// An entry of `grants.http` with more than its origin.
+/// An entry of `grants.http` with an origin and additional keys.
 fn http_grant<const N: usize>(origin: &MockOrigin, beside: [(&str, toml::Value); N]) -> toml::Value {
     let beside = beside.into_iter().map(|(key, value)| (key.to_owned(), value));
     beside.chain([("origin".to_owned(), origin.origin().into())]).collect::<Table>().into()
 }
 
-/// The URI of a request, with more keys.
+/// The URI of a request, with additional keys.
 fn fetch_uri(what: &str, url: &str, more: &str) -> String {
     let url: String = url.bytes().map(|byte| format!("%{byte:02X}")).collect();
     format!("fetch://web/{what}?url={url}{more}")
 }
 
-/// The response as the guest got it.
+/// Returns the response as the guest received it.
 async fn run_fetch(server: &StdioServer, what: &str, url: &str, more: &str) -> Value {
     serde_json::from_str(&server.client().text(&fetch_uri(what, url, more)).await).unwrap()
 }
@@ -49,7 +51,7 @@ fn error_json(code: &str) -> Value {
     json!({ "error": format!("ErrorCode::{code}") })
 }
 
-/// Matches a text that begins so, with any numbers after it.
+/// Returns whether the error starts with a code, whatever its details.
 fn is_error(answer: &Value, code: &str) -> bool {
     answer["error"].as_str().is_some_and(|error| error.starts_with(&format!("ErrorCode::{code}")))
 }
@@ -160,7 +162,7 @@ async fn over_tls_a_server_is_who_the_certificate_says() {
         .fold(fetch_plugin(), |plugin, origin| plugin.http(http_grant(origin, [ca()])));
     let server = StdioServer::start(&config(with_ca.origin(&bare.origin()))).await;
     assert_eq!(get(&server, &right.url("/")).await["body"], "hello");
-    // Another name, another authority, and an authority that applies to other origins only.
+    // Another name, another authority, and an authority that applies only to other origins.
     for origin in [&wrong, &stranger, &bare] {
         assert_eq!(get(&server, &origin.url("/")).await, error_json("TlsCertificateError"), "{}", origin.origin());
     }
@@ -241,7 +243,7 @@ async fn an_exchange_ends_with_its_time_however_slowly_it_goes_on() {
     origin.serve("/silent", Reply::silent());
     let server = StdioServer::start(&config_with_limits(&origin, [("timeout", "5s".into())])).await;
     assert_eq!(get(&server, &origin.url("/silent")).await, error_json("HttpResponseTimeout"));
-    // The guest's own timeout applies only if it is shorter.
+    // The guest's timeout applies only if it is shorter.
     let patient =
         run_fetch(&server, "get", &origin.url("/silent"), "&connect=60000&first-byte=60000&pause=60000").await;
     assert_eq!(patient, error_json("HttpResponseTimeout"));

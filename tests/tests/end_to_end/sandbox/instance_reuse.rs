@@ -1,4 +1,4 @@
-//! Instances: fresh for each call, or kept for the next one, and what ends them.
+//! Instances: new for each call or reused, and the limits of their lifetime.
 
 use mcp_host_tests::{ConfigFile, Plugin, RawStdio, Revision, StdioServer, WrittenConfig};
 use serde_json::{Value, json};
@@ -12,12 +12,12 @@ fn config(plugin: Plugin) -> WrittenConfig {
     ConfigFile::new().plugin(plugin).write()
 }
 
-/// Returns how many calls the responding instance has had, this one included.
+/// Returns the number of calls of the responding instance, including this one.
 async fn count_calls(server: &StdioServer, name: &str) -> u32 {
     server.client().text(&format!("misbehaving://{name}/count")).await.parse().unwrap()
 }
 
-/// Reads over raw stdio, where several reads can be in flight.
+/// Reads over raw stdio, which allows several reads in flight.
 struct RawReads(RawStdio);
 
 impl RawReads {
@@ -33,7 +33,7 @@ impl RawReads {
         self.read("misbehaving://a/count").await["result"]["contents"][0]["text"].clone()
     }
 
-    /// Starts a read that takes a while, and returns when the guest runs.
+    /// Starts a slow read, and returns when the guest runs.
     async fn begin(&mut self, uri: &str) -> u64 {
         let id = self.0.send_request("resources/read", json!({ "uri": uri })).await;
         self.0.log_line(&format!("a slow read has begun: {}", uri.rsplit('/').next().unwrap())).await;
@@ -60,7 +60,7 @@ async fn nothing_is_left_of_a_call_unless_its_plugin_keeps_instances() {
 async fn an_instance_serves_no_more_calls_than_it_may() {
     let server =
         StdioServer::start(&config(Plugin::misbehaving("a").instances("max-calls", 2).instances("max-idle", 1))).await;
-    // The host's own calls, to describe the plugin and to watch it, count as well.
+    // The host's own calls, to describe and to watch the plugin, count as well.
     let mut counts = Vec::new();
     for _ in 0..8 {
         counts.push(count_calls(&server, "a").await);
@@ -119,7 +119,7 @@ async fn an_instance_ends_with_a_call_that_its_client_cancels() {
     let id = reads.begin("misbehaving://a/slow?ms=60000").await;
     let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
     reads.0.send(&cancelled).await;
-    // The permit is free at once, for a fresh instance.
+    // The permit is available immediately, for a new instance.
     assert_eq!(reads.count_calls().await, "1");
     assert_eq!(reads.count_calls().await, "2");
     reads.end().await;
@@ -140,7 +140,7 @@ async fn an_instance_that_nobody_needs_ends() {
 
 #[tokio::test]
 async fn an_instance_that_holds_more_than_its_share_of_the_memory_ends() {
-    // 8 MiB each.
+    // Each instance may use 8 MiB.
     let server = StdioServer::start(&config(reusing("a").limit("memory", "32MiB").instances("max-idle", 4))).await;
     for (mib, expected) in [(1, 2), (2, 3), (8, 1)] {
         let before = count_calls(&server, "a").await;
@@ -153,22 +153,22 @@ async fn an_instance_that_holds_more_than_its_share_of_the_memory_ends() {
 
 #[tokio::test]
 async fn an_idle_instance_gives_way_when_a_call_needs_its_memory() {
-    // Two instances with a limit of 10 MiB each, which use 9.
+    // Two instances with a limit of 10 MiB each, both using 9.
     let mut reads = RawReads::start(&config(reusing("a").limit("memory", "20MiB").instances("max-idle", 2))).await;
     let allocate = "misbehaving://a/allocate?mib=8";
     assert_eq!(reads.read(allocate).await["result"]["contents"][0]["text"], "allocated");
     let slow = reads.begin("misbehaving://a/slow?ms=500").await;
     assert_eq!(reads.read(allocate).await["result"]["contents"][0]["text"], "allocated", "in another instance");
     reads.0.response_to(slow).await.result();
-    // 2 MiB are left, and the idle instance holds 9 while this call uses the other.
+    // 2 MiB are left: the idle instance holds 9 while this call uses the other one.
     assert_eq!(reads.read(allocate).await["result"]["contents"][0]["text"], "allocated");
     reads.end().await;
 }
 
 #[tokio::test]
 async fn idle_instances_give_way_when_another_plugin_needs_a_seat() {
-    // As many instances as the engine has slots, all reused. Calls of four plugins may use a fifth of the slots each,
-    // so the last of them wait for the first.
+    // The engine has as many slots as the instances here, all reused. Calls of four plugins may use a fifth of the
+    // slots each, so the last calls wait for the first.
     let many = |name: &str| {
         let plugin = reusing(name).instances("max-idle", 64).limit("concurrency", 64).limit("memory", "512MiB");
         plugin.limit("log", "1MiB/m").limit("deadline", "60s").limit("cpu", "30s").limit("queue-timeout", "60s")

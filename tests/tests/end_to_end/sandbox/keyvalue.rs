@@ -1,4 +1,4 @@
-//! Key-value buckets: persistence, isolation, quotas, and the effect of a kill or a damaged file.
+//! Key-value buckets: persistence, isolation, quotas, and the effects of a kill or a damaged file.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -17,7 +17,7 @@ fn one_bucket() -> WrittenConfig {
     ConfigFile::new().plugin(Plugin::keyvalue("a").bucket("pages")).write()
 }
 
-/// The directory of the plugin `a`'s buckets.
+/// Returns the file of the plugin `a`'s buckets.
 fn database_path(config: &WrittenConfig) -> PathBuf {
     config.dir().join("state/keyvalue/a.sqlite3")
 }
@@ -26,7 +26,7 @@ async fn read_text(client: &Client, path: &str) -> String {
     client.text(&format!("keyvalue://{path}")).await
 }
 
-/// The client's error while a bucket is unavailable.
+/// Returns the client's error while a bucket is unavailable.
 async fn unavailable_reason(client: &Client, path: &str) -> String {
     let error = client.read_error(&format!("keyvalue://{path}")).await;
     assert_eq!(error.data.unwrap_or_default()["kind"], "unavailable", "{path}: {}", error.message);
@@ -92,7 +92,7 @@ async fn a_kill_in_a_storm_of_writes_loses_none_that_was_answered() {
     for n in answered.into_iter().filter(|n| n % 3 != 0) {
         assert_eq!(server.client().bytes(&format!("keyvalue://a/get/pages/{n}")).await.len(), 3000);
     }
-    // Values written together have the same length: no batch is there by half.
+    // Values written together have the same length: no batch was written partially.
     let mut lengths = Vec::new();
     for n in 0..50 {
         lengths.push(server.client().bytes(&format!("keyvalue://a/get/pages/key-{n:05}")).await.len());
@@ -128,7 +128,7 @@ async fn a_bucket_that_is_not_granted_cannot_be_opened_and_the_log_says_so_once(
     let log = server.end().await.log;
     assert!(log.contains("the bucket `other` is not granted: add it to `grants.keyvalue`"), "{log}");
     let told = log.matches("call failed: the bucket").count() as u64;
-    // Once in ten seconds.
+    // Logged once in ten seconds.
     assert!((1..=1 + began.elapsed().as_secs() / 10).contains(&told), "{told}: {log}");
 }
 
@@ -166,7 +166,7 @@ async fn a_bucket_is_full_at_its_quota_of_bytes_and_what_is_there_stays() {
     read_text(client, "a/set/pages/two?size=1021").await;
     let log = server.end().await.log;
     let told = log.matches("call failed: quota exceeded: the bucket `pages`").count() as u64;
-    // Once in ten seconds.
+    // Logged once in ten seconds.
     assert!((1..=1 + began.elapsed().as_secs() / 10).contains(&told), "{told}: {log}");
 }
 
@@ -282,7 +282,7 @@ async fn a_damaged_file_is_told_to_client_and_admin_left_as_it_is_and_harms_no_o
     }
     read_text(server.client(), "b/set/pages/key?value=1").await;
     assert_eq!(fs::read(database_path(&config)).unwrap(), damaged);
-    // An admin who moves the file away need not restart the host.
+    // After an administrator moves the file away, the host works without a restart.
     fs::remove_file(database_path(&config)).unwrap();
     read_text(server.client(), "a/set/pages/key?value=1").await;
     let log = server.end().await.log;
@@ -302,7 +302,7 @@ async fn a_plugin_whose_store_cannot_be_used_is_failing_until_it_can() {
     let path = config.path().to_str().unwrap().to_owned();
     let state =
         async || run(["status", "a", "--json", "--config", &path]).await.success().json()["status"]["state"].clone();
-    // Before any call.
+    // The state before any call.
     let failing = state().await;
     assert_eq!((&failing["name"], &failing["cause"]), (&"failing".into(), &"grant".into()), "{failing}");
     let reason = failing["reason"].as_str().unwrap();

@@ -1,5 +1,5 @@
-//! Limits on the rate of calls and on the size of an answer: who is rejected, with which message, and that it is logged
-//! once.
+//! Limits on the rate of calls and on the size of an answer: which requests are rejected, with which message, and that
+//! this is logged once.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ fn assert_unavailable(error: &ErrorData, plugin: &str, reason: &str) {
     assert_eq!((&data["kind"], &data["plugin"]), (&json!("unavailable"), &json!(plugin)), "{error:?}");
 }
 
-/// Returns what that page says about the one missing plugin.
+/// Returns the page's entry about the one missing plugin.
 fn missing_plugin(page: &ListResourcesResult) -> Option<Value> {
     let page = serde_json::to_value(page).unwrap();
     let missing = page["_meta"]["mcp-host/missing"].as_array()?.clone();
@@ -21,7 +21,7 @@ fn missing_plugin(page: &ListResourcesResult) -> Option<Value> {
     missing.into_iter().next()
 }
 
-/// Waits for the next response to whichever request but that one.
+/// Waits for the next response to a request other than `other_than`.
 async fn next_response(wire: &mut RawStdio, other_than: u64) -> Value {
     loop {
         let message = wire.message().await.unwrap();
@@ -41,7 +41,7 @@ async fn a_call_that_finds_the_queue_full_is_refused_at_once_and_those_in_it_are
     for _ in 0..3 {
         wire.send_request("resources/read", json!({ "uri": "misbehaving://a/good" })).await;
     }
-    // One waits, whichever it is, until the slow read ends.
+    // One of the requests waits until the slow read ends.
     let refused = [next_response(&mut wire, slow).await, next_response(&mut wire, slow).await];
     wire.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": slow } })).await;
     let answered = next_response(&mut wire, slow).await;
@@ -67,7 +67,7 @@ async fn calls_that_come_too_fast_are_refused_and_that_is_told_once() {
     }
     let log = server.end().await.log;
     let told = log.matches("rate limit exceeded (`limits.rate`)").count() as u64;
-    // Once in ten seconds.
+    // Logged once in ten seconds.
     let periods = began.elapsed().as_secs() / 10 + 1;
     assert!((1..=periods).contains(&told), "{told} times in {periods} periods:\n{log}");
 }
@@ -99,7 +99,8 @@ async fn an_answer_with_too_many_items_is_refused_whatever_they_are() {
     assert!(log.contains("the response has 11 entries, more than `limits.response-items` (1)"), "{log}");
 }
 
-/// A plugin that lists as its config says, between two good ones; returns all pages of the listing.
+/// Walks the listing of a plugin between two good ones. Returns the number of its resources, the number of the others,
+/// and all reports of a missing plugin.
 async fn walk_listing(client: &Client) -> (usize, usize, Vec<Value>) {
     let pages = client.pages().await;
     let uris = || pages.iter().flat_map(|page| &page.resources).map(|resource| &resource.uri);

@@ -1,5 +1,6 @@
-//! Scheduling: how calls share processors and instance slots. The host's own calls beside those of many clients,
-//! plugins that take all that they can get beside one that needs little, and CPU time on a machine under load.
+//! Scheduling: how calls share processors and instance slots. The host's own calls compete with many clients, plugins
+//! that use all available resources run together with one that needs little, and CPU time is measured on a machine
+//! under load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,7 +16,7 @@ use tokio::time::timeout;
 
 const REVISION: Revision = Revision::V_2026_07_28;
 
-/// Clients that read in a loop, each on a connection of its own, until they are stopped.
+/// Clients that read in a loop, each on a separate connection, until they are stopped.
 struct Readers {
     tasks: JoinSet<()>,
     stop: Arc<AtomicBool>,
@@ -42,7 +43,7 @@ impl Readers {
         Self { tasks, stop: is_over, answered }
     }
 
-    /// The number of reads answered so far.
+    /// Returns the number of reads answered so far.
     fn answered(&self) -> usize {
         self.answered.load(Ordering::Relaxed)
     }
@@ -83,13 +84,13 @@ impl Listener {
     }
 }
 
-/// Listens to one resource so many times.
+/// Starts `number` listeners of one resource.
 async fn start_listeners(server: &HttpServer, number: usize, uri: &str) -> Vec<Listener> {
     let starting = (0..number).map(|_| async { Listener::start(&mut server.uninitialized(REVISION), uri).await });
     futures::future::join_all(starting).await
 }
 
-/// Threads of this process that spin until they are dropped.
+/// Threads of this process that spin until the value is dropped.
 struct CpuLoad(Arc<AtomicBool>);
 
 impl CpuLoad {
@@ -99,7 +100,7 @@ impl CpuLoad {
             let is_over = is_over.clone();
             std::thread::spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    // No pause instruction: a virtual machine would be descheduled.
+                    // No pause instruction, because a virtual machine would be descheduled.
                     std::hint::black_box(());
                 }
             });
@@ -118,7 +119,7 @@ fn busy_plugin(name: &str) -> Plugin {
     Plugin::new(name, &fixture("busy"), &format!("busy://{name}/"))
 }
 
-/// A folder of many notes, all of which are read to detect changes.
+/// A folder of many notes. Change detection reads all of them.
 fn many_notes() -> Folder {
     Folder::with_files((0..1000).map(|number| (format!("{number}.md"), "text")))
 }
@@ -133,7 +134,7 @@ async fn subscribers_hear_of_edits_while_clients_read_without_pause() {
     let config = ConfigFile::new().plugin(patient(Plugin::notes("n", folder.path()))).plugin(cheap).allow_all().write();
     let server = HttpServer::start(&config).await;
     let mut listeners = start_listeners(&server, 100, "notes://n/0.md").await;
-    // Cheap reads of another plugin, and reads of the same one.
+    // Cheap reads of another plugin, then reads of the same one.
     for uri in ["sample://cheap/plain", "notes://n/1.md"] {
         let readers = Readers::start(&server, 64, uri);
         wait_until("all clients read", || readers.answered() > 640).await;
@@ -164,13 +165,14 @@ async fn subscribers_hear_of_edits_beside_plugins_that_spin_when_they_are_asked_
         let mut wire = server.uninitialized(REVISION);
         let wanted = json!({ "notifications": { "resourceSubscriptions": [format!("busy://s{number}/good")] } });
         let request = wire.request_builder("subscriptions/listen", wanted);
-        // The acknowledgement is sent before the plugin is asked, and only an open stream keeps it asked.
+        // The acknowledgement is sent before the plugin is called, and the calls continue only while the stream is
+        // open.
         subscribing.spawn(async move {
             let mut stream = request.send().await.unwrap();
             while stream.chunk().await.unwrap().is_some() {}
         });
     }
-    // One of them has reached a limit.
+    // One of the calls has reached a limit.
     server.log_line("function=\"changes\"").await;
     for round in 0..3 {
         folder.write("0.md", format!("round {round}"));
@@ -183,7 +185,7 @@ async fn subscribers_hear_of_edits_beside_plugins_that_spin_when_they_are_asked_
     assert!(good.is_empty(), "{good:?}");
 }
 
-/// Calls that sleep, so many of each plugin. They are cancelled when this is dropped.
+/// Starts `of_each` sleeping calls of each plugin. They are cancelled on drop.
 fn start_sleeping_calls(server: &HttpServer, plugins: usize, of_each: usize) -> JoinSet<()> {
     let mut asked = JoinSet::new();
     for number in 0..plugins * of_each {
@@ -208,7 +210,7 @@ async fn calls_that_sleep_in_eight_plugins_leave_instances_for_a_ninth() {
     let config = (0..8).map(sleepy).fold(ConfigFile::new(), ConfigFile::plugin);
     let config = config.plugin(Plugin::misbehaving("good")).allow_all().write();
     let server = HttpServer::start(&config).await;
-    // Everything that eight plugins can get of 256 slots; and once more, after all of those calls were cancelled.
+    // The maximum share of eight plugins in 256 slots, and the same again after all of these calls were cancelled.
     for round in 1..=2 {
         let asleep = start_sleeping_calls(&server, 8, 40);
         server.log_lines("a slow read has begun", round * 8 * 28).await;
@@ -234,8 +236,8 @@ async fn a_guest_has_its_processor_time_on_a_busy_machine_and_no_more() {
     let config = ConfigFile::new().plugin(busy_plugin("b").limit("cpu", "100ms").limit("deadline", "10m")).write();
     let server = StdioServer::start(&config).await;
     let compute = |rounds: u64| format!("busy://b/compute?rounds={rounds}");
-    // The maximum that it can do within its CPU time, by a factor of two. Beside others it can do less: hyperthreads
-    // share a core.
+    // The maximum work within the CPU time limit, to a factor of two. Beside other load it is less, because
+    // hyperthreads share a core.
     let mut rounds: u64 = 1000;
     while try_read(&server, &compute(rounds * 2)).await.is_ok() {
         rounds *= 2;

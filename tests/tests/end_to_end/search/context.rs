@@ -1,4 +1,4 @@
-//! Context: the best selection within a budget.
+//! Context: the best selection of passages within a budget.
 
 use mcp_host_tests::{Folder, RawStdio, Revision};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ async fn a_selection_has_the_best_passages_within_its_budget_and_says_why() {
     let read = async |wire: &mut RawStdio, uri: &str| wire.request("resources/read", json!({ "uri": uri })).await;
     let choose = async |wire: &mut RawStdio, uri: &str| loop {
         let chosen = contents(&read(wire, uri).await);
-        // A busy machine may cut it short.
+        // A busy machine may end the search early.
         if chosen[0]["_meta"]["mcp-host/left-out"]["partial"] != true {
             break chosen;
         }

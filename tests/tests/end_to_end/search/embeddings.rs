@@ -1,4 +1,4 @@
-//! Embeddings: what is sent to the endpoint, what is found by them, and what happens when the endpoint fails.
+//! Embeddings: the texts sent to the endpoint, results found by embeddings, and failures of the endpoint.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use super::{search, uris, wait_until_found};
 const TEXTS: [(&str, &str); 3] =
     [("a.md", "The automobile is red.\n"), ("b.md", "The hound is brown.\n"), ("c.md", "The sky is blue.\n")];
 
-/// A config whose plugin `f` serves that folder, and is embedded by that endpoint.
+/// A config whose plugin `f` serves a folder, with embeddings by an endpoint.
 fn embedded(folder: &Folder, endpoint: &EmbeddingEndpoint) -> ConfigFile {
     let plugin = Plugin::files("f", folder.path()).embedded();
     ConfigFile::new().plugin(plugin).search("embeddings", endpoint.settings())
@@ -25,7 +25,7 @@ async fn start(config: &WrittenConfig) -> RawStdio {
     RawStdio::start(config, Revision::V_2025_11_25).await
 }
 
-/// Waits until a query has that resource as its first result.
+/// Waits until a query has a resource as its first result.
 async fn wait_until_first(wire: &mut RawStdio, query: &str, uri: &str) -> Value {
     let began = Instant::now();
     loop {
@@ -47,7 +47,7 @@ async fn a_text_is_found_by_other_words_than_its_own() {
     assert_eq!(found["results"][0]["snippet"], "The automobile is red.");
     wait_until_first(&mut wire, "dog", "files://f/b.md").await;
 
-    // A phrase is required, and not sent.
+    // A phrase is required in the results, and is not sent to the endpoint.
     assert_eq!(search(&mut wire, "%22the%20car%22").await["total"], 0);
     assert_eq!(uris(&search(&mut wire, "%22the%20hound%22").await), ["files://f/b.md"]);
     assert!(!endpoint.texts().iter().any(|text| text.starts_with('"')), "{:?}", endpoint.texts());
@@ -123,7 +123,7 @@ async fn only_what_the_config_says_is_sent() {
         .write();
     let mut wire = start(&config).await;
     wait_until_found(&mut wire, "automobile", 2).await;
-    // Those that are indexed a moment later are sent in a request of their own.
+    // Texts indexed a moment later are sent in a separate request.
     wait_until("all texts are sent", || endpoint.texts().len() >= TEXTS.len()).await;
     assert_eq!(search(&mut wire, "car").await["total"], 0);
     let mut sent = endpoint.texts();
@@ -139,7 +139,7 @@ async fn nothing_is_sent_of_a_plugin_after_a_reload_that_withdraws_it() {
     let (endpoint, folder) = (EmbeddingEndpoint::start().await, Folder::with_files(TEXTS));
     let other = Folder::with_files([("o.md", "The hound sleeps.\n")]);
     endpoint.answer_with(Reply::silent());
-    // One text at a time, whose request would take longer than the test.
+    // One text at a time, in a request that would take longer than the test.
     let mut settings = endpoint.settings();
     settings.insert("batch".to_owned(), 1.into());
     settings.insert("timeout".to_owned(), "300s".into());
@@ -153,14 +153,14 @@ async fn nothing_is_sent_of_a_plugin_after_a_reload_that_withdraws_it() {
     endpoint.recover();
     config.replace(with(Plugin::files("f", folder.path()).searched()));
     wait_until_first(&mut wire, "dog", "files://o/o.md").await;
-    // Also nothing of a later change.
+    // Nothing of a later change is sent, either.
     folder.write("a.md", "The automobile is green.\n");
     wait_until_found(&mut wire, "%22green%22", 1).await;
     folder.write("b.md", "The hound is green.\n");
     wait_until_found(&mut wire, "%22green%22", 2).await;
     let of_plugin = |text: &String| TEXTS.iter().any(|(_, sent)| sent == text) || text.ends_with("is green.\n");
     let sent = endpoint.texts();
-    // One was under way, unless that was of the other plugin.
+    // One request was under way, unless it belonged to the other plugin.
     assert!(sent.iter().filter(|text| of_plugin(text)).count() <= 1, "{sent:?}");
     wire.end().await;
 }
@@ -177,7 +177,7 @@ async fn what_another_host_has_indexed_and_the_config_excludes_is_not_sent() {
     let keys = [("embeddings".to_owned(), true.into()), ("exclude".to_owned(), exclude)];
     let plugin = Plugin::files("f", folder.path()).set("search", toml::Table::from_iter(keys));
     let excluding = ConfigFile::new().plugin(plugin).search("embeddings", endpoint.settings()).write();
-    // With the state directory of the other host.
+    // The config uses the state directory of the other host.
     let [text, own_dir, other_dir] = [
         fs::read_to_string(excluding.path()).unwrap(),
         excluding.dir().to_str().unwrap().to_owned(),
@@ -225,10 +225,10 @@ async fn a_text_that_has_not_changed_is_not_sent_again() {
     wire.end().await;
 }
 
-/// A part of an answer, which the log has not.
+/// A part of an answer that must not be in the log.
 const QUOTED: &str = "Bearer sk-hunter2";
 
-/// A fault of an endpoint, and a part of what the log says about it.
+/// Returns faults of an endpoint, each with a part of the log message about it.
 fn faults() -> Vec<(&'static str, Reply, &'static str)> {
     let vectors = |data: Value| Reply::ok("application/json", json!({ "data": data }).to_string());
     let vector = |dimensions: usize| json!({ "embedding": vec![1.0; dimensions] });
@@ -250,7 +250,7 @@ fn faults() -> Vec<(&'static str, Reply, &'static str)> {
     ]
 }
 
-/// With a fault, results are lexical, in time and complete; after it, they are hybrid.
+/// During a fault, results are lexical, in time and complete. After it, they are hybrid.
 async fn is_lexical_until_it_is_repaired(name: &str, fault: Reply, message: &str) {
     let (endpoint, folder) = (EmbeddingEndpoint::start().await, Folder::with_files([TEXTS[0]]));
     endpoint.answer_with(fault);
@@ -265,7 +265,7 @@ async fn is_lexical_until_it_is_repaired(name: &str, fault: Reply, message: &str
     endpoint.origin().wait_for_requests(1).await;
     assert_eq!(search(&mut wire, "car").await["total"], 0, "{name}");
     wire.log_line(message).await;
-    // So many that the circuit opens: then nothing is asked any more.
+    // After this number, the circuit breaker opens, and no more requests are sent.
     for _ in 0..4 {
         search(&mut wire, "car").await;
     }

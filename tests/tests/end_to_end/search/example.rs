@@ -1,4 +1,5 @@
-//! `examples/search.toml` with another repository and another web server: a client that knows only tools asks over all of it.
+//! `examples/search.toml` with another repository and another web server: a client that supports only tools searches
+//! all of it.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,7 @@ use toml::Table;
 
 use crate::clients::ts_and_python_clients::{over_stdio, program, summary};
 
-/// The path of a file of the example, from the root of the file system.
+/// Returns the absolute path of a file of the example.
 fn absolute(path: &str) -> toml::Value {
     let examples: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
     examples.join(path).to_str().expect("it is UTF-8").into()
@@ -17,7 +18,7 @@ fn absolute(path: &str) -> toml::Value {
 fn config(repository: &GitRepo, web: &MockOrigin) -> WrittenConfig {
     let example: Table = include_str!("../../../../examples/search.toml").parse().expect("the example is TOML");
     let mut config = ConfigFile::new().server("tools", example["server"]["tools"].clone());
-    // The clients read it, and check it against the output schemas.
+    // The clients read the structured content, and check it against the output schemas.
     config = config.server("tool-structured-content", true);
     for plugin in example["plugin"].as_array().expect("it has plugins") {
         let mut plugin = plugin.as_table().expect("a plugin is a table").clone();

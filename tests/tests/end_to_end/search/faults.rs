@@ -1,4 +1,4 @@
-//! What happens to a search when something fails: the disk, a provider, the file of the index.
+//! Faults during a search: the disk, a provider, the file of the index.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{search, searched, uris, wait_until_found};
 
-/// Waits until a search is partial and finds something, and returns its result.
+/// Waits until a search is partial and has results, and returns its result.
 async fn wait_until_partial(wire: &mut RawStdio, query: &str) -> Value {
     loop {
         let result = search(wire, query).await;
@@ -70,7 +70,7 @@ async fn what_the_index_has_no_room_for_is_told_wherever_it_is_searched() {
     let command = async |arguments: &[&str]| run([arguments, &["--config", path.to_str().unwrap()]].concat()).await;
     let result = loop {
         let result = command(&["search", "needle", "--json"]).await.success().json();
-        // A busy machine may cut it short.
+        // A busy machine may end the search early.
         if result["total"] != 0 {
             break result;
         }
@@ -172,8 +172,8 @@ async fn bytes_of_the_index_that_were_overwritten_do_not_stop_a_server() {
         file.write_all(&[0xA5; 4096]).unwrap();
         drop(file);
         let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
-        // What is read from damaged pages makes the host begin anew, at the latest when they are written to. The search that
-        // notices it is refused, and can be repeated.
+        // Damaged pages make the host rebuild the index, at the latest when they are written. The search that detects
+        // the damage fails, and can be repeated.
         folder.write("0.txt", format!("common page{page}"));
         let uri = format!("search:///?q=page{page}");
         let began = Instant::now();
@@ -220,7 +220,7 @@ async fn a_hundred_thousand_tiny_entries_are_indexed_in_bounded_memory_and_space
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
     search(&mut wire, "text").await;
     let before = wire.rss();
-    // Until the index is full.
+    // Waits until the index is full.
     wire.log_line("the search index is full").await;
     let growth = wire.rss().saturating_sub(before) >> 20;
     assert!(growth < 64, "{growth} MiB");

@@ -1,4 +1,4 @@
-//! The index follows what is served, and survives what happens to the process.
+//! The index follows the served resources, and survives failures of the process.
 
 use std::fs;
 
@@ -39,7 +39,7 @@ async fn a_host_that_is_killed_while_it_indexes_goes_on_where_it_was() {
             break;
         }
         let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
-        // Each run is killed with some more documents than the one before.
+        // Each run is killed with some more indexed documents than the previous one.
         while search(&mut wire, "common").await["total"].as_u64().unwrap() <= before {}
         before = search(&mut wire, "common").await["total"].as_u64().unwrap();
         wire.signal(Signal::KILL);
@@ -69,7 +69,7 @@ async fn an_index_that_was_damaged_is_made_anew() {
 #[tokio::test]
 async fn a_search_below_a_mount_that_is_not_there_names_the_nearest() {
     let folder = Folder::with_files([("a.md", "needle")]);
-    // Not searched.
+    // This plugin is not searched.
     let nearer = Plugin::new("o", &component("notes"), "file://o/").dir(folder.path(), "/notes");
     let config = searched(&folder).plugin(nearer).write();
     let path = config.path();

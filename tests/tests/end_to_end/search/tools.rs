@@ -1,4 +1,4 @@
-//! Tools: the same façade, for clients that know only tools.
+//! Tools: the same façade, for clients that support only tools.
 
 use mcp_host_tests::{
     ConfigFile, Folder, GitRepo, HttpServer, Plugin, REVISIONS, RawStdio, Revision, RpcResponse, Rule, run,
@@ -24,12 +24,12 @@ fn text(answer: &RpcResponse) -> &str {
     answer.result()["content"][0]["text"].as_str().unwrap()
 }
 
-/// Calls a tool that searches, until the result is not cut short, as it may be on a busy machine.
+/// Calls a tool that searches, until the search does not end early, as it may on a busy machine.
 async fn call_in_time(wire: &mut RawStdio, params: Value) -> RpcResponse {
     call_until(wire, params, "guide.md").await
 }
 
-/// The same, until the text of the result contains that.
+/// The same, until the text of the result contains `wanted`.
 async fn call_until(wire: &mut RawStdio, params: Value, wanted: &str) -> RpcResponse {
     loop {
         let answer = wire.request("tools/call", params.clone()).await;
@@ -193,7 +193,7 @@ async fn a_tool_obeys_the_rules_of_resources() {
     server.end().await;
 }
 
-/// The cursor that a page of `list_resources` ends with.
+/// Returns the cursor at the end of a page of `list_resources`.
 fn next_cursor(page: &RpcResponse) -> Option<String> {
     let last = text(page).lines().last()?;
     let (_, cursor) = last.strip_prefix("[cut: ")?.strip_suffix(']')?.split_once("continue with the cursor ")?;
@@ -214,7 +214,7 @@ async fn a_result_is_one_copy_of_its_data_unless_the_config_asks_for_more() {
                 assert_eq!(tool.get("outputSchema").is_some(), is_repeated, "{revision:?}: {tool}");
             }
             for (name, arguments) in [
-                // It waits until the plugin is loaded.
+                // The call waits until the plugin is loaded.
                 ("read_resource", json!({ "uri": "files://f/guide.md" })),
                 ("list_resources", json!({})),
                 ("search_resources", json!({ "query": "circuit" })),
@@ -232,7 +232,7 @@ async fn a_result_is_one_copy_of_its_data_unless_the_config_asks_for_more() {
     }
 }
 
-/// Calls a tool, and one that searches until it finds something.
+/// Calls a tool. A tool that searches is repeated until it has a result.
 async fn call_in_time_if_searched(wire: &mut RawStdio, params: Value) -> RpcResponse {
     match params["name"].as_str() {
         Some("search_resources" | "resource_context") => call_in_time(wire, params).await,
@@ -289,7 +289,7 @@ async fn what_a_tool_leaves_out_is_its_last_line_with_how_to_get_it() {
             let part = wire.request("tools/call", call("read_resource", arguments)).await;
             calls += 1;
             assert!(text(&part).len() < 401_000);
-            // The lines of the file have no brackets.
+            // No line of the file starts with a bracket.
             let (shown, notices): (Vec<_>, Vec<_>) =
                 text(&part).split_inclusive('\n').partition(|line| !line.starts_with('['));
             all.extend(shown);
@@ -369,12 +369,12 @@ async fn the_next_part_that_a_principal_may_not_read_is_not_named() {
         let rule = Rule::for_principal("*").allow([allowed]);
         ConfigFile::new().plugin(Plugin::git("repo", repo.path())).rule(rule).write()
     };
-    // The next part is named by the id of the commit.
+    // The URI of the next part contains the commit's id.
     for (allowed, is_named) in [("git://repo/log/**", true), ("git://repo/log/main", false)] {
         let config = of(allowed);
         let server = HttpServer::start(&config).await;
         let mut wire = server.raw_client(Revision::V_2026_07_28).await;
-        // The second is answered from the cache, if the first is cached.
+        // The second read is answered from the cache, if the first one is cached.
         for _ in 0..2 {
             let read = wire.request("resources/read", json!({ "uri": "git://repo/log/main?limit=1" })).await;
             let notice = read.result()["contents"][0]["_meta"]["mcp-host/notices"][0].clone();
@@ -407,7 +407,7 @@ async fn a_bare_mount_can_be_listed_whatever_its_provider_has_there() {
     };
     let mut below = Vec::new();
     for mount in mounts {
-        // It waits until the plugin is loaded.
+        // The call waits until the plugin is loaded.
         let listed = wire.request("tools/call", call("list_resources", json!({ "uri": mount, "limit": 1000 }))).await;
         assert_ne!(listed.result()["isError"], true, "{mount}: {}", text(&listed));
         let is_of_another = |line: &str| mounts.iter().any(|other| *other != mount && line.starts_with(*other));

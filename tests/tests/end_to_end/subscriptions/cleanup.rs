@@ -1,4 +1,4 @@
-//! Cleanup of subscriptions: nothing is left behind when the subscriber disconnects; and unsubscribing when the
+//! Cleanup of subscriptions: a disconnected subscriber leaves nothing behind, and unsubscribing works after the
 //! resource is gone.
 
 use std::sync::Arc;
@@ -76,7 +76,7 @@ async fn sessions_that_end_leave_nothing_behind() {
         subscribe(&mut wires[1], &["faulty://m/a", "faulty://n/b"]).await;
         served.wait_until_watching((2, 3, 2)).await;
         let [first, second] = wires;
-        // One that is being notified at the moment, and one that reads its updates.
+        // One session that is being notified at this moment, and one that reads its updates.
         folder.write("a", "changed");
         first.delete_session().await;
         served.wait_until_watching((1, 2, 2)).await;
@@ -151,12 +151,12 @@ fn cancel_notification(id: u64) -> Value {
     json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } })
 }
 
-/// A config without a resource that can be watched.
+/// A config without watchable resources.
 fn unwatchable_config() -> ConfigFile {
     ConfigFile::new().plugin(Plugin::new("hello", &component("hello"), "hello:///"))
 }
 
-/// Returns the errors of a session's requests to subscribe, though nothing can be watched.
+/// The errors of requests to subscribe when no resource can be watched.
 const NOTHING_TO_WATCH: [(&str, i64); 2] = [("notes://n/a.md", -32002), ("hello:///world", -32602)];
 
 #[tokio::test]
@@ -193,7 +193,7 @@ async fn a_session_over_http_unsubscribes_in_order_when_nothing_can_be_watched_a
         assert_eq!(old.request("resources/subscribe", json!({ "uri": uri })).await.error_code(), code);
     }
     assert_eq!(*old.request("resources/unsubscribe", json!({ "uri": "notes://n/a.md" })).await.result(), json!({}));
-    // A session that starts now is told in its capabilities that it may not subscribe, and may not.
+    // The capabilities of a new session do not include subscriptions, and requests to subscribe fail.
     let mut new = server.raw_client(Revision::V_2025_11_25).await;
     for method in ["resources/subscribe", "resources/unsubscribe"] {
         assert_eq!(new.request(method, json!({ "uri": "notes://n/a.md" })).await.error_code(), -32601);

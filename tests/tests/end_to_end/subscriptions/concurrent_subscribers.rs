@@ -1,5 +1,5 @@
-//! Many subscribe at the same moment, the provider fails just then, or one disconnects in the middle: whoever got an
-//! acknowledgment is notified of the next change.
+//! Many clients subscribe at the same time, the provider fails just then, or one client disconnects in the middle:
+//! every client with an acknowledgement is notified of the next change.
 
 use std::fs;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ struct Listener {
 }
 
 impl Listener {
-    /// Listens, and returns when that is acknowledged.
+    /// Listens, and returns after the acknowledgement.
     async fn start(server: &HttpServer, uris: &[&str]) -> Self {
         let wanted = json!({ "notifications": { "resourceSubscriptions": uris } });
         let request = server.uninitialized(Revision::V_2026_07_28).request_builder("subscriptions/listen", wanted);
@@ -41,7 +41,7 @@ impl Listener {
         listener
     }
 
-    /// Waits for an update that contains that text. Earlier ones are skipped.
+    /// Waits for an update that contains a text. Earlier ones are skipped.
     async fn wait_for(&mut self, text: &str) {
         loop {
             if let Some((_, rest)) = self.buffer.split_once(text) {
@@ -67,7 +67,8 @@ fn count_matches(log: &str, text: &str) -> usize {
 async fn all_who_listen_at_the_same_moment_hear_of_an_edit_and_share_one_question() {
     const LISTENERS: usize = 300;
     let folder = Folder::with_files([("state", "0")]);
-    // It takes a while, so that they would fill any queue, and come while it is asked on a busy machine, too.
+    // `stat` takes long, so separate calls would fill any queue, and all listeners arrive during the call even on a
+    // busy machine.
     let config = ConfigFile::new().plugin(watched_plugin(&folder).config("stat-ms", 500)).allow_all().write();
     let server = HttpServer::start(&config).await;
     let mut listeners = join_all((0..LISTENERS).map(|_| Listener::start(&server, &["watched://w/f"]))).await;
@@ -111,7 +112,7 @@ async fn whoever_listens_while_the_provider_fails_hears_of_it_when_it_is_back() 
         let call = if fault.starts_with("stat") { "stat f" } else { "changes 1" };
         let broken = folder.write(fault, "");
         if fault == "list.trap" {
-            // Then the circuit breaker opens, too.
+            // With traps, the circuit breaker opens, too.
             folder.write("stat.trap", "");
         }
         let config = ConfigFile::new().plugin(watched_plugin(&folder).limit("deadline", "1s")).allow_all().write();
@@ -150,7 +151,7 @@ async fn a_request_to_subscribe_is_tried_again_and_its_error_leaves_nothing_behi
     assert_eq!(host.watch_stats().resources, 1);
 }
 
-/// A host whose provider answers no `stat` before the gate is opened, and counts them.
+/// A host whose provider answers no `stat` before the gate is opened, and counts the calls.
 struct GatedHost {
     folder: Folder,
     counts: Folder,
@@ -223,7 +224,7 @@ async fn a_question_ends_with_the_last_who_asked_it() {
         let asking = host.subscribe(&subscriber, "watched://w/f");
         tokio::select! {
             answer = asking => panic!("the gate is closed: {answer:?}"),
-            // More than the concurrency limit: those that were cancelled have ended.
+            // More than the concurrency limit: the cancelled calls have ended.
             () = wait_until("the provider is asked", || gated.stat_count() == asked) => {}
         }
     }
@@ -241,7 +242,7 @@ async fn who_may_not_subscribe_shares_no_question_and_who_may_not_any_more_no_an
         tokio::spawn(async move { (host.subscribe(&allowed, "watched://w/f").await, allowed) })
     };
     gated.wait_until_stat_called().await;
-    // The gate is closed: whoever shared the call would wait for its answer.
+    // The gate is closed: a subscriber that shared the call would wait for its answer.
     let denied = host.subscriber(&Principal::ANONYMOUS);
     let error = host.subscribe(&denied, "watched://w/f").await.unwrap_err();
     assert!(matches!(error, Error::NotFound { .. }), "{error:?}");

@@ -1,5 +1,5 @@
 //! Changes are detected whatever the operating system notifies: at the limits of inotify, when a watched directory is
-//! replaced, and when a link that leads to it is retargeted.
+//! replaced, and when a link to it is retargeted.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ async fn at_the_limit_of_inotify_changes_are_noticed_at_the_interval_and_the_log
     }
     let folder = Folder::with_files([("a", "a"), ("deep/er/b", "b")]);
     let faulty = || Plugin::faulty("m", folder.path());
-    // None at all, and fewer than there are directories.
+    // No watches, and fewer watches than directories.
     for watches in [0, 2] {
         let config = ConfigFile::new().plugin(faulty()).write();
         let mut wire = RawStdio::start_with_inotify_limit(watches, &config, REVISION).await;
@@ -38,7 +38,7 @@ async fn at_the_limit_of_inotify_changes_are_noticed_at_the_interval_and_the_log
         wire.log_line("generation=2 ").await;
         wait_until_updated(&mut wire).await;
         let log = wire.end().await.log;
-        // Once for each of the two plugins that have existed.
+        // Logged once for each of the two plugins that have existed.
         assert!(log.matches("found only by polling").count() <= 2, "{log}");
     }
 }
@@ -84,11 +84,11 @@ async fn a_directory_that_is_replaced_by_another_is_watched_as_it_is_then() {
 
 #[tokio::test]
 async fn a_link_on_the_path_of_a_grant_that_is_retargeted_is_noticed_at_once_and_followed() {
-    // As a config map has it: an update renames a new link to `..data`.
+    // The layout of a config map: an update renames a new link to `..data`.
     let folder = Folder::with_files([("..1/data/a", "a"), ("..2/data/a", "another"), ("..3/data/a", "a third")]);
     folder.symlink("..data", "..1");
     let data = folder.path().join("..data/data");
-    // The interval finds nothing in the time of a test: only events do.
+    // The interval is longer than the test, so only events reveal changes.
     let config = ConfigFile::new().plugin(Plugin::faulty("m", &data).set("watch-interval", "1h")).write();
     let mut wire = RawStdio::start_at(&config.path(), &["--no-reload"], REVISION).await;
     wire.request("resources/subscribe", json!({ "uri": URI })).await.result();

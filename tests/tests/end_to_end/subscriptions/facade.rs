@@ -1,4 +1,4 @@
-//! Notifications of changes through the façade of the library, without a protocol.
+//! Change notifications through the library's façade, without a protocol.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ async fn that_the_listing_changed_is_told_only_to_those_for_whom_it_did() {
         folder.write(name, "");
         assert_eq!(next_update(&all).await, Update::Listing);
     }
-    // Both are compared in the same walk, and that of the first has ended.
+    // The same walk compares both listings, and the first one's walk has ended.
     assert_eq!(some.try_next(), None);
     folder.write("b", "");
     assert_eq!(next_update(&some).await, Update::Listing);
@@ -66,8 +66,8 @@ async fn what_changed_while_a_provider_was_broken_is_told_when_it_is_back() {
         }
         let broken = folder.write(format!(".faults/{fault}"), "");
         folder.write("a", "changed");
-        // While it fails no subscription to another resource succeeds, and the attempt proves it. What is polled is told when it is back,
-        // also to a further subscriber.
+        // While the provider fails, no subscription to another resource succeeds, which proves the failure. Changes of
+        // polled resources are notified after the recovery, also to a further subscriber.
         host.subscribe(&host.subscriber(&Principal::LOCAL), "faulty://m/c").await.unwrap_err();
         host.subscribe(&host.subscriber(&Principal::LOCAL), "faulty://m/a").await.unwrap();
         folder.write("b", "changed");
@@ -104,7 +104,7 @@ async fn the_list_of_a_stream_counts_for_the_memory_of_subscriptions() {
     let folder = Folder::with_files([("a", "a")]);
     let config = faulty_config(&folder).http_limit("subscription-memory", "64KiB").write();
     let host = start(&config).await;
-    // A quarter of it is for one principal.
+    // A single principal may use a quarter of the limit.
     let subscriber = host.subscriber(&Principal::new("users/ada"));
     let uris: Vec<String> = (0..100).map(|number| format!("none:///{number}")).collect();
     let first = host.reserve_subscription_list(&subscriber, &uris);
@@ -133,7 +133,7 @@ async fn lookups_of_one_client_do_not_keep_others_from_subscribing() {
             })
         })
         .collect();
-    // This runtime has one thread: each stream begins its lookups meanwhile.
+    // This runtime has one thread: the yields let each stream start its lookups.
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }

@@ -1,5 +1,5 @@
-//! Replicas behind a balancer, with three nodes of NATS, while both are killed and paused: what every client hears is compared with every
-//! change.
+//! Replicas behind a load balancer, with three NATS nodes, while both are killed and paused: every client's
+//! notifications are compared with every change.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use rustix::process::Signal;
 
 const FILES: usize = 20;
 const CLIENTS: usize = 30;
-/// The promise: the lease, the interval, and time for a poll, with room for a machine on which other tests run.
+/// The promised maximum delay: the lease, the interval, and the time for a poll, with tolerance for a machine that runs
+/// other tests.
 const BOUND: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -18,7 +19,7 @@ async fn no_client_misses_a_change_though_nodes_and_replicas_are_killed_and_paus
     set.wait_for_live(3).await;
     set.round().await;
 
-    // The holder is killed, and comes back.
+    // The holder of the lease is killed, and restarted.
     set.kill(holder).await;
     set.round().await;
     set.wait_for_live(2).await;
@@ -26,7 +27,8 @@ async fn no_client_misses_a_change_though_nodes_and_replicas_are_killed_and_paus
     set.wait_for_live(3).await;
     set.round().await;
 
-    // The holder stands still for longer than the lease: another one takes it, and this one finds that it has lost it.
+    // The holder is paused for longer than the lease: another replica takes the lease, and the paused one detects its
+    // loss.
     let holder = set.holder().await;
     set.signal(holder, Signal::STOP);
     tokio::time::sleep(LEASE * 2).await;
@@ -35,7 +37,7 @@ async fn no_client_misses_a_change_though_nodes_and_replicas_are_killed_and_paus
     set.wait_until_all_listen().await;
     set.round().await;
 
-    // A node that follows, then the one that leads, then both of two nodes.
+    // A follower node, then the leader, then both of the two remaining nodes.
     let leader = leader(&set).await;
     set.nats.kill((leader + 1) % 3).await;
     set.round().await;
@@ -51,19 +53,19 @@ async fn no_client_misses_a_change_though_nodes_and_replicas_are_killed_and_paus
     set.holder().await;
     set.round().await;
 
-    // The network between replicas and NATS: late, without any answer, with answers that are lost, and cut.
+    // The network between replicas and NATS: delayed, stalled, with lost answers, and cut.
     let late = LinkFault::Delay(LEASE / 15);
     for fault in [late, LinkFault::Stalled, LinkFault::HalfOpen, LinkFault::Cut, LinkFault::None] {
         set.nats.set_links(fault);
         set.round().await;
-        // Once more when all have noticed.
+        // The same again after all replicas have noticed.
         tokio::time::sleep(LEASE).await;
         set.round().await;
     }
     set.holder().await;
     set.round().await;
 
-    // All replicas are replaced, one after the other, by others with another config.
+    // All replicas are replaced, one after the other, by replicas with another config.
     for index in 0..3 {
         set.replace(index, "3/s").await;
         set.round().await;
@@ -84,7 +86,8 @@ async fn the_check_finds_what_a_replica_that_stands_still_does_not_tell() {
     let mut set = ReplicaSet::start(3, 6).await;
     set.holder().await;
     set.round().await;
-    // Its streams stay open until the balancer ends them, and hear nothing: with no time to tell, that is a loss.
+    // The paused replicas' streams stay open until the balancer ends them, and receive nothing. Without time for
+    // notifications, that counts as a loss.
     for index in 0..3 {
         set.signal(index, Signal::STOP);
     }

@@ -1,5 +1,5 @@
-//! What operators see of replicas: the log, the metrics, the API and the command line agree, and commands are no replicas. And what one client of
-//! NATS can do that publishes whatever it likes.
+//! An operator's view of replicas: the log, the metrics, the API and the command line agree, and commands do not count
+//! as replicas. And the effects of a NATS client that publishes arbitrary messages.
 
 use std::fs;
 use std::path::Path;
@@ -14,10 +14,10 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
 
 const TOKEN: &str = "a-token-of-an-administrator-for-tests";
-/// The subject of what replicas tell each other about themselves.
+/// The subject on which replicas announce themselves.
 const SUBJECT: &str = "mcp-host.1.test.replicas";
 
-/// The config of a replica that serves a folder, with that key and more of a config.
+/// The config of a replica that serves a folder, with a cursor key and additional config.
 fn config(nats: &NatsServer, folder: &Folder, key: &str, more: &str) -> WrittenConfig {
     let plugin = Plugin::files("f", folder.path()).set("polling", "shared").set("watch-interval", "500ms");
     let cluster = format!(
@@ -54,7 +54,7 @@ impl Replica {
         metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok()).unwrap_or(0)
     }
 
-    /// Waits until what it says of the cluster is so.
+    /// Waits until the replica's report on the cluster fulfils a condition.
     async fn until(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         let looking = async {
             loop {
@@ -86,7 +86,7 @@ async fn that_nats_is_lost_and_back_is_in_the_log_and_everything_that_is_shown_a
     assert!(lost.contains("WARN") && lost.contains(&address) && lost.contains("polls providers for itself"), "{lost}");
     let unreachable = one.wire.log_line("NATS cannot be reached").await;
     assert!(unreachable.contains("WARN") && unreachable.contains(&address), "{unreachable}");
-    // At each moment, whatever is known.
+    // The numbers are consistent at each moment.
     let began = Instant::now();
     loop {
         let cluster = one.cluster().await;
@@ -141,7 +141,7 @@ async fn replicas_with_other_cursor_keys_are_told_of_in_the_log_the_metrics_and_
     let line = one.wire.log_line("has another `server.cursor-key` than this one").await;
     assert!(line.contains("WARN"), "{line}");
     let config = one.config.path();
-    // The address of the listener is a free port: the command reads it from a copy of the config.
+    // The listener's port is chosen by the system, so the command reads it from a copy of the config.
     let copy = fs::read_to_string(&config).unwrap().replace("127.0.0.1:0", one.admin.trim_start_matches("http://"));
     let copied = one.config.dir().join("status.toml");
     fs::write(&copied, copy).unwrap();
@@ -206,11 +206,11 @@ async fn one_client_of_nats_that_publishes_what_it_likes_is_bounded_in_what_it_d
     let cluster = one.until("rates are divided", |cluster| cluster["rate_divisor"].as_u64().unwrap() > 1).await;
     assert_eq!(cluster["rate_divisor"], 4, "by the maximum of the config");
     assert!(cluster["live"].as_u64().unwrap() <= 1025, "{}", cluster["live"]);
-    // All cached responses are dropped once in a sixth of the lease at most.
+    // All cached responses are dropped at most once in a sixth of the lease.
     let drops = one.value("mcp_host_cluster_cache_drops_total{}").await - dropped;
     let most = began.elapsed().as_millis() / 500 + 2;
     assert!(u128::from(drops) <= most, "{drops} drops, and at most {most} are allowed");
-    // It still serves, and it tells changes.
+    // The replica still serves, and still notifies changes.
     folder.write("a.txt", "changed");
     assert_eq!(super::next_updated(&mut one.wire).await, "files://f/a.txt");
     let exit = one.wire.end().await;

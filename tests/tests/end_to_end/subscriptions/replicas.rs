@@ -1,4 +1,5 @@
-//! Replicas of a cluster on a real server of NATS: one polls for all, and every change is told by each replica, whoever dies.
+//! Replicas of a cluster on a real NATS server: one replica polls for all, and each replica notifies every change, even
+//! if any of them dies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,7 +21,7 @@ struct Replica {
 }
 
 impl Replica {
-    /// Starts a replica that serves a folder, with a subscriber to a file that all watch and to one of its own.
+    /// Starts a replica that serves a folder, with a subscriber to a shared file and to a file that only it watches.
     async fn start(nats: &NatsServer, folder: &Folder, own: &str) -> Self {
         let plugin = Plugin::files("f", folder.path()).set("watch-interval", "500ms");
         Self::serve(nats, plugin, &[SHARED, own]).await
@@ -52,7 +53,7 @@ impl Replica {
         reqwest::get(format!("{}/metrics", self.admin)).await.unwrap().text().await.unwrap()
     }
 
-    /// Its role: the one of which the series is there.
+    /// Returns the replica's role: the one whose metric series exists.
     async fn role(&self) -> String {
         let metrics = self.metrics().await;
         let series =
@@ -65,13 +66,13 @@ impl Replica {
         metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok()).unwrap_or(0)
     }
 
-    /// The answer of the administration API.
+    /// Returns the administration API's report on the cluster.
     async fn cluster(&self) -> Value {
         let request = reqwest::Client::new().get(format!("{}/api/v1/cluster", self.admin)).bearer_auth(TOKEN);
         request.send().await.unwrap().json().await.unwrap()
     }
 
-    /// Waits until it knows of a replica that polls for all: each says so once in a while.
+    /// Waits until the replica knows of a replica that polls for all: each replica announces its role periodically.
     async fn knows_a_holder(&self) -> Value {
         let looking = async {
             loop {
@@ -86,7 +87,7 @@ impl Replica {
         tokio::time::timeout(TIMEOUT, looking).await.expect("a holder is known")
     }
 
-    /// Waits until it knows so many live replicas, so many of them with another config.
+    /// Waits until the replica knows `live` live replicas, `differing` of them with another config.
     async fn knows(&self, live: u64, differing: u64) -> Value {
         let looking = async {
             loop {
@@ -100,7 +101,7 @@ impl Replica {
         tokio::time::timeout(TIMEOUT, looking).await.expect("the replicas are known")
     }
 
-    /// Reads updates until there is one of each URI.
+    /// Reads updates until there was one of each URI.
     async fn told_of_all(&mut self, uris: &[&str]) {
         let mut left = BTreeSet::from_iter(uris.iter().map(|uri| (*uri).to_owned()));
         while !left.is_empty() {
@@ -108,7 +109,7 @@ impl Replica {
         }
     }
 
-    /// Reads updates until there is one of the URI.
+    /// Reads updates until there was one of the URI.
     async fn told_of(&mut self, uri: &str) {
         while next_updated(&mut self.wire).await != uri {}
     }
@@ -133,7 +134,7 @@ async fn holder(replicas: &BTreeMap<usize, Replica>) -> usize {
     tokio::time::timeout(TIMEOUT, settle).await.expect("one replica polls for all")
 }
 
-/// Edits what all watch, and what each watches alone, and reads the updates of each.
+/// Edits the shared file and each replica's own file, and reads the updates of each replica.
 async fn edit_and_check(folder: &Folder, replicas: &mut BTreeMap<usize, Replica>, content: &str) {
     folder.write("shared.txt", content);
     for replica in replicas.values_mut() {
@@ -167,7 +168,7 @@ async fn one_replica_polls_for_all_and_every_change_is_told_though_replicas_and_
     }
     assert!(replicas[&first].value("mcp_host_plugin_shared_polls_total{plugin=\"f\",scope=\"all\"}").await > 0);
 
-    // The holder dies: the next one goes on with its tokens.
+    // The holder dies: the next holder continues with its tokens.
     let killed = replicas.remove(&first).unwrap();
     killed.wire.signal(Signal::KILL);
     killed.wire.wait_exit_unread().await;
@@ -176,16 +177,16 @@ async fn one_replica_polls_for_all_and_every_change_is_told_though_replicas_and_
     edit_and_check(&folder, &mut replicas, "xxxx").await;
     assert_ne!(second, first);
 
-    // The engine dies: each polls for itself.
+    // The NATS server dies: each replica polls for itself.
     nats.kill().await;
     edit_and_check(&folder, &mut replicas, "xxxxx").await;
 
-    // It comes back, and so does the sharing.
+    // The server comes back, and sharing resumes.
     nats.restart().await;
     holder(&replicas).await;
     edit_and_check(&folder, &mut replicas, "xxxxxx").await;
 
-    // Who leaves gives the lease back.
+    // A replica that shuts down releases the lease.
     let third = holder(&replicas).await;
     replicas.remove(&third).unwrap().wire.end().await;
     holder(&replicas).await;
@@ -257,7 +258,7 @@ async fn have_roles(replicas: &[Replica], expected: &[&str]) {
     tokio::time::timeout(TIMEOUT, settle).await.unwrap_or_else(|_| panic!("the roles are {expected:?}"));
 }
 
-/// Changes everything a few times, and reads the updates of what each replica watches that the provider does not fail for.
+/// Changes everything a few times, and reads the updates of the resources for which the provider does not fail.
 async fn change_and_check(folder: &Folder, replicas: &mut [Replica], name: &str) {
     for round in 0..5 {
         folder.write("state", format!("{name} {round}"));
@@ -281,7 +282,8 @@ async fn a_path_that_fails_at_one_replica_ends_no_notifications_of_others_at_any
     }
     have_roles(&replicas, &["holding", "following", "following"]).await;
 
-    // A follower watches a path for which the provider fails from now on: that one polls for itself, and nothing else happens.
+    // A follower watches a path for which the provider fails from now on: that replica polls for itself, and nothing
+    // else changes.
     replicas[1].wire.request("resources/subscribe", json!({ "uri": "watched://f/bad/1" })).await.result();
     have_roles(&replicas, &["holding", "following", "following"]).await;
     folder.write("bad", "");
@@ -289,7 +291,7 @@ async fn a_path_that_fails_at_one_replica_ends_no_notifications_of_others_at_any
     change_and_check(&folder, &mut replicas, "follower").await;
     assert_eq!((replicas[0].value(GAPS).await, replicas[2].value(GAPS).await), (0, 0));
 
-    // Another one subscribes to such a path again and again, and so does a client of the holder.
+    // Another replica's client subscribes to such a path repeatedly, and so does a client of the holder.
     for number in 0..3 {
         for index in [2, 0] {
             let uri = format!("watched://f/bad/new-{number}");
@@ -299,7 +301,7 @@ async fn a_path_that_fails_at_one_replica_ends_no_notifications_of_others_at_any
     }
     assert_eq!((replicas[0].value(GAPS).await, replicas[2].value(GAPS).await), (0, 0));
 
-    // What was not told while the provider has failed is told when it does not any more.
+    // Changes during the provider's failure are notified after its recovery.
     fs::remove_file(folder.path().join("bad")).unwrap();
     replicas[1].told_of("watched://f/bad/1").await;
     change_and_check(&folder, &mut replicas, "good again").await;

@@ -1,4 +1,4 @@
-//! The event stream of a session: whatever becomes of connections, each change is told at least once.
+//! The event stream of a session: whatever happens to connections, each change is notified at least once.
 
 use std::collections::BTreeSet;
 
@@ -27,19 +27,19 @@ fn uri(file: &str) -> String {
 pub(super) struct EventStream {
     response: Response,
     buffer: String,
-    /// The id of the last event that was read.
+    /// The id of the last event read.
     pub(super) last_id: Option<String>,
 }
 
 impl EventStream {
-    /// Opens the stream of the session, from that event on.
+    /// Opens the session's stream after an event.
     pub(super) async fn open(wire: &RawHttp, last_id: Option<&str>) -> Self {
         let response = wire.resumed_event_stream(last_id).await;
         Self { response, buffer: String::new(), last_id: None }
     }
 
-    /// Returns the next message; none at the end of the stream. Comments, which keep the connection open, do not extend
-    /// the time.
+    /// Returns the next message; `None` at the end of the stream. Comments, which keep the connection open, do not
+    /// extend the timeout.
     pub(super) async fn next(&mut self) -> Option<Value> {
         timeout(TIMEOUT, self.read_message()).await.expect("an event in time")
     }
@@ -78,7 +78,7 @@ impl EventStream {
         }
     }
 
-    /// Returns the files of all updates up to that of `last`.
+    /// Returns the files of all updates up to the update of `last`.
     pub(super) async fn files_until(&mut self, last: &str) -> Vec<String> {
         let mut files = Vec::new();
         while files.last().is_none_or(|file| file != last) {
@@ -89,8 +89,8 @@ impl EventStream {
 }
 
 impl EventStream {
-    /// Returns the files of all updates until those have been told. One that is repeated may come behind later ones, as
-    /// updates of one resource are throttled.
+    /// Returns the files of all updates until all of `files` were updated. A repeated update may arrive after later
+    /// ones, because updates of one resource are throttled.
     async fn files_until_all(&mut self, files: &[&str]) -> BTreeSet<String> {
         let mut told = BTreeSet::new();
         while !files.iter().all(|file| told.contains(*file)) {
@@ -106,7 +106,7 @@ async fn subscribe(wire: &mut RawHttp, files: &[&str]) {
     }
 }
 
-/// A stream of another client, which shows that the host knows of a change.
+/// The stream of another client, which shows that the host has detected a change.
 async fn witness(server: &HttpServer, files: &[&str]) -> (RawHttp, EventStream) {
     let mut wire = server.raw_client(REVISION).await;
     subscribe(&mut wire, files).await;
@@ -167,7 +167,7 @@ async fn a_client_resumes_behind_the_last_event_that_it_received() {
     folder.write("a", "changed");
     assert_eq!(stream.next_file().await, "a");
     let received = stream.last_id.clone().expect("an event has an id");
-    // What a client did not receive before its connection broke.
+    // Updates that a client did not receive before its connection broke.
     folder.write("b", "changed");
     assert_eq!(stream.next_file().await, "b");
     let all = stream.last_id.clone().expect("an event has an id");
@@ -180,7 +180,7 @@ async fn a_client_resumes_behind_the_last_event_that_it_received() {
     assert_ne!(all, all_and_c);
     drop(resumed);
 
-    // Nothing is repeated.
+    // No update is repeated.
     let mut resumed = EventStream::open(&wire, Some(&all_and_c)).await;
     for text in ["once", "and again"] {
         folder.write("d", text);
@@ -188,7 +188,8 @@ async fn a_client_resumes_behind_the_last_event_that_it_received() {
     }
     drop(resumed);
 
-    // Of an id that was never given, and without any, everything may have been lost that is not known to be received.
+    // With an id that was never issued, or without an id, every update that is not known to be received may have been
+    // lost.
     for (id, last) in [(Some("99999"), "e"), (Some("0/7"), "f")] {
         let mut resumed = EventStream::open(&wire, id).await;
         folder.write(last, "changed");
@@ -206,7 +207,7 @@ async fn a_stream_begins_with_the_id_to_resume_from() {
     subscribe(&mut wire, &["a", "b"]).await;
     let (_session, mut known) = witness(&server, &["a", "b"]).await;
     let mut stream = EventStream::open(&wire, None).await;
-    // The client has received nothing but the first event, which has no data.
+    // The client has received only the first event, which has no data.
     while stream.last_id.is_none() {
         let chunk = timeout(TIMEOUT, stream.response.chunk()).await.unwrap().unwrap().expect("the stream goes on");
         let text = std::str::from_utf8(&chunk).unwrap();
@@ -228,7 +229,7 @@ async fn a_hundred_sessions_hear_of_every_edit_through_dead_connections_and_gaps
     let mut wires = join_all((0..SESSIONS).map(|_| server.raw_client(REVISION))).await;
     join_all(wires.iter_mut().map(|wire| subscribe(wire, &["a", "b", "c"]))).await;
     let (_session, mut known) = witness(&server, &["a", "b", "c"]).await;
-    // A third has no stream, a third one that is never read, and a third one that is dropped.
+    // A third of the clients has no stream, a third has one that is never read, and a third has one that is dropped.
     let opened = wires.iter().enumerate().map(async |(number, wire)| match number % 3 {
         0 => None,
         _ => Some(EventStream::open(wire, None).await),

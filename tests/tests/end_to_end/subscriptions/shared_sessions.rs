@@ -17,7 +17,7 @@ use super::session_streams::EventStream;
 
 const REVISION: Revision = Revision::V_2025_11_25;
 const ADA: &str = "the-token-of-ada-0123456789abcdef";
-/// The stream with the records.
+/// The NATS stream with the session records.
 const BUCKET: &str = "KV_mcp-host-test-SESSIONS";
 const BOB: &str = "the-token-of-bob-0123456789abcdef";
 
@@ -29,7 +29,7 @@ fn uri(file: &str) -> String {
     format!("files://f/{file}")
 }
 
-/// Replicas that serve one folder to two principals, of whom neither may see `secret.txt`.
+/// Replicas that serve one folder to two principals. Neither may see `secret.txt`.
 struct Replicas {
     nats: NatsServer,
     folder: Folder,
@@ -41,7 +41,7 @@ impl Replicas {
         Self::start_with(count, "").await
     }
 
-    /// Starts them, with more of a config.
+    /// Starts replicas with additional config.
     async fn start_with(count: usize, more: &str) -> Self {
         let nats = NatsServer::start().await;
         let folder = Folder::with_files(["a.txt", "b.txt", "c.txt", "secret.txt"].map(|name| (name, "text")));
@@ -86,7 +86,7 @@ impl Replicas {
         self.folder.write(file, content);
     }
 
-    /// Waits until a request of a session has that status at a replica.
+    /// Waits until a request of a session has a status at a replica.
     async fn wait_for_status(&self, wire: &RawHttp, index: usize, status: u16) {
         let mut wire = wire.at(self.url(index));
         let looking = async {
@@ -110,7 +110,7 @@ async fn subscribe(wire: &mut RawHttp, file: &str) {
     wire.request("resources/subscribe", json!({ "uri": uri(file) })).await.result();
 }
 
-/// The status and the body of the answer to a ping.
+/// Returns the status and the body of the answer to a ping.
 async fn ping(wire: &mut RawHttp) -> (StatusCode, Value) {
     let answer = wire.request_builder("ping", json!({})).send().await.unwrap();
     (answer.status(), serde_json::from_str(&answer.text().await.unwrap()).unwrap_or_default())
@@ -121,29 +121,29 @@ async fn any_replica_continues_a_session_and_every_change_is_told_though_replica
     let mut replicas = Replicas::start(3).await;
     let mut a = RawHttp::start_with_token(replicas.url(0), REVISION, ADA).await;
     let [mut b, mut c] = [1, 2].map(|index| a.at(replicas.url(index)));
-    // At one replica it is opened, at another one it subscribes, at the third it listens.
+    // The session is opened at one replica, subscribes at another, and listens at the third.
     subscribe(&mut b, "a.txt").await;
     let mut stream = EventStream::open(&c, None).await;
     assert_eq!(stream.next_file().await, "a.txt", "what was subscribed to elsewhere is told once");
     replicas.edit("a.txt", "xx");
     assert_eq!(stream.next_file().await, "a.txt");
-    // A subscription at another replica than that of the stream is told once, and then of each change.
+    // A subscription at another replica than the stream's is notified once, then for each change.
     subscribe(&mut a, "b.txt").await;
     while stream.next_file().await != "b.txt" {}
     replicas.edit("b.txt", "xx");
     while stream.next_file().await != "b.txt" {}
-    // One that is cancelled elsewhere is told of no more.
+    // A subscription that is cancelled at another replica gets no more updates.
     a.request("resources/unsubscribe", json!({ "uri": uri("a.txt") })).await.result();
     let last = stream.last_id.clone();
 
-    // The replica that opened it dies.
+    // The replica that opened the session dies.
     replicas.kill(0).await;
     subscribe(&mut b, "c.txt").await;
     while stream.next_file().await != "c.txt" {}
     replicas.edit("c.txt", "xx");
     while stream.next_file().await != "c.txt" {}
 
-    // A stream at another replica takes over, with an event id of the one before: everything is told once.
+    // A stream at another replica takes over, with an event id of the previous stream: every resource is notified once.
     let mut other = EventStream::open(&b, last.as_deref()).await;
     let told = [other.next_file().await, other.next_file().await];
     assert!(told.contains(&"b.txt".to_owned()) && told.contains(&"c.txt".to_owned()), "{told:?}");
@@ -152,11 +152,11 @@ async fn any_replica_continues_a_session_and_every_change_is_told_though_replica
     }
     replicas.edit("a.txt", "xxxx");
     replicas.edit("b.txt", "xxx");
-    // The replica may notice an earlier change only now, and tell of that file once more.
+    // The replica may detect an earlier change only now, and notify that file once more.
     let told = other.files_until("b.txt").await;
     assert!(!told.contains(&"a.txt".to_owned()), "it is not subscribed to any more: {told:?}");
 
-    // So does that of the stream.
+    // The replica with the stream dies, too.
     replicas.kill(1).await;
     let mut last_stream = EventStream::open(&c, other.last_id.as_deref()).await;
     let told = [last_stream.next_file().await, last_stream.next_file().await];
@@ -204,7 +204,7 @@ async fn another_principal_gets_nothing_of_a_session_at_any_replica() {
         assert_eq!(answers[0], answers[1], "it is as one that does not exist");
         assert_eq!((answers[0].0, answers[0].2), (StatusCode::NOT_FOUND, false));
     }
-    // Nothing of that has touched it.
+    // These attempts do not affect the session.
     for index in 0..2 {
         assert_eq!(ping(&mut ada.at(replicas.url(index))).await.0, 200);
     }
@@ -234,17 +234,17 @@ async fn while_nats_is_gone_own_sessions_go_on_and_those_that_are_not_known_are_
     subscribe(&mut a, "a.txt").await;
     let mut stream = EventStream::open(&a, None).await;
     replicas.nats.kill().await;
-    // What is known here goes on, with subscriptions, reads and changes.
+    // A session that this replica knows continues, with subscriptions, reads and changes.
     subscribe(&mut a, "b.txt").await;
     for file in ["a.txt", "b.txt"] {
         replicas.edit(file, "xx");
         while stream.next_file().await != file {}
     }
     a.request("resources/read", json!({ "uri": uri("a.txt") })).await.result();
-    // So does a session that begins now.
+    // A new session works, too.
     let mut late = RawHttp::start_with_token(replicas.url(0), REVISION, ADA).await;
     subscribe(&mut late, "c.txt").await;
-    // What is not known is not known to be gone, whoever asks.
+    // A session that a replica does not know may still exist, so every request is answered with 503.
     let mut b = a.at(replicas.url(1));
     let answer = b.request_builder("ping", json!({})).send().await.unwrap();
     assert_eq!(answer.status(), 503);
@@ -254,14 +254,14 @@ async fn while_nats_is_gone_own_sessions_go_on_and_those_that_are_not_known_are_
     bob.use_session(a.session_id().unwrap());
     assert_eq!(ping(&mut bob).await.0, 503);
 
-    // When it is back, what was done meanwhile is known everywhere.
+    // When NATS is back, everything done in the meantime is known at all replicas.
     replicas.nats.restart().await;
     replicas.wait_for_status(&a, 1, 200).await;
     replicas.wait_for_status(&late, 1, 200).await;
     let mut late_stream = EventStream::open(&late.at(replicas.url(1)), None).await;
     assert_eq!(late_stream.next_file().await, "c.txt");
     assert_eq!(ping(&mut bob).await.0, 404);
-    // The one of before is written at the next look at what is due.
+    // The older session is written at the next check of due work.
     let told = async {
         let mut other = EventStream::open(&b, None).await;
         while other.next_file().await != "b.txt" {}
@@ -288,7 +288,7 @@ async fn a_record_that_somebody_forges_gives_nothing_that_its_principal_could_no
         let key = digest(&SHA256, format!("mcp-host session {id}").as_bytes());
         format!("$KV.mcp-host-test-SESSIONS.{}", hexadecimal(&key.as_ref()[..16]))
     };
-    // A session of bob's that was never opened: ada has nothing of it, and bob what a subscription gives him.
+    // A forged session for bob: ada cannot use it, and bob gets only the notifications that a subscription permits.
     replicas.nats.publish([(&*subject(&forged_id), record("bob", &["a.txt", "secret.txt", "no.txt"]))]).await;
     let mut thief = RawHttp::start_with_token(replicas.url(1), REVISION, ADA).await;
     thief.use_session(&forged_id);
@@ -302,14 +302,15 @@ async fn a_record_that_somebody_forges_gives_nothing_that_its_principal_could_no
         replicas.edit("a.txt", &"x".repeat(round));
         assert_eq!(stream.next_file().await, "a.txt", "the other one is denied");
     }
-    // Ada's session, taken over in the bucket: bob gets a session of bob's at a replica that does not know it, and at that of ada nothing.
+    // Ada's session, overwritten in the bucket: at a replica that does not know it, it becomes a session of bob's; at
+    // ada's replica, bob gets nothing.
     replicas.nats.publish([(&*subject(&session), record("bob", &["secret.txt"]))]).await;
     bob.use_session(&session);
     assert_eq!(ping(&mut bob.at(replicas.url(0))).await.0, 404);
     let resources = bob.request("resources/read", json!({ "uri": uri("secret.txt") })).await;
     assert!(resources.message.get("result").is_none(), "{:?}", resources.message);
     assert_eq!(ping(&mut ada.at(replicas.url(0))).await.0, 200, "her session goes on where it is known");
-    // What is no record, or too much, is none.
+    // A value that is not a record, or is too large, is ignored.
     for value in [b"{}".to_vec(), b"\0".to_vec(), record("bob", &["x"; 3]).repeat(3), vec![b'x'; 500_000]] {
         let other = format!("{}{}", "e".repeat(32), &session[32..]);
         replicas.nats.publish([(&*subject(&other), value)]).await;
@@ -326,14 +327,15 @@ async fn copies_of_sessions_make_room_and_sessions_that_were_opened_here_do_not_
     for number in 0..8 {
         sessions.push(RawHttp::start_with_token(replicas.url(number % 2), REVISION, ADA).await);
     }
-    // Each replica is full with its own sessions: the others' are refused there for now, and nobody ends for them.
+    // Each replica is full with its own sessions: the other's sessions are temporarily rejected there, and no session
+    // is ended for them.
     for (number, session) in sessions.iter().enumerate() {
         assert_eq!(ping(&mut session.at(replicas.url((number + 1) % 2))).await.0, 503);
     }
     for (number, session) in sessions.iter().enumerate() {
         assert_eq!(ping(&mut session.at(replicas.url(number % 2))).await.0, 200);
     }
-    // With room for one, each can be continued.
+    // With room for one session, each can be continued.
     sessions.remove(0).delete_session().await;
     let foreign = [&sessions[0], &sessions[2], &sessions[4], &sessions[6]];
     for session in foreign.into_iter().chain(foreign) {
@@ -343,7 +345,7 @@ async fn copies_of_sessions_make_room_and_sessions_that_were_opened_here_do_not_
     for session in [&sessions[1], &sessions[3], &sessions[5]] {
         assert_eq!(ping(&mut session.at(replicas.url(0))).await.0, 200);
     }
-    // A session that is opened beyond the limit ends the one that was idle for longest, at all replicas.
+    // A session opened beyond the limit ends the longest idle one, at all replicas.
     for _ in 0..4 {
         RawHttp::start_with_token(replicas.url(0), REVISION, ADA).await;
     }
@@ -358,7 +360,7 @@ async fn a_session_is_kept_while_it_is_used_and_dropped_when_it_is_idle() {
     let idle = RawHttp::start_with_token(replicas.url(0), REVISION, ADA).await;
     let stream = EventStream::open(&used, None).await;
     assert_eq!(replicas.nats.messages_of(BUCKET).await, 2);
-    // Only the one without a stream is forgotten.
+    // Only the session without a stream is forgotten.
     let dropped = async {
         while replicas.nats.messages_of(BUCKET).await == 2 {
             tokio::time::sleep(Duration::from_millis(50)).await;

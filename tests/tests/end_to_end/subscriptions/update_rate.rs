@@ -1,5 +1,4 @@
-//! However often a provider reports a change: the rate of updates to a subscriber, and the host's work for them, are
-//! bounded.
+//! Bounds for providers that report changes often: the rate of updates to a subscriber, and the host's work for them.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -15,7 +14,7 @@ const UPDATED: &str = "notifications/resources/updated";
 const LISTING: &str = "notifications/resources/list_changed";
 const URI: &str = "watched://w/f";
 
-/// The maximum number of updates in that time: one per 100 ms, and one at each end.
+/// Returns the maximum number of updates in a time: one per 100 ms, and one at each end.
 fn max_updates_in(time: Duration) -> u128 {
     time.as_millis() / 100 + 2
 }
@@ -31,7 +30,7 @@ async fn a_path_that_is_named_thousands_of_times_is_told_once_a_round() {
     let before = rounds();
     for told in 1..=20 {
         wire.notification(UPDATED).await;
-        // One round may have ended before that one.
+        // One round may have ended before this one.
         assert!(rounds() - before + 1 >= told, "{told} updates for {} rounds", rounds() - before);
     }
     wire.end().await;
@@ -125,7 +124,7 @@ async fn what_one_stream_may_subscribe_to_is_bounded_in_number_and_in_bytes_and_
     for (length, expected) in [(20, 1024), (8000, (256 << 10) / 8000)] {
         let uris: Vec<_> = (0..1100).map(|number| format!("watched://w/{number:0>0$}", length - 12)).collect();
         let wanted = json!({ "notifications": { "resourceSubscriptions": uris } });
-        // The message itself is of some megabytes at most.
+        // The message itself has at most some megabytes.
         let wanted =
             if length > 20 { json!({ "notifications": { "resourceSubscriptions": &uris[..100] } }) } else { wanted };
         let id = wire.send_request("subscriptions/listen", wanted).await;

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::{LISTING, UPDATED, notes_config};
 
-/// The command, once it watches.
+/// The command, while it watches.
 struct WatchCommand {
     child: Child,
     printed: Lines<BufReader<ChildStdout>>,
@@ -36,7 +36,7 @@ impl WatchCommand {
         serde_json::from_str(&self.line().await).unwrap()
     }
 
-    /// Interrupts it, as users do, which is not a failure.
+    /// Interrupts the command, as users do, which is not a failure.
     async fn interrupt(mut self) {
         let id = Pid::from_raw(self.child.id().unwrap().try_into().unwrap()).unwrap();
         kill_process(id, Signal::INT).unwrap();
@@ -102,7 +102,7 @@ async fn what_cannot_be_watched_is_an_error_that_says_why() {
         ("other:///", "other:///"),
         ("no uri", "the URI does not begin with a scheme"),
     ] {
-        // One that can be watched does not make up for it.
+        // A watchable resource does not compensate for the failure.
         let output = run(["watch", "notes://n/a.md", uri, "--json", "--config", path.to_str().unwrap()]).await;
         assert_eq!((output.code(), output.text().as_str()), (1, ""), "{uri}: {}", output.stderr);
         let error = output.stderr.lines().find(|line| line.starts_with("error: "));

@@ -3,7 +3,8 @@
 use proptest::prelude::ProptestConfig;
 use proptest::test_runner::RngSeed;
 
-/// So many cases of one fixed seed, without a file of failures: they are reproducible anyway.
+/// Returns a config with `cases` cases of one fixed seed, without a file of failures, because they are reproducible
+/// anyway.
 pub(crate) fn with_cases(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, rng_seed: RngSeed::Fixed(1), failure_persistence: None, ..ProptestConfig::default() }
 }

@@ -1,4 +1,4 @@
-//! Components that no toolchain emits, made on the fly.
+//! Components that no toolchain emits, created by the tests.
 
 use wasm_encoder::{
     BlockType, CodeSection, Component, ComponentExportKind, ComponentExportSection, ComponentImportSection,
@@ -7,7 +7,7 @@ use wasm_encoder::{
     TypeSection, ValType,
 };
 
-/// A component that imports instances with those names, each with one function.
+/// Returns a component that imports instances with these names, each with one function.
 pub(crate) fn component_with_imports<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Vec<u8> {
     let mut instance = InstanceType::new();
     instance.ty().function().params::<[(&str, PrimitiveValType); 0], PrimitiveValType>([]).result(None);
@@ -23,7 +23,7 @@ pub(crate) fn component_with_imports<S: AsRef<str>>(names: impl IntoIterator<Ite
     component.finish()
 }
 
-/// A component that exports one type under so many names.
+/// Returns a component that exports one type under `count` names.
 pub(crate) fn component_with_exports(count: usize) -> Vec<u8> {
     let mut types = ComponentTypeSection::new();
     types.defined_type().primitive(PrimitiveValType::U8);
@@ -36,7 +36,7 @@ pub(crate) fn component_with_exports(count: usize) -> Vec<u8> {
     component.finish()
 }
 
-/// Nested components, so many levels deep.
+/// Returns components nested `depth` levels deep.
 pub(crate) fn nested_components(depth: usize) -> Vec<u8> {
     (0..depth).fold(Component::new().finish(), |inner, _| {
         let mut outer = Component::new();
@@ -45,8 +45,8 @@ pub(crate) fn nested_components(depth: usize) -> Vec<u8> {
     })
 }
 
-/// A component of a few kilobytes that a compiler takes minutes or gigabytes for: every local changes in each of many
-/// nested loops.
+/// Returns a component of a few kilobytes that takes a compiler minutes or gigabytes: every local changes in each of
+/// many nested loops.
 pub(crate) fn hard_to_compile(locals: u32, loops: u32) -> Vec<u8> {
     let mut types = TypeSection::new();
     types.ty().function([], []);
@@ -73,13 +73,13 @@ pub(crate) fn hard_to_compile(locals: u32, loops: u32) -> Vec<u8> {
     component.finish()
 }
 
-/// The same component as another file, with one more section without meaning.
+/// Returns an equivalent component in a different file, with an additional section without meaning.
 pub(crate) fn with_padding(mut component: Vec<u8>, padding: &[u8]) -> Vec<u8> {
     CustomSection { name: "padding".into(), data: padding.into() }.append_to_component(&mut component);
     component
 }
 
-/// The same component, with a further one in it that is instantiated so many times and used for nothing.
+/// Returns the component with an additional, unused component in it that is instantiated `count` times.
 pub(crate) fn with_instances(mut component: Vec<u8>, nested: &[u8], count: usize) -> Vec<u8> {
     let index = component_count(&component);
     RawSection { id: ComponentSectionId::Component.into(), data: nested }.append_to_component(&mut component);

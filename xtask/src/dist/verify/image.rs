@@ -1,4 +1,4 @@
-//! The image, run by runc: as its user, with a read-only root file system.
+//! Runs the image by runc, as its user and with a read-only root file system.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -17,7 +17,7 @@ use crate::dist::tools::Tools;
 use crate::dist::{Version, recreate};
 use crate::progress::Progress;
 
-/// What is mounted at [`CONFIG`]. The port is chosen by the system.
+/// The config that is mounted at [`CONFIG`]. The system assigns the port.
 const SERVED: &str = r#"
 [server]
 http = "127.0.0.1:0"
@@ -40,10 +40,10 @@ allow = ["files:///**"]
 /// The name of the container.
 const CONTAINER: &str = "mcp-host-verify";
 
-/// How long the server may take to be ready.
+/// The maximum time until the server is ready.
 const READY: Duration = Duration::from_secs(60);
 
-/// Runs the image, and asks it.
+/// Runs the image, and requests its health check.
 pub(in crate::dist) fn image(
     work: &Path,
     out: &Path,
@@ -82,7 +82,8 @@ pub(in crate::dist) fn image(
     Ok(())
 }
 
-/// No capabilities, and a read-only root with a writable state, cache and administration socket; the network of this machine.
+/// Removes all capabilities, makes the root read-only with writable directories for state, cache and administration
+/// socket, and uses the network of this machine.
 fn configure(runtime: &mut Value, config: &Path, documents: &Path) {
     let list = |pointer| runtime.pointer(pointer).and_then(Value::as_array).cloned().unwrap_or_default();
     let (mut namespaces, mut mounts) = (list("/linux/namespaces"), list("/mounts"));
@@ -121,7 +122,7 @@ fn patch(document: &mut Value, change: Value) {
     }
 }
 
-/// A running container, which is deleted at the end.
+/// A running container. It is deleted on drop.
 struct Container<'a> {
     tools: &'a Tools,
     state: PathBuf,
@@ -143,7 +144,7 @@ impl<'a> Container<'a> {
         runc
     }
 
-    /// Where it listens, as it prints on standard error.
+    /// Returns the URL of the server from its output on standard error.
     fn url(&mut self) -> Result<String> {
         let stderr = self.process.stderr.take().context("the output of runc is not piped")?;
         let mut lines = BufReader::new(stderr).lines();
@@ -151,7 +152,7 @@ impl<'a> Container<'a> {
         while let Some(Ok(line)) = lines.next() {
             if let Some(url) = line.strip_prefix("listening on ") {
                 let url = url.to_owned();
-                // It would block on a pipe that is full.
+                // The server would block on a full pipe.
                 thread::spawn(move || lines.for_each(drop));
                 return Ok(url);
             }
@@ -161,7 +162,7 @@ impl<'a> Container<'a> {
         anyhow::bail!("the container does not listen:\n{said}")
     }
 
-    /// The health check: by the program itself, in the container.
+    /// Waits until the health check of the program in the container succeeds.
     fn await_probe(&self) -> Result<()> {
         let started = Instant::now();
         loop {
@@ -173,7 +174,7 @@ impl<'a> Container<'a> {
         }
     }
 
-    /// Has the server shut down, as an orchestrator does.
+    /// Shuts the server down by a signal, as an orchestrator does.
     fn stop(&mut self) -> Result<()> {
         cargo::capture(&mut self.runc(&["kill", CONTAINER, "TERM"]))?;
         let status = self.process.wait()?;
@@ -184,13 +185,13 @@ impl<'a> Container<'a> {
 
 impl Drop for Container<'_> {
     fn drop(&mut self) {
-        // Whether it still exists is what this ends.
+        // An error means that the container no longer exists, which is the intended state.
         let _ = cargo::capture(&mut self.runc(&["delete", "--force", CONTAINER]));
         let _ = self.process.wait();
     }
 }
 
-/// Requests `/healthz` of the server at that URL, and returns the head of the response.
+/// Requests `/healthz` of the server at the given URL, and returns the head of the response.
 fn get(url: &str) -> Result<String> {
     let address = url.strip_prefix("http://").and_then(|rest| rest.split('/').next()).context("the URL is not HTTP")?;
     let mut stream = TcpStream::connect(address).with_context(|| format!("cannot connect to {address}"))?;

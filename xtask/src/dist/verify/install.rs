@@ -1,5 +1,5 @@
-//! The packages that users install by themselves: each is installed as they would, from the file and without a network, and starts a
-//! server by which a client [reads a file](super::reader).
+//! The packages that users install themselves. Each is installed like a user does it, from the file and without a
+//! network. A client then starts the installed server and [reads a file](super::reader).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,10 +18,10 @@ use crate::toolchain::apt;
 use crate::workspace::Workspace;
 use crate::{cargo, install};
 
-/// An address at which nobody listens: a package that is not in the files cannot be downloaded.
+/// An address without a listener: packages that are not among the files cannot be downloaded.
 const NO_REGISTRY: &str = "http://127.0.0.1:9/";
 
-/// Installs and uses all of them.
+/// Installs and tries all packages.
 pub(in crate::dist) fn install(
     workspace: &Workspace,
     out: &Path,
@@ -53,7 +53,7 @@ pub(in crate::dist) fn install(
     Ok(())
 }
 
-/// What is installed, and where.
+/// The installed packages, and the directory of their installations.
 struct Verified<'a> {
     out: &'a Path,
     version: &'a Version,
@@ -65,7 +65,7 @@ struct Verified<'a> {
 }
 
 impl Verified<'_> {
-    /// `npx --package FILE` with both packages, and an installation of both with the command in PATH.
+    /// Verifies `npx --package FILE` with both packages, and an installation of both with the command in PATH.
     fn npx(&self, _: &Progress) -> Result<()> {
         let platform = Platform::of(&self.version.target)?;
         let files = npm::files(&self.version.number, &platform)
@@ -105,7 +105,7 @@ impl Verified<'_> {
         self.has_providers(&prefix)
     }
 
-    /// `pip install FILE` into a new virtual environment.
+    /// Verifies `pip install FILE` in a new virtual environment.
     fn pip(&self, _: &Progress) -> Result<()> {
         let environment = self.work.join("python");
         cargo::capture(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
@@ -121,7 +121,7 @@ impl Verified<'_> {
         Ok(())
     }
 
-    /// `mcpb unpack`, and then what a client does with the manifest.
+    /// Verifies `mcpb unpack`, and then starts the server as a client does from the manifest.
     fn bundle(&self, _: &Progress) -> Result<()> {
         let file = mcpb::file(&self.version.number, &Platform::of(&self.version.target)?);
         let unpacked = self.work.join("bundle");
@@ -143,7 +143,8 @@ impl Verified<'_> {
         self.has_providers(&unpacked)
     }
 
-    /// What `cargo binstall` takes of the tarball, and then the command of docs/operations.md for the providers.
+    /// Verifies the part of the tarball that `cargo binstall` installs, and then the command of docs/operations.md for
+    /// the providers.
     fn binary_installation(&self, _: &Progress) -> Result<()> {
         let tarball = self.version.tarball();
         let top = tarball.trim_end_matches(".tar.gz");
@@ -170,7 +171,7 @@ impl Verified<'_> {
         self.has_providers(&prefix)
     }
 
-    /// `rpm --install` into a directory, without scripts: there is no shell.
+    /// Verifies `rpm --install` into a directory, without scripts, because the directory has no shell.
     fn rpm(&self, progress: &Progress) -> Result<()> {
         install_missing("rpm", "rpm", progress)?;
         let file = self.out.join(rpm::file(self.version));
@@ -189,7 +190,7 @@ impl Verified<'_> {
         self.has_providers(&root)
     }
 
-    /// `ruby -c`, and that it names the tarball.
+    /// Verifies the syntax of the formula by `ruby -c`, and that it names the tarball.
     fn formula(&self, progress: &Progress) -> Result<()> {
         install_missing("ruby", "ruby", progress)?;
         let file = self.out.join(homebrew::FILE);
@@ -202,7 +203,7 @@ impl Verified<'_> {
         Ok(())
     }
 
-    /// That it keeps the rules of the registry, and has the digest of the bundle.
+    /// Verifies that `server.json` follows the rules of the registry, and has the digest of the bundle.
     fn server_json(&self, _: &Progress) -> Result<()> {
         let file = self.out.join(server_json::FILE);
         let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -216,7 +217,7 @@ impl Verified<'_> {
         Ok(())
     }
 
-    /// A program has the version, and a client reads by it.
+    /// Verifies the version of a program, and that a client can read through it.
     fn is_installed(&self, program: &Path) -> Result<()> {
         let said = cargo::capture(Command::new(program).arg("--version"))?;
         let expected = format!("mcp-host {}", self.version.number);
@@ -225,7 +226,7 @@ impl Verified<'_> {
         self.reader.reads_by(&[&program.display().to_string(), "serve", "--stdio", &folder])
     }
 
-    /// Every included provider is somewhere below a directory.
+    /// Verifies that every included provider is somewhere below a directory.
     fn has_providers(&self, directory: &Path) -> Result<()> {
         let files = crate::dist::files(directory)?;
         let names: Vec<_> = files.iter().filter_map(|file: &PathBuf| file.file_name()?.to_str()).collect();
@@ -235,7 +236,7 @@ impl Verified<'_> {
     }
 }
 
-/// Installs a package of the distribution, if its program is not there.
+/// Installs a package of the distribution if its program is missing.
 fn install_missing(program: &str, package: &str, progress: &Progress) -> Result<()> {
     if Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success()) {
         return Ok(());

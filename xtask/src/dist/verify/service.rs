@@ -1,4 +1,5 @@
-//! The Debian package and the tarball under a real systemd: in a container with a Debian system of its own, without a network.
+//! The Debian package and the tarball under a real systemd, in a container with a separate Debian system and without a
+//! network.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use crate::dist::{Version, recreate};
 use crate::progress::Progress;
 use crate::toolchain::apt::Release;
 
-/// What the container runs, and what it calls it.
+/// The script that the container runs, and the unit that starts it.
 const SCRIPT: &str = include_str!("service.sh");
 const UNIT: &str = "\
 [Unit]
@@ -29,7 +30,7 @@ WantedBy=graphical.target
 /// The last line of the script.
 const VERIFIED: &str = "verified";
 
-/// Beside a minimal system: what the package depends on, and the client.
+/// The packages in addition to a minimal system: the dependencies of the package, and the client.
 const PACKAGES: &str = "systemd,systemd-sysv,dbus,procps,ca-certificates,curl";
 
 /// Installs, starts, reloads, restarts, upgrades and removes the package.
@@ -56,7 +57,7 @@ pub(in crate::dist) fn service(work: &Path, out: &Path, version: &Version, progr
     container
         .args(["--quiet", "--boot", "--register=no", "--keep-unit", "--private-network", "--directory"])
         .arg(&root);
-    // It powers itself off at the end; the log says whether it got there.
+    // The container powers itself off at the end. The log shows whether the script was completed.
     let console = cargo::capture(&mut container);
     let log = fs::read_to_string(verify.join("log")).unwrap_or_default();
     fs::write(work.join("service.log"), &log)?;
@@ -72,7 +73,7 @@ pub(in crate::dist) fn service(work: &Path, out: &Path, version: &Version, progr
     Ok(())
 }
 
-/// A Debian system of this machine's release, made once.
+/// Returns a Debian system of this machine's release, which is made once.
 fn debian(work: &Path, progress: &Progress) -> Result<PathBuf> {
     let base = work.join("debian-root");
     if base.is_dir() {

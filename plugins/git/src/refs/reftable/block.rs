@@ -1,4 +1,5 @@
-//! A block of a reftable: records in the order of their keys, each of which has a prefix in common with the one before.
+//! A block of a reftable: records sorted by key. Each key is stored relative to the previous one, by the length of the
+//! common prefix.
 
 use crate::block_cache::BlockFile;
 use crate::error::{Error, Result};
@@ -32,7 +33,7 @@ impl Block {
         let [high, middle, low] = length;
         let length = u64::from(u32::from_be_bytes([0, high, middle, low]));
         let start = skipped.saturating_add(HEADER);
-        // The number of restart points is at the end, after three bytes for each of them.
+        // The block ends with the restart points, three bytes each, and their number.
         if length < start.saturating_add(2) || offset.saturating_add(length) > file.size() {
             return Err(file.corrupt(format!("the block at byte {offset} has {length} bytes")));
         }
@@ -51,7 +52,7 @@ impl Block {
         self.bytes.len() as u64
     }
 
-    /// Reads the key of the next record and the number that is stored with its length; `None` after the last.
+    /// Reads the key of the next record and the number stored with its length; `None` at the end.
     pub(super) fn next_key(&mut self, file: &BlockFile) -> Result<Option<(BString, u8)>> {
         if self.at >= self.end {
             return Ok(None);
@@ -69,7 +70,7 @@ impl Block {
         Ok(Some((key, kind)))
     }
 
-    /// Reads a number: seven bits per byte, most significant first, where each further byte adds one.
+    /// Reads a varint: seven bits per byte, most significant first; each further byte adds one.
     pub(super) fn number(&mut self, file: &BlockFile) -> Result<u64> {
         let mut number = 0u64;
         for position in 0..10 {
@@ -86,7 +87,7 @@ impl Block {
         Err(damaged(file, "a number exceeds 64 bits"))
     }
 
-    /// Reads some bytes.
+    /// Reads `length` bytes.
     pub(super) fn take(&mut self, file: &BlockFile, length: u64) -> Result<&[u8]> {
         let end = usize::try_from(length).ok().and_then(|length| self.at.checked_add(length));
         let end = end.filter(|end| *end <= self.end).ok_or_else(|| damaged(file, "a record exceeds its block"))?;

@@ -1,7 +1,7 @@
-//! Refs in reftables: a stack of tables, each of which changes those before it (`reftable`, the format's document).
+//! Refs in reftables: a stack of tables in which each table overrides the older ones (git's document `reftable`).
 //!
-//! The file `tables.list` names the tables, the oldest first. Git replaces it atomically, and then deletes the tables
-//! that are no longer in it; a reader that finds one of them missing reads the list again.
+//! The file `tables.list` names the tables, the oldest first. Git replaces the file atomically, and then deletes the
+//! tables that it no longer names. A reader that finds a table missing reads the list again.
 
 mod block;
 mod table;
@@ -19,7 +19,7 @@ use table::{Table, TableIter};
 /// The maximum size of the list of tables, in bytes.
 const MAX_LIST_SIZE: u64 = 64 * 1024;
 
-/// The maximum number of tables. Git merges them geometrically, so that there are a few.
+/// The maximum number of tables. Git merges them geometrically, so there are few.
 const MAX_TABLES: usize = 1000;
 
 /// The maximum number of times that the list is read again while git replaces it.
@@ -33,14 +33,14 @@ pub(crate) struct Stack {
     tables: Vec<Rc<Table>>,
 }
 
-/// What a table says of a ref: a value, or that it was deleted.
+/// The record of a ref in a table: a value, or `None` if the ref was deleted.
 struct Record {
     name: BString,
     value: Option<Reference>,
 }
 
 impl Stack {
-    /// Opens the stack in a directory. Tables of an earlier stack that are still in use stay open.
+    /// Opens the stack in a directory. Tables that an earlier stack had open are reused.
     pub(crate) fn open(git_dir: &Path, cache: &Rc<BlockCache>, hash: Kind, before: Option<&Self>) -> Result<Rc<Self>> {
         let directory = git_dir.join("reftable");
         for _ in 0..MAX_ATTEMPTS {
@@ -52,7 +52,7 @@ impl Stack {
         Err(Error::corrupt(directory.display(), "tables.list names a table that does not exist"))
     }
 
-    /// Returns whether the stack in a directory is still this one.
+    /// Returns whether the directory still contains this stack.
     pub(crate) fn is_current(&self, git_dir: &Path) -> Result<bool> {
         let list = files::read(&git_dir.join("reftable/tables.list"), MAX_LIST_SIZE)?.unwrap_or_default();
         Ok(list == self.list)
@@ -91,7 +91,7 @@ impl Stack {
     }
 }
 
-/// Opens the tables of a list; `None` if one does not exist.
+/// Opens the tables of a list; `None` if a table does not exist.
 fn open_tables(
     directory: &Path,
     list: &[u8],
@@ -126,7 +126,7 @@ pub(crate) struct StackIter {
     tables: Vec<Lookahead>,
 }
 
-/// The records of a table, with the next one.
+/// The records of a table, with one record of lookahead.
 struct Lookahead {
     next: Option<Record>,
     records: TableIter,

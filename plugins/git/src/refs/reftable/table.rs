@@ -1,8 +1,8 @@
-//! One reftable: blocks of refs, and an index of them if there are several.
+//! One reftable: blocks of refs, and an index if there are several blocks.
 //!
-//! A lookup reads the blocks of the index from its root on, and one block of refs, or without an index the blocks of
-//! refs from the first on; git writes an index for more than three. Everything is validated where it is used; the
-//! footer's checksum is not verified.
+//! A lookup reads the blocks of the index from its root, then one block of refs. Without an index, it reads the blocks
+//! of refs from the first one; git writes an index for more than three blocks. Everything is validated where it is
+//! used; the footer's checksum is not verified.
 
 use crate::block_cache::{BlockCache, BlockFile};
 use crate::error::Result;
@@ -32,7 +32,7 @@ pub(super) struct Table {
     hash: Kind,
     /// The size of the header in bytes.
     header: u64,
-    /// The distance between blocks in bytes; zero if each follows the one before.
+    /// The distance between blocks in bytes; zero if blocks are not aligned.
     block_size: u64,
     /// The file offset of the root of the index, if there is one.
     index: Option<u64>,
@@ -61,7 +61,7 @@ impl Table {
         let footer = file.size().checked_sub(header.saturating_add(FOOTER)).filter(|footer| *footer >= header);
         let footer = footer.ok_or_else(|| file.corrupt("it is too short"))?;
         let position = |n: u64| file.u64(footer.saturating_add(header).saturating_add(n.saturating_mul(8)));
-        // The position of the blocks of objects shares its number with the length of their ids.
+        // The field with the position of the object blocks also contains the length of their ids, in its lower bits.
         let (index, objects, logs) = (position(0)?, position(1)?.wrapping_shr(5), position(3)?);
         let end = [index, objects, logs].into_iter().find(|at| *at > 0).unwrap_or(footer).min(footer);
         let block_size = u64::from(u32::from_be_bytes([0, high, middle, low]));
@@ -74,7 +74,7 @@ impl Table {
         self.file.path()
     }
 
-    /// Returns the offset of a block of refs before which none has this name.
+    /// Returns the offset of a block of refs; blocks before it do not contain this name.
     fn locate(&self, name: &BStr) -> Result<Option<u64>> {
         let Some(mut at) = self.index else { return Ok(Some(0)) };
         for _ in 0..MAX_LEVELS {
@@ -85,7 +85,7 @@ impl Table {
             if block.kind != b'i' {
                 return Err(self.file.corrupt(format!("the block at byte {at} is none of its index")));
             }
-            // Each entry is the last name of a block.
+            // An entry is the last name of a block, and the block's position.
             at = loop {
                 let Some((last, _)) = block.next_key(&self.file)? else { return Ok(None) };
                 let position = block.number(&self.file)?;
@@ -97,7 +97,7 @@ impl Table {
         Err(self.file.corrupt("its index has too many levels"))
     }
 
-    /// Reads the block of refs at an offset, and returns it with the offset of the next one; `None` after the last.
+    /// Reads the block of refs at an offset, and returns it with the offset of the next block; `None` at the end.
     fn block(&self, at: u64) -> Result<Option<(Block, u64)>> {
         if at >= self.end || (at == 0 && self.end <= self.header) {
             return Ok(None);
@@ -121,7 +121,7 @@ impl Table {
 
     /// Reads the value of a ref.
     fn value(&self, block: &mut Block, name: &BString, kind: u8) -> Result<Option<Reference>> {
-        // When the ref was last changed.
+        // The update index: when the ref was last changed.
         block.number(&self.file)?;
         let id = |block: &mut Block| {
             let bytes = block.take(&self.file, self.hash.len_in_bytes() as u64)?;
@@ -145,7 +145,7 @@ impl Table {
     }
 }
 
-/// An iterator over the records of a table, from a name on.
+/// An iterator over the records of a table, starting at a name.
 pub(super) struct TableIter {
     table: Rc<Table>,
     block: Option<Block>,
@@ -155,7 +155,7 @@ pub(super) struct TableIter {
 }
 
 impl TableIter {
-    /// Creates an iterator over the records whose names are not before a name.
+    /// Creates an iterator over the records that do not sort before a name.
     pub(super) fn seek(table: &Rc<Table>, name: &BStr) -> Result<Self> {
         let start = table.locate(name)?;
         let next_block = start.unwrap_or(table.end);

@@ -1,20 +1,20 @@
 //! Protection against tags with too many attributes, applied before parsing.
 //!
-//! The parser compares each attribute of a tag with all before it, so a tag of 100,000 attributes takes seconds. It
-//! has no configurable bound, and whether a `<` begins a tag is known only to the parser. So this module counts, for
-//! each position where a tag *could* begin, the attributes it would have, with the tokenizer states of the HTML
-//! standard inside of a tag (section 13.2.5, from "tag name state" on), and where that exceeds [`MAX_ATTRIBUTES`]
-//! replaces its `<` with a space. A false positive, as in a script, loses nothing; a real tag becomes text.
+//! The parser compares each attribute of a tag with all previous ones, so a tag of 100,000 attributes takes seconds. It
+//! has no configurable bound, and only the parser knows whether a `<` begins a tag. This module therefore counts, for
+//! each position where a tag *could* begin, the attributes that it would have, with the tokenizer states of the HTML
+//! standard inside of a tag (section 13.2.5, from "tag name state" on). Where the count exceeds [`MAX_ATTRIBUTES`], the
+//! `<` is replaced by a space. A false positive, as in a script, does no harm; a real tag becomes text.
 //!
-//! The page is scanned once, from its end to its beginning: for every position, the number of attributes that follow
-//! is known for each tokenizer state. So the cost is linear in the size of the page, whatever its content.
+//! The page is scanned once, from its end to its beginning: for every position, the number of following attributes is
+//! known for each tokenizer state. The cost is therefore linear in the size of the page, whatever its content.
 
 use std::borrow::Cow;
 
 /// The maximum number of attributes of a tag.
 pub(super) const MAX_ATTRIBUTES: u16 = 128;
 
-/// The number of attributes that follow, by tokenizer state.
+/// The number of following attributes, by tokenizer state.
 #[derive(Debug, Clone, Copy, Default)]
 struct AttributeCounts {
     tag_name: u16,
@@ -30,7 +30,7 @@ struct AttributeCounts {
 }
 
 impl AttributeCounts {
-    /// Returns the counts before this byte.
+    /// Returns the counts for the position before this byte.
     fn prepend(self, byte: u8) -> Self {
         // Any byte that starts an attribute's name.
         let begun = self.name.saturating_add(1);
@@ -70,10 +70,10 @@ impl AttributeCounts {
     }
 }
 
-/// Returns the page without tags that exceed [`MAX_ATTRIBUTES`], and whether it had any.
+/// Returns the page without tags that exceed [`MAX_ATTRIBUTES`], and whether there were any.
 pub(super) fn limit_attributes(html: &str) -> (Cow<'_, str>, bool) {
     let mut to_come = AttributeCounts::default();
-    // The attributes of a tag that starts at the current byte, and of an end tag whose slash it is.
+    // The number of attributes of a tag whose name starts at the current byte, and of an end tag whose slash is there.
     let (mut behind, mut behind_slash) = (0_u16, 0_u16);
     let mut cut: Vec<usize> = Vec::new();
     for (at, byte) in html.bytes().enumerate().rev() {
@@ -96,7 +96,7 @@ pub(super) fn limit_attributes(html: &str) -> (Cow<'_, str>, bool) {
             *byte = b' ';
         }
     }
-    // One ASCII character is replaced by another, so it stays UTF-8.
+    // An ASCII character is replaced by another, so the bytes are valid UTF-8.
     (Cow::Owned(String::from_utf8(bytes).unwrap_or_default()), true)
 }
 
@@ -109,7 +109,7 @@ mod tests {
     use proptest::prelude::*;
     use std::cell::Cell;
 
-    /// The maximum number of attributes that the parser finds in one tag, each counted once.
+    /// The maximum number of attributes in one tag, as the parser counts them: each once.
     struct AttributeCounter(Cell<usize>);
 
     impl TokenSink for AttributeCounter {
@@ -170,7 +170,7 @@ mod tests {
         fn no_tag_has_more_whatever_the_page(
             parts in proptest::collection::vec("<[a/!]?|>|[ =/\"'a-c]{1,4}|-->|<!--", 0..40), times in 1usize..40,
         ) {
-            // Attributes are distinguished by name, so each gets its own.
+            // Attributes are distinguished by name, so each gets a unique name.
             let mut html = String::new();
             for (number, character) in parts.concat().repeat(times).char_indices() {
                 html.push(character);

@@ -21,7 +21,7 @@ pub(crate) fn head_metadata(html: &str) -> HeadMetadata {
             Some("meta") if about.description.is_none() && is_description(attribute(&node, "name")) => {
                 about.description = attribute(&node, "content").as_deref().and_then(single_line);
             }
-            // The titles of pictures come after it.
+            // `title` elements in the body belong to pictures.
             Some("body") => break,
             _ => {}
         }

@@ -12,7 +12,7 @@ use htmd::HtmlToMarkdown;
 use htmd::options::{BulletListMarker, Options};
 use parse::parse;
 
-/// The maximum size of HTML that is converted to Markdown, which takes about fifty times as much memory.
+/// The maximum size of HTML that is converted to Markdown. The conversion takes about fifty times as much memory.
 const MAX_BYTES: usize = 1024 * 1024;
 
 /// A page as Markdown.

@@ -1,9 +1,9 @@
 //! Bounded parsing of untrusted HTML.
 //!
-//! `html5ever` builds the tree that a browser would. Its work is bounded: the number of elements ([`MAX_ELEMENTS`];
-//! the rest is dropped), of open elements ([`MAX_OPEN_ELEMENTS`]; further start tags are skipped, their text stays),
-//! since closing one scans all of them, and of attributes per tag ([`attributes`]). Of the head,
-//! the first [`MAX_HEAD`] bytes are parsed.
+//! `html5ever` builds the same tree as a browser. Its work is bounded by the number of elements ([`MAX_ELEMENTS`];
+//! further ones are dropped), of open elements ([`MAX_OPEN_ELEMENTS`]; further start tags are skipped and their text is
+//! kept), because closing an element scans all open ones, and of attributes per tag ([`attributes`]). Only the first
+//! [`MAX_HEAD`] bytes are searched for the head.
 
 use super::attributes;
 use html5ever::buffer_queue::BufferQueue;
@@ -25,7 +25,7 @@ const MAX_OPEN_ELEMENTS: usize = 400;
 const COUNT_INTERVAL: usize = 64;
 /// The maximum number of bytes parsed for the head of a page.
 const MAX_HEAD: usize = 256 * 1024;
-/// The number of bytes parsed before checking whether the head is complete.
+/// The number of bytes parsed between two checks of whether the head is complete.
 const CHUNK: usize = 4096;
 
 /// A parsed page.
@@ -33,7 +33,7 @@ const CHUNK: usize = 4096;
 pub(crate) struct Parsed {
     /// The document.
     pub(crate) document: Handle,
-    /// Whether something was dropped.
+    /// Whether content was dropped.
     pub(crate) is_cut: bool,
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn parse(html: &str) -> Parsed {
     Parsed { document, is_cut: has_lost_tags || tokenizer.sink.is_cut.get() }
 }
 
-/// Parses the head of a page, and stops as soon as it is complete.
+/// Parses the head of a page, and stops when it is complete.
 pub(crate) fn parse_head(html: &str) -> Handle {
     let _quiet = LogSilencer::new();
     let tokenizer = tokenizer();
@@ -68,7 +68,7 @@ pub(crate) fn parse_head(html: &str) -> Handle {
     tokenizer.sink.builder.sink.dom.document.clone()
 }
 
-/// Returns the encoding label declared in the beginning of a page, whose ASCII characters are readable.
+/// Returns the encoding label declared in the beginning of a page. Its ASCII characters must be readable.
 pub(crate) fn encoding_label(beginning: &str) -> Option<String> {
     let _quiet = LogSilencer::new();
     let tokenizer = tokenizer();
@@ -83,7 +83,7 @@ pub(crate) fn encoding_label(beginning: &str) -> Option<String> {
     }
 }
 
-/// Disables logging while it exists: the parser logs a line for each tag, which would flood the log.
+/// Disables logging while the value exists: the parser logs a line for each tag, which would flood the log.
 struct LogSilencer(LevelFilter);
 
 impl LogSilencer {
@@ -127,7 +127,7 @@ impl BoundedTreeBuilder {
             self.builder.trace_handles(&open);
             self.is_too_deep.set(open.0.get() > MAX_OPEN_ELEMENTS);
         }
-        // Text-only elements do not nest, and without the tag their text would become the page's.
+        // Text-only elements do not nest, and without the tag, their text would become the page's text.
         const TEXT_ONLY: [&str; 8] = ["script", "style", "title", "textarea", "iframe", "noframes", "noscript", "xmp"];
         self.is_too_deep.get() && !TEXT_ONLY.contains(&name)
     }
@@ -239,8 +239,8 @@ impl TreeSink for Tree {
         self.dom.append_before_sibling(sibling, child);
     }
 
-    /// Attributes of a second `<html>` or `<body>` are irrelevant for readers, and a thousand of them would be
-    /// compared with each other.
+    /// Attributes of a second `<html>` or `<body>` are irrelevant for readers, and comparing a thousand of them takes
+    /// long.
     fn add_attrs_if_missing(&self, _: &Handle, _: Vec<Attribute>) {}
 
     fn remove_from_parent(&self, target: &Handle) {

@@ -1,8 +1,8 @@
 //! Extraction of the readable part of a page, with absolute links.
 //!
-//! The main part is used where the page marks one (`<main>`, `role="main"`), else the body without its header, footer
-//! and sidebars. Scripts, styles, navigation, controls and hidden elements are removed. Links become absolute, so that
-//! readers of the text alone can follow them. Elements deeper than [`MAX_DEPTH`] become plain text, since the
+//! If the page marks its main part (`<main>`, `role="main"`), that part is used; if not, the body without its header,
+//! footer and sidebars. Scripts, styles, navigation, controls and hidden elements are removed. Links become absolute,
+//! so readers of the text alone can follow them. Elements deeper than [`MAX_DEPTH`] become plain text, because the
 //! conversion is recursive.
 
 use super::parse::{attribute, name, walk};
@@ -12,7 +12,7 @@ use markup5ever_rcdom::{Handle, Node, NodeData};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// The maximum total size of link targets on a page in bytes; further links become plain text. A page can declare a
+/// The maximum total size of link targets on a page in bytes. Further links become plain text. A page can declare a
 /// long base URL in a few bytes.
 const MAX_LINK_BYTES: usize = 1024 * 1024;
 
@@ -27,7 +27,7 @@ const NOISE: [&str; 27] = [
 ];
 /// Roles of parts without readable content.
 const NOISE_ROLES: [&str; 6] = ["navigation", "search", "banner", "contentinfo", "menu", "dialog"];
-/// Elements that frame a page without a marked main part; inside an article they belong to it.
+/// Elements that frame a page without a marked main part. Inside of an article, they belong to the article.
 const FRAME: [&str; 3] = ["header", "footer", "aside"];
 
 /// Returns the readable part of a page with the address `url`, and whether links were dropped.
@@ -59,7 +59,7 @@ pub(crate) fn extract_readable(document: &Handle, url: &str) -> (Handle, bool) {
 struct Step {
     node: Handle,
     depth: usize,
-    /// Whether a header, footer or sidebar here belongs to the page.
+    /// Whether a header, footer or sidebar here frames the page.
     is_framed: bool,
 }
 
@@ -80,7 +80,7 @@ fn is_kept(node: &Handle, is_framed: bool) -> bool {
     }
 }
 
-/// Returns the text below a node, without the parts that are not readable.
+/// Returns the text below a node, without unreadable parts.
 fn readable_text(root: &Handle) -> String {
     let mut text = String::new();
     let mut ahead = vec![Rc::clone(root)];
@@ -105,7 +105,7 @@ fn has_words(node: &Handle) -> bool {
     walk(node).any(is_word)
 }
 
-/// Makes the target of a link or picture absolute; one that is invalid, or exceeds the budget, is removed.
+/// Makes the target of a link or picture absolute. A target that is invalid or exceeds the budget is removed.
 fn resolve_link(node: &Handle, base: &str, link_budget: &mut usize) {
     let NodeData::Element { name, attrs, .. } = &node.data else { return };
     let which = match &*name.local {

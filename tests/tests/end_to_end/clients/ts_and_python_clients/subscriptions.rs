@@ -24,18 +24,18 @@ impl WatchFixture {
         Self { files, components, config }
     }
 
-    /// Edits a file without a change of its entry in the listing.
+    /// Edits a file without changing its entry in the listing.
     fn edit(&self, file: &str, digit: u8) {
         let aside = self.files.write(".faults/aside", digit.to_string());
         fs::rename(aside, self.files.path().join(file)).unwrap();
     }
 
-    /// Changes the config of the plugin.
+    /// Changes the plugin's config.
     fn reconfigure(&self) {
         self.config.replace(component_config(&self.component(), self.files.path(), "new "));
     }
 
-    /// Replaces the component by one that behaves the same: it has one more custom section.
+    /// Replaces the component by an equivalent one with an additional custom section.
     fn replace_component(&self) {
         let bytes = [fs::read(self.component()).unwrap(), b"\x00\x05\x04note".to_vec()].concat();
         let aside = self.components.write("aside", bytes);

@@ -1,4 +1,4 @@
-//! The official clients as a program that executes commands, and prints notifications.
+//! The official clients, wrapped by a program that executes commands and prints notifications.
 
 use std::process::Stdio;
 
@@ -13,7 +13,7 @@ pub(crate) struct ClientWatcher {
     child: Child,
     stdin: ChildStdin,
     stdout: Lines<BufReader<ChildStdout>>,
-    /// Notifications that arrived while responses were awaited.
+    /// Notifications that arrived while a response was awaited.
     buffered: Vec<Value>,
 }
 
@@ -30,14 +30,14 @@ impl ClientWatcher {
         serde_json::from_str(&line.expect("it says something before its end")).unwrap()
     }
 
-    /// Makes the client perform an action on a resource; returns its report.
+    /// Makes the client perform an action on a resource. Returns its report.
     async fn command(&mut self, command: &str, uri: &str, done: &str) -> Value {
         let said = self.execute(&format!("{command} {uri}"), done).await;
         assert_eq!(said[done], uri);
         said
     }
 
-    /// Makes the client execute a command; returns its report, which has that key.
+    /// Makes the client execute a command. Returns its report, which has the key `done`.
     async fn execute(&mut self, command: &str, done: &str) -> Value {
         self.stdin.write_all(format!("{command}\n").as_bytes()).await.unwrap();
         loop {
@@ -49,18 +49,18 @@ impl ClientWatcher {
         }
     }
 
-    /// Subscribes; with a stream of its own for each resource, again after it ended.
+    /// Subscribes. A client with one stream per resource subscribes again after the stream ended.
     pub(crate) async fn subscribe(&mut self, uri: &str) {
         self.command("subscribe", uri, "subscribed").await;
     }
 
-    /// Unsubscribes. Notifications from before are dropped.
+    /// Unsubscribes. Earlier notifications are dropped.
     pub(crate) async fn unsubscribe(&mut self, uri: &str) {
         self.command("unsubscribe", uri, "unsubscribed").await;
         self.buffered.clear();
     }
 
-    /// The URIs of the first page.
+    /// Returns the URIs of the first page.
     pub(crate) async fn list(&mut self) -> Vec<String> {
         let listed = self.execute("list", "listed").await["listed"].clone();
         serde_json::from_value(listed).unwrap()
@@ -70,7 +70,7 @@ impl ClientWatcher {
         self.command("read", uri, "read").await["text"].as_str().unwrap().to_owned()
     }
 
-    /// Waits for a notification with that key; others are skipped.
+    /// Waits for a notification with this key. Others are skipped.
     pub(crate) async fn next_event(&mut self, key: &str) -> Value {
         loop {
             let told = if self.buffered.is_empty() { self.next_line().await } else { self.buffered.remove(0) };
@@ -86,7 +86,7 @@ impl ClientWatcher {
 
     pub(crate) async fn end(mut self) {
         drop(self.stdin);
-        // Notifications that arrive meanwhile are irrelevant.
+        // Notifications that arrive in the meantime are irrelevant.
         while timeout(TIMEOUT, self.stdout.next_line()).await.unwrap().unwrap().is_some() {}
         assert!(timeout(TIMEOUT, self.child.wait()).await.expect("it ends").unwrap().success());
     }

@@ -1,4 +1,4 @@
-//! Opaque tokens: the issuer is asked about them (RFC 7662).
+//! Opaque tokens: the host introspects them at the issuer (RFC 7662).
 
 use std::time::{Duration, Instant};
 
@@ -13,22 +13,22 @@ use super::ResourceServer;
 
 const TOKEN: &str = "opaque-token-of-alice";
 const SECRET: &str = "secret:of the+server";
-/// An answer counts for no longer than this, and a while for a slow machine.
+/// The maximum time for which an answer is cached, with tolerance for a slow machine.
 const CACHED: Duration = Duration::from_secs(30);
 
-/// A server that asks its issuer, and the file with its secret.
+/// A server that introspects tokens, and the file with its secret.
 struct Introspected {
     resource: ResourceServer,
     _secret: NamedTempFile,
 }
 
 impl Introspected {
-    /// Starts a server whose issuer says that every token is one of `alice`, for an hour.
+    /// Starts a server whose issuer reports every token as one of `alice`, valid for an hour.
     async fn start() -> Self {
         Self::start_with("", |config| config).await
     }
 
-    /// The same with more in the entry of the issuer, and in the config.
+    /// The same, with additions to the issuer's entry and to the config.
     async fn start_with(more_of_issuer: &str, more: impl FnOnce(ConfigFile) -> ConfigFile) -> Self {
         let secret = NamedTempFile::new().unwrap();
         std::fs::write(secret.path(), SECRET).unwrap();
@@ -44,7 +44,7 @@ impl Introspected {
         introspected
     }
 
-    /// What the issuer says of an active token.
+    /// Returns the issuer's answer for an active token.
     fn active(&self) -> Value {
         let mut answer = self.resource.claims("alice");
         answer["active"] = json!(true);
@@ -52,7 +52,7 @@ impl Introspected {
         answer
     }
 
-    /// Has the issuer say that of every token.
+    /// Makes the issuer give this answer for every token.
     fn answer(&self, answer: &Value) {
         self.reply(Reply::ok("application/json", answer.to_string()));
     }
@@ -66,7 +66,7 @@ impl Introspected {
     }
 }
 
-/// How often an answer may have lapsed since then: it counts for 15 s.
+/// Returns how many times a cached answer may have expired since `began`. It is cached for 15 s.
 fn periods(began: Instant) -> usize {
     usize::try_from(began.elapsed().as_secs() / 15).unwrap()
 }
@@ -81,7 +81,7 @@ async fn the_issuer_is_asked_about_a_token_with_the_credentials_of_the_server() 
     assert_eq!(asked.header("content-type"), Some("application/x-www-form-urlencoded"));
     let body = String::from_utf8(asked.body.clone()).unwrap().replace("%2D", "-");
     assert!(body.split('&').any(|pair| pair == format!("token={TOKEN}")), "{body}");
-    // RFC 6749, 2.3.1: each part is encoded as a form is, then Basic.
+    // RFC 6749, 2.3.1: each part is form-encoded, then Basic.
     let basic = asked.header("authorization").unwrap().strip_prefix("Basic ").unwrap();
     let basic = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, basic).unwrap();
     let basic = String::from_utf8(basic).unwrap().replace('+', "%20");
@@ -235,7 +235,7 @@ async fn streams_end_when_only_the_scope_of_subscriptions_is_lost() {
     }
     assert!(begun.elapsed() < CACHED, "{:?}", begun.elapsed());
     resource.assert_valid(TOKEN).await;
-    // Without the scope a session still has its stream, on which nothing of subscriptions is sent.
+    // Without the scope, a session still has its stream, but no subscription messages are sent on it.
     drop(session.event_stream().await);
     introspected.resource.server.end().await;
 }
@@ -255,7 +255,7 @@ async fn a_client_whose_tokens_fail_causes_a_bounded_number_of_questions_and_kno
     let statuses = flood.join_all().await;
     let refused = [StatusCode::UNAUTHORIZED, StatusCode::TOO_MANY_REQUESTS];
     assert!(statuses.iter().all(|status| refused.contains(status)), "{statuses:?}");
-    // A few may be asked about while the last failure is counted.
+    // A few more tokens may be introspected before the last failure is counted.
     assert!(introspected.questions() <= 1 + 20 + 8, "{}", introspected.questions());
 
     introspected.answer(&introspected.active());
@@ -264,7 +264,7 @@ async fn a_client_whose_tokens_fail_causes_a_bounded_number_of_questions_and_kno
     assert_eq!(unknown.status(), StatusCode::TOO_MANY_REQUESTS);
     assert!(unknown.headers().contains_key("retry-after"));
     assert_eq!(introspected.questions(), before);
-    // The known one is asked about again when what was said about it has lapsed, and stays valid.
+    // The known token is introspected again after its cached answer expired, and remains valid.
     let lapsed = async {
         while introspected.questions() == before {
             resource.assert_valid(TOKEN).await;
@@ -300,7 +300,7 @@ async fn a_reload_of_a_rule_for_somebody_else_asks_about_no_token_and_ends_no_st
     for number in 0..TOKENS {
         introspected.resource.assert_valid(&format!("token-{number}")).await;
     }
-    // On a slow machine what was said about a few of them has lapsed, and on a very slow one about all.
+    // On a slow machine, the cached answers for a few of them have expired, and on a very slow one, all.
     let most = before + TOKENS / 2 + TOKENS * periods(began);
     assert!(introspected.questions() < most, "{} {before}", introspected.questions());
     introspected.resource.issuer.origin().wait_until_idle().await;

@@ -1,4 +1,4 @@
-//! The keys of an issuer: when they are fetched, from where, and what a server of keys can do to the host.
+//! The keys of an issuer: the time and the source of their retrieval, and the effects of a malicious key server.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::{ResourceServer, jwks};
 
-/// The bound of a set of keys, in bytes.
+/// The maximum size of a key set, in bytes.
 const MAX_KEYS: usize = 1 << 20;
 
 impl ResourceServer {
@@ -18,7 +18,7 @@ impl ResourceServer {
         self.issuer.origin().request_count("/jwks")
     }
 
-    /// Asks with valid tokens until one is accepted.
+    /// Sends requests with a valid token until one is accepted.
     async fn wait_until_valid(&self, token: &str) {
         let accepted = async {
             while self.list(token).await.status() != StatusCode::OK {
@@ -43,7 +43,7 @@ async fn tokens_of_unknown_keys_have_the_keys_fetched_once_in_a_while() {
     for status in asking.join_all().await {
         assert!([StatusCode::UNAUTHORIZED, StatusCode::SERVICE_UNAVAILABLE].contains(&status), "{status}");
     }
-    // Once in 5 s, as their address had a valid token.
+    // One fetch in 5 s, because the address has sent a valid token before.
     let most = 1 + usize::try_from(began.elapsed().as_secs() / 5).unwrap();
     assert!(resource.fetches() <= before + most, "{} fetches", resource.fetches() - before);
     resource.assert_valid(&resource.token("bob")).await;
@@ -62,7 +62,7 @@ async fn a_new_key_of_the_issuer_is_fetched_when_a_token_names_it() {
     resource.server.end().await;
 }
 
-/// Asks for the listing from that address of loopback.
+/// Requests the listing from a loopback address.
 async fn list_from(resource: &ResourceServer, address: [u8; 4], token: &str) -> reqwest::Response {
     let client = reqwest::Client::builder().local_address(std::net::IpAddr::from(address)).build().unwrap();
     let request = resource.list_request().bearer_auth(token).build().unwrap();
@@ -85,14 +85,14 @@ async fn strangers_do_not_delay_that_a_new_key_is_found_and_nobody_is_refused_fo
     let next = SigningKey::new("key-2");
     resource.issuer.serve_keys([resource.issuer.key(), &next]);
     let token = next.sign(&next.header(), &resource.claims("alice"));
-    // Who is new waits for the next request for strangers, and is told how long.
+    // A new client waits for the next fetch that unknown tokens may cause, and the answer contains the delay.
     let waiting = list_from(&resource, NEWCOMER, &token).await;
     assert_eq!(waiting.status(), StatusCode::SERVICE_UNAVAILABLE);
     let seconds: u64 = waiting.headers()["retry-after"].to_str().unwrap().parse().unwrap();
     assert!((1..=30).contains(&seconds), "{seconds}");
     assert!(waiting.headers().get("www-authenticate").is_none(), "a new token would not help");
     assert_eq!(resource.fetches(), before);
-    // Who had a valid token does not.
+    // A client that has sent a valid token before does not wait.
     resource.assert_valid(&token).await;
     assert_eq!(resource.fetches(), before + 1);
     assert_eq!(list_from(&resource, NEWCOMER, &token).await.status(), StatusCode::OK, "keys are shared");
@@ -174,7 +174,8 @@ async fn who_hangs_up_does_not_cancel_the_request_for_the_keys() {
     resource.server.end().await;
 }
 
-/// Starts a server whose issuer's keys are that reply. A valid token is not accepted, and says nothing of the issuer.
+/// Starts a server whose issuer answers key requests with this reply. A valid token is not accepted, and the answer
+/// reveals nothing about the issuer.
 async fn without_keys(reply: impl FnOnce(&ResourceServerKeys) -> Reply) -> ResourceServer {
     let keys = ResourceServerKeys { attacker: MockOrigin::http().await, symmetric: symmetric_key() };
     let reply = reply(&keys);
@@ -202,7 +203,7 @@ fn symmetric_key() -> Value {
     json!({ "kty": "oct", "k": "c2VjcmV0", "kid": "key-1", "alg": "HS256" })
 }
 
-/// The peak memory of a server must stay within this of what it is at the beginning.
+/// The maximum growth of the server's peak memory.
 const MEMORY: u64 = 64 << 20;
 
 #[tokio::test]

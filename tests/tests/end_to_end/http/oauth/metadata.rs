@@ -1,4 +1,4 @@
-//! What a client without a token learns: the challenge, and the metadata of the protected resource (RFC 9728).
+//! Discovery by a client without a token: the challenge, and the metadata of the protected resource (RFC 9728).
 
 use mcp_host_tests::{Revision, TIMEOUT};
 use reqwest::{Client, Method, StatusCode};
@@ -98,7 +98,7 @@ async fn an_invalid_token_is_told_from_a_missing_one() {
     resource.server.end().await;
 }
 
-/// Reads until the stream has brought that text.
+/// Reads until the stream contains this text.
 async fn read_until(stream: &mut TcpStream, wanted: &str) -> String {
     let mut text = String::new();
     while !text.contains(wanted) {
@@ -121,7 +121,7 @@ async fn a_client_that_sends_its_body_after_the_head_goes_on_with_its_connection
         body.len()
     );
     connection.write_all(head.as_bytes()).await.unwrap();
-    // A server that does not wait for the body has answered by now.
+    // A server that does not wait for the body would have answered by now.
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     connection.write_all(body.as_bytes()).await.unwrap();
     read_until(&mut connection, "credentials are required").await;
@@ -129,7 +129,7 @@ async fn a_client_that_sends_its_body_after_the_head_goes_on_with_its_connection
     connection.write_all(next.as_bytes()).await.unwrap();
     read_until(&mut connection, "authorization_servers").await;
 
-    // One who announces more than is waited for is told that the connection ends.
+    // If a client announces a longer body than the server waits for, the answer announces that the connection ends.
     let mut connection = TcpStream::connect(host).await.unwrap();
     let head = format!(
         "POST /mcp HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: 3000000\r\n\r\n"

@@ -1,7 +1,7 @@
-//! The official TypeScript and Python clients with their own OAuth code, and a certified authorization server.
+//! The official TypeScript and Python clients with their OAuth code, and a certified authorization server.
 //!
-//! Each discovers the authorization server from the challenge of this server, registers, gets a token by the authorization code
-//! grant with PKCE, and uses it. The login and the consent are scripted; everything else is real.
+//! Each client discovers the authorization server from this server's challenge, registers, gets a token by the
+//! authorization code grant with PKCE, and uses it. The login and the consent are scripted; everything else is real.
 
 use std::fs;
 
@@ -14,7 +14,8 @@ use crate::clients::ts_and_python_clients::program;
 use crate::clients::ts_and_python_clients::watcher::ClientWatcher;
 
 const A: &str = "faulty://x/a";
-/// The Python client refreshes a token that has expired by its own clock, and asks for a new authorization if the server was faster.
+/// The Python client refreshes a token that has expired by its own clock, and requests a new authorization if the
+/// server rejected the token earlier.
 const CLOCK_SKEW: &str = "5s";
 
 /// A server that engineers may use, and the authorization server that it trusts.
@@ -55,21 +56,21 @@ impl Company {
         Self { authorization, server, files, _port: port, _config: config, _secret: secret }
     }
 
-    /// Starts a client of that language, for a person with that account.
+    /// Starts a client of a language, for a person with an account.
     fn client(&self, language: &str, stateless: bool, account: &str) -> ClientWatcher {
         let mut command = program(language, "watch");
         command.args(stateless.then_some("--stateless")).args(["--as", account, "http", self.server.url()]);
         ClientWatcher::start(command)
     }
 
-    /// Edits the file `a` without a change of its entry in the listing.
+    /// Edits the file `a` without changing its entry in the listing.
     fn edit(&self, digit: u8) {
         let aside = self.files.write(".faults/aside", digit.to_string());
         fs::rename(aside, self.files.path().join("a")).unwrap();
     }
 }
 
-/// Subscribes, and is told of a change.
+/// Subscribes, and waits for the notification of a change.
 async fn subscribe_and_be_told(client: &mut ClientWatcher, company: &Company, stateless: bool, digit: u8) {
     client.subscribe(A).await;
     if stateless {
@@ -92,7 +93,7 @@ async fn assert_is_authorized_and_steps_up(language: &str, format: TokenFormat) 
             .wait_for_number("issued by authorization_code to alice for mcp:read", 2 * number - 1)
             .await;
         subscribe_and_be_told(&mut client, &company, stateless, u8::try_from(number).unwrap()).await;
-        // A token for what was requested before, and for subscriptions.
+        // A token for the previously requested scopes, and for subscriptions.
         company.authorization.wait_for_number("to alice for mcp:read mcp:subscribe", number).await;
         client.end().await;
     }
@@ -101,7 +102,7 @@ async fn assert_is_authorized_and_steps_up(language: &str, format: TokenFormat) 
     company.server.end().await;
 }
 
-/// A token expires while its streams are open; the client refreshes it, and is told of changes after it.
+/// A token expires while its streams are open. The client refreshes it, and is notified of later changes.
 async fn assert_refreshes(language: &str) {
     for stateless in [false, true] {
         let mut company = Company::start(TokenFormat::Jwt("ES256"), 3).await;
@@ -112,7 +113,7 @@ async fn assert_refreshes(language: &str) {
             assert_eq!(client.next_event("ended").await, A, "the stream ends with the token");
             assert_eq!(client.list().await.len(), 2);
         }
-        // In a session, the client opens the stream again, which has ended with the token.
+        // In a session, the stream ended with the token, and the client opens it again.
         company.authorization.wait_for("issued by refresh_token to alice for mcp:read mcp:subscribe").await;
         if stateless {
             subscribe_and_be_told(&mut client, &company, stateless, 2).await;
@@ -126,7 +127,7 @@ async fn assert_refreshes(language: &str) {
     }
 }
 
-/// A revoked token is worth nothing after a while: the client has to be authorized again.
+/// A revoked token is rejected after a while: the client must be authorized again.
 async fn assert_is_authorized_again_after_revocation(language: &str) {
     let mut company = Company::start(TokenFormat::Opaque, 3600).await;
     let mut client = company.client(language, true, "alice");

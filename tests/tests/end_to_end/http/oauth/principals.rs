@@ -1,4 +1,4 @@
-//! The names of principals and groups out of tokens: never those of the config, of the host or of another issuer.
+//! The names of principals and groups from tokens never equal names of the config, of the host or of another issuer.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{ResourceServer, issuer_entry, jwks};
 
-/// More rules: for everyone whom a token must not be.
+/// Adds rules for all principals that a token must not be able to become.
 fn rules_for_others(config: ConfigFile) -> ConfigFile {
     let digest = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
     let others = ["local", "anonymous", "ci", "corp"];
@@ -81,7 +81,7 @@ async fn a_subject_is_a_name_of_its_issuer_whatever_it_says() {
     wait_until("every request has its line", || {
         let text = fs::read_to_string(&file).unwrap_or_default();
         lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect();
-        // The start and failed logins have lines of their own.
+        // The start and failed logins have separate lines.
         lines.retain(|line| line["operation"] == "list");
         lines.len() == answered
     })
@@ -129,7 +129,7 @@ async fn two_issuers_have_principals_of_their_own_with_equal_subjects() {
     assert_eq!(resource.uris(&resource.token("alice")).await, ["faulty://m/f"]);
     let (claims, audience) = (other.claims("alice", &resource.audience()), resource.audience());
     assert!(resource.uris(&other.sign(&claims)).await.is_empty(), "partner/alice");
-    // Each signs for itself only.
+    // Each issuer signs only its own tokens.
     let mut foreign = claims.clone();
     foreign["iss"] = json!(resource.issuer.identifier());
     resource.assert_invalid(&other.sign(&foreign), "the key of another issuer").await;

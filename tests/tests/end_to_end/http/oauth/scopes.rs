@@ -1,4 +1,4 @@
-//! Scopes: what a token may be used for, and the challenge to get one for more (RFC 6750, 3.1).
+//! Scopes: the permitted uses of a token, and the challenge to get one with more scopes (RFC 6750, 3.1).
 
 use mcp_host_tests::{ConfigFile, Folder, Plugin, RawHttp, Revision, Rule, TIMEOUT, TokenIssuer};
 use reqwest::{Response, StatusCode};
@@ -13,7 +13,7 @@ async fn start() -> ResourceServer {
     ResourceServer::start_with(|issuer| format!("{}\n{SCOPES}", jwks(issuer))).await
 }
 
-/// A valid token of `alice` with that claim `scope`.
+/// A valid token of `alice` with this `scope` claim.
 fn token(resource: &ResourceServer, scope: &Value) -> String {
     let mut claims = resource.claims("alice");
     claims["scope"] = scope.clone();
@@ -63,7 +63,7 @@ async fn a_subscription_requires_the_scopes_of_its_operation() {
     assert_eq!(reader.request("resources/read", uri.clone()).await.result()["contents"][0]["text"], "text of f");
     let refused = reader.request_builder("resources/subscribe", uri.clone()).send().await.unwrap();
     assert_insufficient(&refused, &["mcp:subscribe"], "subscribe");
-    // The session goes on with a token that has more.
+    // The session continues with a token that has more scopes.
     let mut upgraded = reader.request_builder("resources/subscribe", uri).build().unwrap();
     upgraded.headers_mut().insert("authorization", format!("Bearer {both}").parse().unwrap());
     assert_eq!(reqwest::Client::new().execute(upgraded).await.unwrap().status(), StatusCode::OK);
@@ -114,7 +114,7 @@ async fn the_stream_of_a_token_without_the_scope_carries_nothing_that_another_to
     read_until(&mut known, "notifications/resources/updated").await;
     resource.folder.write("f", "another text of f");
     read_until(&mut known, "notifications/resources/updated").await;
-    // The newer stream has the scope, and what is pending. It ends the older one.
+    // The newer stream has the scope, receives the pending updates, and ends the older stream.
     let mut wide = event_stream(&both).await;
     read_until(&mut wide, "notifications/resources/updated").await;
     let text = timeout(TIMEOUT, narrow.text()).await.expect("it ends").expect("it ends in order");

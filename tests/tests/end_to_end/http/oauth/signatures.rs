@@ -1,4 +1,4 @@
-//! The signature of a token: which algorithm and whose key.
+//! The signature of a token: the algorithm and the key.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -14,7 +14,7 @@ async fn a_token_without_a_signature_is_refused() {
     for algorithm in ["none", "None", "NONE", "nOnE", "", "HS0"] {
         for header in [json!({ "alg": algorithm }), json!({ "alg": algorithm, "typ": "at+jwt", "kid": "key-1" })] {
             resource.assert_invalid(&unsigned_token(&header, &claims), algorithm).await;
-            // With a signature that fits nevertheless.
+            // The signature is correct for the algorithm.
             resource.assert_invalid(&resource.issuer.key().sign(&header, &claims), algorithm).await;
         }
     }
@@ -112,7 +112,7 @@ async fn a_token_does_not_say_where_its_key_is() {
         }
     }
     assert_eq!(attacker.requests(), [], "nothing is fetched from where a token says");
-    // They are ignored in a token of the issuer's own key.
+    // These headers are ignored in a token with the issuer's key.
     let mut header = resource.issuer.key().header();
     header["jku"] = json!(attacker.url("/jwks"));
     resource.assert_valid(&resource.issuer.key().sign(&header, &resource.claims("alice"))).await;

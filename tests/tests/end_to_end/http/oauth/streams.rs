@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use super::{ResourceServer, jwks};
 
-/// So soon do tokens expire here, in seconds: time to open a stream on a slow machine.
+/// The lifetime of short-lived tokens in seconds: enough to open a stream on a slow machine.
 const SOON: u64 = 10;
 
 async fn start() -> ResourceServer {
@@ -15,14 +15,14 @@ async fn start() -> ResourceServer {
     ResourceServer::start_with(entry).await
 }
 
-/// A token of `alice` that expires after so many seconds, and when.
+/// Returns a token of `alice` that expires after `seconds`, and its expiry time.
 fn short_lived(resource: &ResourceServer, seconds: u64) -> (String, u64) {
     let (mut claims, expires) = (resource.claims("alice"), unix_time() + seconds);
     claims["exp"] = json!(expires);
     (resource.issuer.sign(&claims), expires)
 }
 
-/// Waits for the end of a stream, which must be in order: a stream that is cut off is an error.
+/// Waits for the orderly end of a stream. A stream that is cut off is an error.
 async fn rest(stream: Response) -> String {
     timeout(TIMEOUT, stream.text()).await.expect("it ends").expect("it ends in order")
 }

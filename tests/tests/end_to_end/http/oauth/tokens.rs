@@ -1,4 +1,4 @@
-//! The claims of a token: who it is from, what it is for, and when.
+//! The claims of a token: issuer, audience, and validity period.
 
 use mcp_host_tests::unix_time;
 use reqwest::{Client, StatusCode};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::ResourceServer;
 
-/// More than any clock is off.
+/// A time that exceeds every tolerance for clocks.
 const LONG: u64 = 600;
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn a_token_of_any_size_and_shape_is_answered() {
         ("30 KB", key.sign_text(&header, &with(&format!("\"x\":\"{}\"", "x".repeat(20_000))))),
         ("1 MB", "a".repeat(1 << 20)),
     ] {
-        // Such a large header may end the connection.
+        // A header of this size may end the connection.
         let status = resource.list_request().bearer_auth(&token).send().await.map(|answer| answer.status());
         let refused = [StatusCode::BAD_REQUEST, StatusCode::UNAUTHORIZED, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE];
         let is_answered = status.as_ref().map_or(token.len() > 100_000, |status| refused.contains(status));

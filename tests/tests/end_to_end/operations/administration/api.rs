@@ -1,4 +1,4 @@
-//! The administration API: who may ask, that answers are what the schema says, and what actions do.
+//! The administration API: access, answers that match the schema, and the effects of actions.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use super::{Administered, LOOPBACK, REVISION, TOKEN, request, with_token};
 pub(super) const SESSIONS: Revision = Revision::V_2025_11_25;
 
 impl Administered {
-    /// The status and the answer of a request with the token, and with that body.
+    /// Returns the status and the answer of a request with the token and a body.
     pub(super) async fn api(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         let body = body.map(Value::to_string).unwrap_or_default();
         let headers = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
@@ -33,7 +33,7 @@ impl Administered {
     }
 }
 
-/// The schema that the program prints.
+/// Returns the schema that the program prints.
 pub(super) async fn schema() -> Validator {
     let schema = run(["schema", "admin", "--config", "absent.toml"]).await.success().json();
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
@@ -208,7 +208,7 @@ async fn a_plugin_that_is_disabled_stays_so_across_reloads_until_it_is_enabled()
     assert_valid(&schema, "POST /api/v1/plugins/NAME/disable", &disabled);
     assert!(!read().await);
     config.replace(file("two"));
-    // The change of the file may have been noticed before.
+    // The change of the file may have been detected before.
     let (status, reload) = admin.api("POST", "reload", None).await;
     assert_eq!(status, 200, "{reload}");
     assert_valid(&schema, "POST /api/v1/reload", &reload);
@@ -249,7 +249,7 @@ async fn a_reload_says_what_changed_or_why_nothing_did() {
     let (status, same) = admin.api("POST", "reload", None).await;
     assert_eq!((status, &same["changed"], &same["generation"]), (200, &json!(false), &json!(1)), "{same}");
     config.replace(file().plugin(Plugin::sample("b")));
-    // The change of the file may have been noticed before.
+    // The change of the file may have been detected before.
     let (status, more) = admin.api("POST", "reload", None).await;
     assert_eq!((status, &more["generation"]), (200, &json!(2)), "{more}");
     assert_eq!(admin.api("GET", "plugins/b", None).await.0, 200);
@@ -285,7 +285,7 @@ async fn the_log_and_the_rules_can_be_asked_of_a_running_server() {
     assert_eq!(answer["filter"], "trace");
     let back = async { while admin.api("GET", "status", None).await.1["log"]["filter"] == "trace" {} };
     timeout(TIMEOUT, back).await.expect("the filter goes back");
-    // A reload changes what it goes back to, and not what is set.
+    // A reload changes the filter that is restored later, not the current one.
     admin.api("POST", "log", Some(&request)).await;
     let text = std::fs::read_to_string(config.path()).unwrap();
     config.replace_text(&format!("{text}\n[log]\nfilter = \"warn\"\n"));
@@ -354,11 +354,11 @@ async fn the_commands_find_the_listener_in_the_config() {
     assert!(log.starts_with("log debug until "), "{log}");
     command(&["admin", "log", "--restore"]).await.success();
 
-    // Another process with the address, as desktop clients start one each, has no listener.
+    // A second process with the same address has no listener. Desktop clients start several processes.
     let listen = format!("\n[admin]\nlisten = \"unix:{}\"\n", socket.display());
     let other = ConfigFile::new().plugin(Plugin::sample("a")).append(&listen).write();
     RawStdio::start(&other, SESSIONS).await.end().await;
-    // The server goes on with what it has when the file becomes invalid, and the commands find it.
+    // When the file becomes invalid, the server keeps its current config, and the commands still find the server.
     let valid = std::fs::read_to_string(path).unwrap();
     config.replace_text(&format!("{valid}\n[surver]\nname = \"x\"\n"));
     let failed = command(&["admin", "reload"]).await;
@@ -382,12 +382,12 @@ async fn the_commands_send_the_token_over_tls_to_the_certificate_of_the_config()
     let text = format!("{}{files}", with_token(folder.path())).replace("listen = \"127.0.0.1:0\"", &listen);
     let config = ConfigFile::new().plugin(Plugin::sample("a")).append(&text).write();
     config.write_certificate(&CertificateAuthority::new().issue("localhost"));
-    // It keeps the certificate of its start.
+    // The server keeps the certificate of its start.
     let admin = Administered::of(HttpServer::start_with(&config, &["--no-reload"]).await).await;
     let path = config.path();
     let arguments = ["status", "--config", path.to_str().unwrap()];
     assert!(run(arguments).await.success().text().starts_with("ready: "));
-    // The token stays with the server that has the certificate.
+    // The token is sent only to the server with the certificate.
     config.write_certificate(&CertificateAuthority::new().issue("localhost"));
     let other = run(arguments).await;
     assert!(other.code() == 1 && other.stderr.contains("is not that of `admin.tls`"), "{}", other.stderr);
@@ -404,11 +404,11 @@ async fn a_config_without_a_listener_says_what_to_add() {
     assert!(failed.stderr.contains("[admin]\nlisten = "), "{}", failed.stderr);
 }
 
-/// The data of server-sent events of the API.
+/// The data of the API's server-sent events.
 struct EventData(Lines<BufReader<TcpStream>>);
 
 impl EventData {
-    /// Follows a path.
+    /// Opens the event stream at a path.
     async fn open(admin: &Administered, path: &str) -> Self {
         let mut stream = BufReader::new(TcpStream::connect(&admin.address).await.unwrap());
         let head = format!("GET /api/v1/{path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n");
@@ -420,7 +420,7 @@ impl EventData {
         Self(lines)
     }
 
-    /// The data of the next event; none at the end.
+    /// Returns the data of the next event; `None` at the end.
     async fn next(&mut self) -> Option<Value> {
         loop {
             let line = timeout(TIMEOUT, self.0.next_line()).await.unwrap().ok()??;
@@ -448,7 +448,7 @@ async fn the_updates_of_a_principal_are_followed_as_they_are_sent() {
     let mut client = admin.server.raw_client(SESSIONS).await;
     let uri = json!({ "uri": "files://files/a.md" });
     client.request("resources/subscribe", uri.clone()).await.result();
-    // Without a stream its updates are pending.
+    // Without a stream, the client's updates would be pending.
     let _events = client.event_stream().await;
     files.write("a.md", "# Another\n");
     loop {
@@ -489,7 +489,7 @@ async fn the_audit_log_is_followed_by_administrators_while_they_are_such() {
     let line = audit.next().await.unwrap();
     assert_eq!((&line["uri"], &line["outcome"]), (&json!("sample://b/plain"), &json!("ok")), "{line}");
     assert_valid(&schema, "GET /api/v1/audit?follow", &json!({ "audit": line, "missed": { "lines": 1 } }));
-    // The next line is sent to nobody whose token is another one by then.
+    // A stream opened with the old token ends before the next line.
     std::fs::write(folder.path().join("admin.token"), "fedcba9876543210fedcba9876543210").unwrap();
     admin.server.log_line("generation=3").await;
     client.request("resources/read", json!({ "uri": "sample://b/plain" })).await.result();
@@ -508,7 +508,7 @@ async fn the_command_prints_the_audit_log_as_it_is_written() {
     command.args(["admin", "audit", "--operation", "read", "--outcome", "ok", "--config"]).arg(config.path());
     let mut command = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = tokio::io::BufReader::new(command.stdout.take().unwrap()).lines();
-    // Requests of before it has connected are not shown.
+    // Requests sent before the stream is connected are not shown.
     let line = loop {
         for uri in ["sample://a/absent", "sample://a/plain"] {
             wire.request("resources/read", json!({ "uri": uri })).await;
@@ -537,7 +537,7 @@ async fn the_status_has_the_calls_of_the_last_minute() {
         client.request("resources/read", json!({ "uri": "sample://a/plain" })).await.result();
     }
     let after = recent().await;
-    // A read of a provider that reports changes may be checked by another call.
+    // A read of a provider that reports changes may need a second call to validate the cache.
     assert!(after["calls"].as_u64().unwrap() >= before + 20, "{after}");
     let [p50, p99] = ["p50_us", "p99_us"].map(|name| after[name].as_u64().unwrap());
     assert!(0 < p50 && p50 <= p99, "{after}");

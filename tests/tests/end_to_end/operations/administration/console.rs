@@ -1,4 +1,4 @@
-//! The console: who may log in, what its files may do in a browser, and its pages in a real one.
+//! The console: login, the permissions of its files in a browser, and its pages in a real browser.
 
 mod page;
 mod watch;
@@ -21,22 +21,22 @@ const ALICE_TOKEN: &str = "token-of-alice";
 const ALICE: &str = "\n[[principal]]\nname = \"alice\"\n\
                      token-sha256 = \"19c28a50b1a09097592e7ceddb7e0771ff4d469747541a7536579eef857e05ce\"\n";
 
-/// A picture of one pixel.
+/// An image of one pixel.
 const DOT: &[u8] = b"GIF89a\x01\x00\x01\x00\x80\x00\x00\xff\x00\x00\xff\xff\xff!\xf9\x04\x01\x00\x00\x01\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;";
 
-/// Where the browser's pictures are kept: `docs/console.md` has copies.
+/// Returns the folder of the browser's screenshots. `docs/console.md` has copies.
 fn pictures() -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/console/pictures");
     std::fs::create_dir_all(&folder).unwrap();
     folder
 }
 
-/// Runs parts of the browser's test, as an administrator.
+/// Runs parts of the browser test as an administrator.
 async fn browse(parts: &str, address: &str) {
     browse_with(parts, address, TOKEN).await;
 }
 
-/// The program that runs parts of the browser's test with that token.
+/// Returns the program that runs parts of the browser test with a token.
 fn browser(parts: &str, address: &str, token: &str) -> Command {
     let mut command = Command::new("node");
     command.arg(client_program("console/console.mjs")).args([parts, address, token]).arg(pictures());
@@ -44,7 +44,7 @@ fn browser(parts: &str, address: &str, token: &str) -> Command {
     command
 }
 
-/// Runs parts of the browser's test with that token.
+/// Runs parts of the browser test with a token.
 async fn browse_with(parts: &str, address: &str, token: &str) {
     let output = browser(parts, address, token).stdin(Stdio::null()).output();
     let output = timeout(TIMEOUT, output).await.expect("the browser ends in time").unwrap();
@@ -53,7 +53,7 @@ async fn browse_with(parts: &str, address: &str, token: &str) {
 }
 
 impl Administered {
-    /// Browses with the token of a client. Returns the status and the answer.
+    /// Browses with a client's token. Returns the status and the answer.
     async fn browse_as_alice(&self, what: &str, body: &Value) -> (u16, Value) {
         let authorization = format!("Bearer {ALICE_TOKEN}");
         let path = format!("/api/v1/browse/{what}");
@@ -61,13 +61,13 @@ impl Administered {
         (status, serde_json::from_str(&answer).unwrap())
     }
 
-    /// Whether the search index has everything.
+    /// Returns whether the search index is complete.
     async fn is_indexed(&self) -> bool {
         let (_, search) = self.get("/api/v1/search", &format!("Authorization: Bearer {TOKEN}\r\n")).await;
         search.contains("\"complete\":true") && !search.contains("\"complete\":false")
     }
 
-    /// A request with those header lines and that body, as a page sends it. Returns the status, the head and the body.
+    /// Sends a request with these headers and body, as a page does. Returns the status, the head and the body.
     async fn page_request(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> (u16, String, String) {
         let (body, host) = (body.to_string(), &self.address);
         let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
@@ -121,14 +121,14 @@ async fn a_session_needs_a_page_of_this_origin_its_cookie_and_its_key_and_ends_w
     let (status, found) = admin.get("/api/v1/session", &read).await;
     let found: Value = serde_json::from_str(&found).unwrap();
     assert_eq!((status, found), (200, json!({ "principal": "admin/token", "administrator": true })));
-    // The listener of clients takes no cookies, and has no console.
+    // The clients' listener accepts no cookies, and has no console.
     let stream = TcpStream::connect(admin.server.url().split('/').nth(2).unwrap()).await.unwrap();
     assert_eq!(
         request(stream, &format!("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{read}\r\n")).await.0,
         404
     );
 
-    // Another token ends what the old one began.
+    // A new token ends the sessions of the old one.
     std::fs::write(folder.path().join("admin.token"), TOKEN.replace('0', "9")).unwrap();
     let reload = "POST /api/v1/reload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n";
     let stream = TcpStream::connect(&admin.address).await.unwrap();
@@ -226,7 +226,7 @@ async fn an_administrator_browses_as_a_principal_and_each_view_has_a_line_of_the
     assert_eq!((&denied[0]["decision"], &denied[0]["administrator"]), (&json!("deny"), &json!("admin/token")));
 }
 
-/// What a client sees is what its principal may see, and not the server.
+/// A user sees the resources that the principal may read, and no server state.
 #[tokio::test]
 async fn users_see_what_they_may_see_with_the_token_that_they_have_for_mcp() {
     let folder = tempfile::tempdir().unwrap();
@@ -264,7 +264,7 @@ const BOB_TOKEN: &str = "token-of-bob";
 const BOB: &str = "\n[[principal]]\nname = \"bob\"\n\
                    token-sha256 = \"800480042268218663feef3ea54d81ed3f976c98c38d5fd7afbe22810ec16334\"\n";
 
-/// A request of which the body does not arrive.
+/// Sends a request whose body never arrives completely.
 async fn send_head(address: &str, path: &str, headers: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n{headers}");
@@ -283,7 +283,7 @@ async fn logins_that_do_not_end_keep_no_probe_from_an_answer() {
         logins.push(send_head(&admin.address, "/console/login", &headers).await);
     }
     assert_eq!(admin.get("/livez", "").await.0, 200);
-    // It took the place of the oldest one.
+    // The request displaced the oldest one.
     assert_eq!(logins[0].read(&mut [0]).await.unwrap_or(0), 0);
     admin.server.end().await;
 }
@@ -296,7 +296,7 @@ async fn a_user_whose_requests_do_not_end_leaves_others_their_share() {
     let admin = Administered::start(&config).await;
     let bob = format!("Authorization: Bearer {BOB_TOKEN}\r\n");
     let mut requests = Vec::new();
-    // Until he has his share.
+    // Repeats until bob has used up his share.
     let refused = loop {
         let mut stream = send_head(&admin.address, "/api/v1/browse/list", &bob).await;
         let mut answer = [0; 12];
@@ -338,7 +338,7 @@ async fn administrators_see_and_change_the_server_in_a_browser() {
         .plugin(broken(folder.path()))
         .rule(Rule::for_principal("local").allow(["**"]))
         .rule(Rule::for_principal("anonymous").allow(["**"]).deny(["**/secret*"]))
-        // A warning: no mount has it.
+        // A warning: the pattern matches no mount.
         .rule(Rule::for_principal("anonymous").allow(["nothing://x/nothing.md"]))
         .audit("file", "audit.jsonl")
         .append(&with_token(folder.path()))

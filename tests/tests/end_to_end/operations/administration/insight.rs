@@ -1,5 +1,5 @@
-//! What an administrator learns of a running server without looking for it: that a plugin fails, what a reload would change, who may read
-//! something, what a component asks for, and which plugins there are.
+//! An administrator's insight into a running server: failing plugins, the changes that a reload would make, who may
+//! read a resource, the declared needs of a component, and the list of plugins.
 
 use mcp_host_tests::{ConfigFile, Folder, Plugin, Rule, run, wait_until};
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ async fn a_plugin_whose_calls_fail_is_failing_until_they_succeed_again() {
     let path = config.path();
     let status = run(["status", "--config", path.to_str().unwrap()]).await;
     assert_ne!(status.code(), 0, "port 0 is not found: {}", status.text());
-    // A line that repeats is shown once.
+    // A repeated line is shown once.
     let log = failing["log"].as_array().unwrap();
     assert_eq!((log.len(), &log[0]["times"]), (1, &json!(6)), "{log:?}");
     for _ in 0..20 {
@@ -60,7 +60,7 @@ async fn a_plugin_whose_calls_fail_is_failing_until_they_succeed_again() {
     admin.server.log_line("working again").await;
     assert_eq!(admin.plugin("m").await["status"]["state"], json!({ "name": "ready" }));
     assert!(admin.metric("mcp_host_plugin_state{plugin=\"m\",state=\"ready\"} 1").await);
-    // What one client's input does says nothing about the plugin.
+    // Failures caused by one client's input do not count against the plugin.
     for _ in 0..40 {
         assert!(!read("internal").await && read("good").await);
     }
@@ -85,7 +85,7 @@ async fn a_dry_run_says_what_a_reload_would_change_with_the_keys_and_changes_not
         let same = dry_run().await.success().text();
         assert_eq!(same, "a reload would change nothing; generation 1 is served\n");
         if arguments.is_empty() {
-            // A file that has changed is served by itself.
+            // A changed file is served without a reload.
             server.end().await;
             continue;
         }
@@ -184,7 +184,7 @@ async fn everyone_who_may_read_something_is_listed_with_the_rule() {
     let by_config = run(["explain", "--who", "--json", "sample://a/secret", "--config", file]).await.success().json();
     let of = |answer: &Value| answer.as_array().unwrap().iter().map(|who| who["name"].clone()).collect::<Vec<_>>();
     assert_eq!(of(&by_config["allowed"]), of(&found["allowed"]["items"]));
-    // The command has to know the port.
+    // The command must know the port.
     let text = std::fs::read_to_string(&path).unwrap();
     let known = folder.path().join("known.toml");
     std::fs::write(&known, text.replace("listen = \"127.0.0.1:0\"", &format!("listen = {:?}", admin.address))).unwrap();
@@ -226,7 +226,7 @@ async fn what_a_component_asks_for_why_one_is_not_loaded_and_which_plugins_there
     assert_eq!(status, 404);
     assert_eq!(answer["error"], "the server has no plugin `nosuch`");
     assert_eq!(answer["help"], "it has `broken`, `n`, `ungranted`");
-    // A session without a stream is a subscriber that is not heard.
+    // A session without a stream is an unheard subscriber.
     let mut client = admin.server.raw_client(SESSIONS).await;
     client.request("resources/subscribe", json!({ "uri": "notes://n/plan.md" })).await.result();
     let unheard = async || admin.api("GET", "subscriptions", None).await.1["resources"]["items"][0]["unheard"].clone();

@@ -1,4 +1,4 @@
-//! Requests to the administration API that are wrong, or that their client does not wait for.
+//! Requests to the administration API that are invalid, or whose client disconnects early.
 
 use mcp_host_tests::{ConfigFile, Plugin, Rule, run, wait_until};
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ async fn lines_of_the_audit_log_say_what_was_set_and_what_was_explained() {
 #[tokio::test]
 async fn a_plugin_is_disabled_although_the_client_disconnects() {
     let folder = tempfile::tempdir().unwrap();
-    // Its listing is walked before it is unloaded, and takes as long as a call may.
+    // The plugin's listing is walked before it is unloaded, and takes as long as a call may.
     let slow = Plugin::misbehaving("m").config("list", "sleep").limit("deadline", "2s");
     let config = ConfigFile::new().plugin(slow).allow_all().audit("file", "audit.jsonl");
     let config = config.append(&with_token(folder.path())).write();
@@ -90,7 +90,7 @@ async fn a_plugin_is_disabled_although_the_client_disconnects() {
     let mut stream = TcpStream::connect(&admin.address).await.unwrap();
     let head = "POST /api/v1/plugins/m/disable HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n";
     stream.write_all(format!("{head}Authorization: Bearer {TOKEN}\r\n\r\n").as_bytes()).await.unwrap();
-    // The request is being answered.
+    // By now, the request is being processed.
     tokio::time::sleep(std::time::Duration::from_millis(500)).await;
     drop(stream);
     wait_until("the audit log has the action", || audited(&config).len() == 1).await;

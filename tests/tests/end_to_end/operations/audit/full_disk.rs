@@ -1,4 +1,4 @@
-//! An audit log without space: a disk that is full.
+//! The audit log on a full disk.
 
 use std::fs::File;
 use std::io::Write;
@@ -7,7 +7,7 @@ use mcp_host_tests::has_user_namespaces;
 
 use super::*;
 
-/// The file of the audit log, as the test sees it, on a disk that only the server has.
+/// The audit log's file, as the test sees it, on a disk that only the server uses.
 struct Disk {
     audit: PathBuf,
     filler: PathBuf,
@@ -25,7 +25,7 @@ impl Disk {
         while filler.write_all(&[0; 512]).is_ok() {}
     }
 
-    /// Makes space again.
+    /// Frees the space again.
     fn free(&self) {
         fs::remove_file(&self.filler).unwrap();
     }
@@ -42,7 +42,7 @@ async fn start(on_full: &str) -> (WrittenConfig, RawStdio) {
     (config, server)
 }
 
-/// The numbers of the lines, which must be in order.
+/// Returns the sequence numbers of the lines, which must be in order.
 fn sequences(lines: &[Value]) -> Vec<u64> {
     let numbers: Vec<_> = lines.iter().map(|line| line["sequence"].as_u64().unwrap()).collect();
     assert!(numbers.is_sorted(), "{numbers:?}");
@@ -110,7 +110,7 @@ async fn requests_without_space_for_their_line_are_refused_until_there_is_some()
     assert_eq!(ready().await.0, 200);
     let written = status().await;
     assert_eq!((&written["failure"], &written["refused_requests"]), (&Value::Null, &json!(refusals)), "{written}");
-    // A line for each that was answered, and one that counts those that were refused.
+    // One line for each answered request, and one with the number of refused requests.
     let lines = wait_for_lines(&disk.audit, answered + 2).await;
     assert_eq!(sequences(&lines), (2..=answered as u64 + 3).collect::<Vec<_>>());
     let counts: Vec<_> = lines.iter().filter_map(|line| line["refused_requests"].as_u64()).collect();
@@ -128,7 +128,7 @@ async fn lines_that_are_dropped_are_counted_and_the_count_is_told_once_there_is_
     server.read("misbehaving://m/good").await.unwrap();
     wait_for_lines(&disk.audit, 1).await;
     disk.fill();
-    // More than the queue holds: 4 MiB.
+    // More than the queue's capacity: 4 MiB.
     let uri = format!("misbehaving://m/{}", "x".repeat(4000));
     let requests = 2500;
     for _ in 0..requests {

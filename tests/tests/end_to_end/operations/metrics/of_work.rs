@@ -1,4 +1,4 @@
-//! Metrics of what plugins and the server do beside answering: exchanges, buckets, loading, compilations, polls, bytes.
+//! Metrics of work other than answers: HTTP exchanges, buckets, loading, compilations, polls, bytes.
 
 use std::fs;
 
@@ -71,9 +71,9 @@ async fn failures_to_load_and_compilations_are_counted() {
     assert!(scrape.value(&format!("mcp_host_plugin_last_load_failure_timestamp_seconds{failure}")) > 1.7e9);
     let running = scrape.value("mcp_host_compilations_running{}") + scrape.value("mcp_host_compilations_waiting{}");
     assert_eq!((running, scrape.value("mcp_host_compilations_limit{}") >= 1.0), (0.0, true));
-    // It was in the cache, or was compiled now.
+    // The component was in the cache, or was compiled now.
     assert!(scrape.value("mcp_host_compilations_total{outcome=\"ok\"}") <= 1.0, "{}", scrape.0);
-    // A component that is new, and cannot be compiled.
+    // A new component that cannot be compiled.
     let file = folder.path().join("new.wasm");
     fs::write(&file, b"\0asm\x0d\0\x01\0\x01\x02\0\0").unwrap();
     config.replace(ConfigFile::new().plugin(Plugin::new("new", &file, "new:///")).append(ADMIN));
@@ -109,7 +109,7 @@ async fn polls_are_counted_by_cause_with_their_lag() {
     }
     let debounced = scrape.value("mcp_host_poll_debounce_seconds_count{cause=\"event\"}");
     assert!(debounced >= polls(&scrape, "event"), "{}", scrape.0);
-    // Each waits for 50 ms.
+    // Each poll is delayed by 50 ms (debounce).
     let early = scrape.value("mcp_host_poll_debounce_seconds_bucket{le=\"0.02\",cause=\"event\"}");
     assert_eq!(early, 0.0, "{}", scrape.0);
     assert!(scrape.value("mcp_host_plugin_poll_lag_seconds{plugin=\"w\"}") > 0.0);
@@ -128,7 +128,7 @@ async fn bytes_are_counted_by_transport_and_the_time_to_the_first_one() {
     assert!(answer.result()["contents"].is_array());
     let mut after = Scrape::of(&line).await;
     let sent = |scrape: &Scrape| scrape.value("mcp_host_sent_bytes_total{transport=\"http\"}");
-    // The client may have them before they are counted.
+    // The client may receive the bytes before they are counted.
     while sent(&after) < 100.0 {
         after = Scrape::of(&line).await;
     }

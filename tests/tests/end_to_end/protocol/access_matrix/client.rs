@@ -1,4 +1,4 @@
-//! A client over either transport, and what it is notified of.
+//! A client over either transport, and its received notifications.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -29,10 +29,10 @@ impl Notification {
     }
 }
 
-/// The time after which what is waited for is brought about once more: a change from before a listing is known is not told.
+/// The interval at which an awaited change is repeated: a change before the listing is known causes no notification.
 const NUDGE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A client, with what it has been notified of.
+/// A client, with its received notifications.
 pub(super) struct Client {
     wire: Wire,
     revision: Revision,
@@ -76,7 +76,7 @@ impl Client {
         Self { wire: Wire::Stdio { wire, seen: Vec::new() }, revision }
     }
 
-    /// The log of its server so far, over stdio.
+    /// Returns the log of the client's server so far, over stdio.
     pub(super) fn log(&self) -> String {
         match &self.wire {
             Wire::Http { .. } => String::new(),
@@ -84,7 +84,7 @@ impl Client {
         }
     }
 
-    /// Whether subscriptions belong to a session.
+    /// Returns whether subscriptions belong to a session.
     pub(super) fn has_sessions(&self) -> bool {
         self.revision.has_initialize()
     }
@@ -99,7 +99,7 @@ impl Client {
         message
     }
 
-    /// The text of all pages of a listing.
+    /// Returns the text of all pages of a listing.
     pub(super) async fn pages(&mut self, method: &str, items: &str) -> String {
         let (mut text, mut cursor) = (String::new(), Value::Null);
         loop {
@@ -114,7 +114,7 @@ impl Client {
         }
     }
 
-    /// Subscribes to those resources, all of which must be acknowledged, and to the listing.
+    /// Subscribes to these resources, all of which must be acknowledged, and to the listing.
     pub(super) async fn watch(&mut self, uris: &[&str]) {
         let filter = json!({ "notifications": { "resourceSubscriptions": uris, "resourcesListChanged": true } });
         let has_sessions = self.has_sessions();
@@ -141,7 +141,7 @@ impl Client {
         }
     }
 
-    /// Waits until it has been notified of all of these, which `nudge` brings about.
+    /// Waits until all expected notifications have arrived. `nudge` causes them.
     pub(super) async fn wait_for(&mut self, expected: &[Notification], nudge: impl Fn()) {
         let began = Instant::now();
         loop {
@@ -168,7 +168,7 @@ impl Client {
         }
     }
 
-    /// Reads some messages; returns whether there were any before the end. Cancel-safe.
+    /// Reads some messages. Returns whether there were any before the end. Cancel-safe.
     async fn read(&mut self) -> bool {
         match &mut self.wire {
             Wire::Http { stream: Some(stream), .. } => stream.read().await,
@@ -181,7 +181,7 @@ impl Client {
         }
     }
 
-    /// All that it has been notified of, to the end of its stream: the server ends, or its standard input is closed.
+    /// Returns all notifications up to the end of the stream: the server ends, or its standard input is closed.
     pub(super) async fn notifications_to_the_end(mut self) -> Vec<Notification> {
         if let Wire::Stdio { wire, .. } = &mut self.wire {
             wire.close_stdin();
@@ -200,7 +200,7 @@ impl Stream {
         Self { response, text: String::new(), seen: Vec::new(), is_acknowledged: false }
     }
 
-    /// Reads some events; returns whether there were any before the end. Cancel-safe.
+    /// Reads some events. Returns whether there were any before the end. Cancel-safe.
     async fn read(&mut self) -> bool {
         let Some(chunk) = self.response.chunk().await.expect("an orderly end") else { return false };
         self.text.push_str(std::str::from_utf8(&chunk).unwrap());

@@ -1,10 +1,10 @@
-//! The kinds of principals and of rules.
+//! The kinds of principals and rules.
 
 use mcp_host_tests::{HttpServer, Revision, initialize_params, request};
 use reqwest::StatusCode;
 use serde_json::json;
 
-/// The token of a principal that may do everything.
+/// The token of a principal that may use everything.
 pub(super) const WITNESS: &str = "mcp_matrix-all";
 
 /// A kind of rules.
@@ -16,7 +16,7 @@ pub(super) enum Kind {
     Allow,
     /// Everything is allowed, and the secret notes are denied.
     DenyOverAllow,
-    /// Everything is allowed for listings of both kinds only.
+    /// Everything is allowed, but only for the listings of resources and templates.
     ListingsOnly,
 }
 
@@ -34,7 +34,7 @@ pub(super) enum PrincipalKind {
 impl Kind {
     pub(super) const ALL: [Self; 4] = [Self::None, Self::Allow, Self::DenyOverAllow, Self::ListingsOnly];
 
-    /// Whether the rules allow an operation on the secret notes, or on everything else.
+    /// Returns whether the rules allow an operation on the secret notes, or on everything else.
     pub(super) fn allows(self, principal: PrincipalKind, operation: &str, is_secret: bool) -> bool {
         match self {
             Self::None => principal == PrincipalKind::Local,
@@ -48,7 +48,7 @@ impl Kind {
 impl PrincipalKind {
     pub(super) const OVER_HTTP: [Self; 3] = [Self::Anonymous, Self::Token, Self::GroupMember];
 
-    /// Its token.
+    /// Returns the principal's token.
     pub(super) fn token(self) -> Option<&'static str> {
         match self {
             Self::Local | Self::Anonymous => None,
@@ -58,7 +58,7 @@ impl PrincipalKind {
     }
 }
 
-/// The sections of a config: principals, groups and rules. The digests are those of the tokens.
+/// Returns the sections of a config: principals, groups and rules. The digests are computed from the tokens.
 pub(super) fn sections(kind: Kind) -> String {
     let mut sections = r#"
 [[principal]]
@@ -96,7 +96,8 @@ allow = ["**"]
     sections
 }
 
-/// Where no rule is for anonymous clients, and others have tokens, a request without one is answered by a challenge only.
+/// If no rule applies to anonymous clients, and others have tokens, a request without a token is answered only by a
+/// challenge.
 pub(super) async fn check_unauthorized(server: &HttpServer, revision: &Revision) {
     let wire = server.uninitialized(revision.clone());
     let first = match revision.has_initialize() {

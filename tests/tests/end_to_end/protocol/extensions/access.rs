@@ -1,11 +1,11 @@
-//! Access control over extensions: what a principal may not see does not exist for it.
+//! Access control with extensions: a resource that a principal may not see does not exist for it.
 
 use mcp_host_tests::{ConfigFile, HttpServer, Plugin, RawHttp, Revision, Rule};
 use serde_json::{Value, json};
 
 use super::{DIRECTORY_READ, SEP_2093, with_extensions};
 
-/// Starts a server with those rules for `anonymous`, and returns its config too.
+/// Starts a server with these rules for `anonymous`, and returns it with its config.
 async fn start_with_rules(rules: impl IntoIterator<Item = Rule>) -> (mcp_host_tests::WrittenConfig, HttpServer) {
     let config = with_extensions(&[SEP_2093, DIRECTORY_READ], ConfigFile::new().plugin(Plugin::sample("a")));
     let config = rules.into_iter().fold(config, ConfigFile::rule).write();

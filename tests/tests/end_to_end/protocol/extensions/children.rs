@@ -14,7 +14,7 @@ fn child(n: usize) -> String {
     format!("sample://a/collection/{n:03}")
 }
 
-/// Returns all pages of the children of the collection, in pages of that size, with the children of those numbers
+/// Returns all pages, of a given size, of the children of a collection. The children with the hidden numbers are
 /// denied.
 async fn list_child_pages(count: usize, hidden: &BTreeSet<usize>, size: i64) -> Vec<Value> {
     let plugin = Plugin::sample("a").config("collection", i64::try_from(count).unwrap());
@@ -101,7 +101,7 @@ async fn a_cursor_of_one_transport_goes_on_over_the_other_and_for_every_spelling
         assert_eq!(next.result()["resources"][0]["uri"], "sample://a/collection/001", "{spelling}");
     }
     server.end().await;
-    // Over stdio the principal is another one.
+    // Over stdio, the principal is another one.
     let mut wire = RawStdio::start(&config, Revision::V_2025_06_18).await;
     let other = wire.request("resources/list", json!({ "uri": "sample://a/collection", "cursor": cursor })).await;
     assert_eq!(other.error_code(), -32602);

@@ -1,11 +1,11 @@
-//! Consistency of metadata: a resource is described alike in listings, in `resources/metadata` and in reads.
+//! Consistency of metadata: a resource has the same description in listings, in `resources/metadata` and in reads.
 
 use mcp_host_tests::{ConfigFile, Plugin, REVISIONS, RawStdio, Revision};
 use serde_json::{Value, json};
 
 use super::{DIRECTORY_READ, SEP_2093, config_with_sources, create_sources, list_all, uri_of, with_extensions};
 
-/// Returns everything that is listed, and the children of everything that can be listed.
+/// Returns all listed resources, and the children of all resources that can be listed.
 async fn all_resources(wire: &mut RawStdio) -> Vec<Value> {
     let mut all = list_all(wire, None).await;
     let mut below: Vec<_> =
@@ -70,7 +70,7 @@ async fn a_listing_metadata_and_contents_say_the_same_of_a_resource_in_every_rev
             let members = own.as_object_mut().unwrap();
             members.remove("text");
             members.remove("blob");
-            // These two describe the representation: an index of a folder is a text, and has a size.
+            // These two members describe the representation: the index of a folder is text, and has a size.
             for member in ["mimeType", "size"] {
                 match resource.get(member) {
                     Some(value) => members.insert(member.to_owned(), value.clone()),
@@ -133,7 +133,7 @@ async fn without_plugins_that_tell_what_changes_nothing_says_that_it_can_be_subs
     for resource in list_all(&mut wire, None).await {
         assert_eq!(resource["capabilities"], json!({ "list": false, "subscribe": false }), "{resource}");
     }
-    // It claims to be subscribable, and its provider does not watch.
+    // The resource claims to be subscribable, but its provider does not support watching.
     let metadata = wire.request("resources/metadata", json!({ "uri": "misbehaving://u/switch" })).await;
     assert_eq!(metadata.result()["resource"]["capabilities"]["subscribe"], false);
     wire.end().await;

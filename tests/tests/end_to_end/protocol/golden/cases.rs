@@ -1,5 +1,5 @@
-//! The requests of the golden files: every method in success and in each kind of failure, and everything that is not a
-//! valid message.
+//! The requests of the golden files: every method with success and with each kind of failure, and all kinds of invalid
+//! messages.
 
 use mcp_host_tests::{Revision, initialize_params, initialized_notification, request};
 use reqwest::Method;
@@ -12,13 +12,13 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// Returns the cases in that revision.
+    /// Returns the cases in a revision.
     pub(super) fn cases_in(&self, revision: &Revision) -> Vec<Case> {
         (self.cases)(revision)
     }
 }
 
-/// All subjects but those of extensions.
+/// All subjects except the subjects of extensions.
 pub(super) const SUBJECTS: [Subject; 9] = [
     Subject { name: "lifecycle", cases: lifecycle },
     Subject { name: "listing", cases: listing },
@@ -34,17 +34,17 @@ pub(super) const SUBJECTS: [Subject; 9] = [
 /// A message to send.
 #[derive(Clone)]
 pub(super) struct Case {
-    /// Its name, which no other case of the subject has.
+    /// The name, unique within the subject.
     pub(super) name: &'static str,
     pub(super) payload: Payload,
     /// The number of lines of the response over stdio.
     pub(super) expected_lines: usize,
-    /// Whether it is the first message on its connection.
+    /// Whether the case is the first message on its connection.
     pub(super) is_first: bool,
     pub(super) http_only: bool,
-    /// The HTTP method, if it is not POST.
+    /// The HTTP method, unless it is POST.
     pub(super) method: Option<Method>,
-    /// Headers with other values than they should have; none removes one.
+    /// Headers with incorrect values; `None` removes a header.
     pub(super) headers: Vec<(&'static str, Option<&'static str>)>,
 }
 
@@ -62,7 +62,7 @@ impl Payload {
         }
     }
 
-    /// The payload in the golden file: long texts are truncated.
+    /// Returns the payload for the golden file. Long texts are truncated.
     pub(super) fn for_golden(&self) -> Value {
         match self {
             Self::Message(message) => abbreviate(message.clone()),
@@ -154,7 +154,7 @@ impl<'a> CaseBuilder<'a> {
         self.cases.push(Case::message(what, message));
     }
 
-    /// Adds a request with these parameters as they are, without the `_meta` of the revision.
+    /// Adds a request with exactly these parameters, without the `_meta` of the revision.
     pub(super) fn push_raw(&mut self, what: &'static str, method: &str, params: Value) {
         let message = json!({ "jsonrpc": "2.0", "id": self.id(), "method": method, "params": params });
         self.cases.push(Case::message(what, message));
@@ -239,7 +239,7 @@ fn lifecycle(revision: &Revision) -> Vec<Case> {
 }
 
 impl Case {
-    /// Sends the case over stdio too, where there are no headers.
+    /// Sends the case over stdio, too, where there are no headers.
     fn over_both_transports(self) -> Self {
         Self { http_only: false, ..self }
     }

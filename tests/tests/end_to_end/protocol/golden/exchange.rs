@@ -9,7 +9,7 @@ use super::cases::{Case, Payload};
 /// The placeholder of a cursor in the files.
 const CURSOR: &str = "<cursor>";
 
-/// The id of a request whose response shows that everything before it has been processed.
+/// The id of a request whose response shows that all earlier messages were processed.
 const SENTINEL: &str = "sentinel";
 
 /// Redacts cursors, and remembers the last one that the server returned.
@@ -22,12 +22,12 @@ impl CursorRedactor {
         text.replace(CURSOR, self.0.as_deref().unwrap_or(CURSOR))
     }
 
-    /// Remembers a cursor, and replaces what varies by placeholders.
+    /// Remembers a cursor, and replaces variable values by placeholders.
     fn redact(&mut self, value: &mut Value) {
         match value {
             Value::Array(values) => values.iter_mut().for_each(|value| self.redact(value)),
             Value::Object(members) => {
-                // Of a schema of a tool it is a property.
+                // In the schema of a tool, `nextCursor` is a property.
                 if let Some(cursor) = members.get_mut("nextCursor").filter(|cursor| cursor.is_string()) {
                     self.0 = cursor.as_str().map(str::to_owned);
                     *cursor = json!(CURSOR);
@@ -102,7 +102,7 @@ pub(super) async fn over_http(wire: &mut RawHttp, case: &Case, cursors: &mut Cur
     Value::Object(post)
 }
 
-/// Returns the exchange as it is stored in a golden file; none, if neither transport has it.
+/// Returns the exchange in the form of a golden file; `None` if the case applies to neither transport.
 pub(super) fn record(case: &Case, line: Option<Vec<Value>>, post: Option<Value>) -> Option<Value> {
     if line.is_none() && post.is_none() {
         return None;

@@ -9,15 +9,15 @@ use super::cases::{Case, CaseBuilder, Payload, Subject};
 pub(super) const EXTENSIONS: [Subject; 2] =
     [Subject { name: "sep-2093", cases: sep_2093 }, Subject { name: "sep-2640-directory-read", cases: directory_read }];
 
-/// The methods that extensions add.
+/// The methods of extensions.
 const METHODS: [&str; 5] =
     ["resources/metadata", "resources/directory/read", "skills/list", "skills/get", "mcp-host/extension"];
 
 /// A method that no extension has.
 const UNKNOWN_METHOD: &str = "nonsense";
 
-/// The case without the extension: an unknown method in place of one that an extension adds, and no `uri` in
-/// `resources/list`. Other cases are as they are without extensions.
+/// Returns the case without the extension: an unknown method in place of an extension's method, and no `uri` in
+/// `resources/list`. Other cases are unchanged.
 pub(super) fn without_extension(case: &Case) -> Case {
     let mut case = case.clone();
     if let Payload::Message(message) = &mut case.payload {
@@ -33,7 +33,7 @@ pub(super) fn without_extension(case: &Case) -> Case {
     case
 }
 
-/// Returns the record of a case without the extension, as if its request had been that of the other record.
+/// Returns the record of a case without the extension, with the request of the other record.
 pub(super) fn as_answer_to(plain: &Value, request: &Value) -> Value {
     let request = &request["request"];
     let method = request["method"].as_str().expect("cases of extensions have a method");

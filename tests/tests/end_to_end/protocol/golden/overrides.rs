@@ -1,8 +1,8 @@
-//! The changes of a revision: its exchanges, compared with those of the base.
+//! The overrides of a revision: its exchanges, compared with the base.
 
 use serde_json::{Value, json};
 
-/// Replaces the revision by a placeholder. The placeholder must not occur already, so that nothing is lost.
+/// Replaces the revision by a placeholder. The placeholder must not occur in the records, so no information is lost.
 pub(super) fn redact_revision(records: &[Value], revision: &super::Revision) -> Vec<Value> {
     const PLACEHOLDER: &str = "<revision>";
     let text = Value::from(records.to_vec()).to_string();
@@ -10,8 +10,8 @@ pub(super) fn redact_revision(records: &[Value], revision: &super::Revision) -> 
     serde_json::from_str(&text.replace(revision.as_str(), PLACEHOLDER)).expect("the records are still JSON")
 }
 
-/// Returns the records that differ from the base, in their order, then the cases that only the base has. Base and
-/// overrides together determine all records of the revision.
+/// Returns the records that differ from the base, in order, then the cases that only the base has. Base and overrides
+/// together determine all records of the revision.
 pub(super) fn between(base: &[Value], own: Vec<Value>, has_http: bool) -> Vec<Value> {
     let base: Vec<_> =
         base.iter().filter_map(|record| if has_http { Some(record.clone()) } else { stdio_part(record) }).collect();
@@ -21,7 +21,7 @@ pub(super) fn between(base: &[Value], own: Vec<Value>, has_http: bool) -> Vec<Va
     own.into_iter().filter(|record| !base.contains(record)).chain(absent).collect()
 }
 
-/// Returns the record of a revision without HTTP; none, if the exchange is over HTTP only.
+/// Returns the record for a revision without HTTP; `None` if the exchange is over HTTP only.
 fn stdio_part(record: &Value) -> Option<Value> {
     let mut record = record.as_object()?.clone();
     record.remove("http");

@@ -1,4 +1,4 @@
-//! Compares records with a golden file.
+//! Comparison of records with a golden file.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,8 +9,8 @@ use snapbox::assert::{Action, Assert, DEFAULT_ACTION_ENV};
 use snapbox::data::DataFormat;
 use snapbox::{Data, IntoData};
 
-/// Returns the difference between the file and the records: the names of the cases first, then the lines. Without
-/// records there must be no file.
+/// Returns the difference between the file and the records: first the names of the cases, then the lines. Without
+/// records, the file must not exist.
 pub(super) fn difference(file: &Path, records: &[Value]) -> String {
     if records.is_empty() {
         return stale(file);

@@ -1,4 +1,4 @@
-//! The cases of tools: the listing, and each tool in success and in each kind of failure.
+//! The cases of tools: the listing, and each tool with success and with each kind of failure.
 
 use mcp_host_tests::{RawHttp, RawStdio, Revision, initialize_params};
 use serde_json::{Value, json};
@@ -8,10 +8,10 @@ use super::cases::{Case, CaseBuilder, Subject};
 /// The file of the tools.
 pub(super) const TOOLS: Subject = Subject { name: "tools", cases };
 
-/// A search that finds everything that is indexed.
+/// A search that matches everything in the index.
 const EVERYTHING: &str = "sample";
 
-/// A connection that can ask.
+/// A connection that can send requests.
 pub(super) trait Asks {
     async fn ask(&mut self, method: &str, params: Value) -> Value;
 }
@@ -28,7 +28,7 @@ impl Asks for RawHttp {
     }
 }
 
-/// Waits until everything is indexed: until then the results of searches say that they are partial.
+/// Waits until everything is indexed. Earlier results of searches are marked as partial.
 pub(super) async fn wait_until_indexed(connection: &mut impl Asks) {
     loop {
         let params = json!({ "name": "search_resources", "arguments": { "query": EVERYTHING } });

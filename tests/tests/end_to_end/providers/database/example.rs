@@ -1,4 +1,4 @@
-//! `examples/database.toml`: the commands that stand in it, as they stand in it.
+//! `examples/database.toml`: its commands, run verbatim.
 
 use std::process::Stdio;
 
@@ -6,10 +6,10 @@ use mcp_host_tests::{Postgresql, host_command};
 use tokio::process::Command;
 
 const EXAMPLE: &str = include_str!("../../../../../examples/database.toml");
-/// The directory of the server in the example.
+/// The server's directory in the example.
 const DIR: &str = "/tmp/shop";
 
-/// The host in place of `cargo run`; the providers are built.
+/// Runs the host in place of `cargo run`; the providers are built already.
 const CARGO: &str = "cargo() { if [ \"$1\" = run ]; then shift 3; \"$MCP_HOST\" \"$@\"; fi; }";
 
 #[tokio::test]

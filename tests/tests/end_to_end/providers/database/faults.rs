@@ -1,4 +1,4 @@
-//! Servers that fail, lie, or may do too much.
+//! Servers that fail, send false answers, or have too many permissions.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -71,7 +71,7 @@ async fn types_that_are_nested_without_end_are_an_error_of_the_query() {
     shop.sql(&format!("CREATE TYPE c0 AS (a int); {nested}"));
     let config = config(free_sql(shop.url("reader")));
     let server = StdioServer::start(&config).await;
-    // Each could refer to the types of the ones before.
+    // Each type could refer to the previous ones.
     for level in [2000, 90, 150, 210, 270, 2000] {
         let error = server.client().read_error(&statement_uri(&format!("SELECT NULL::c{level} AS x"))).await;
         assert!(error.message.contains("54001"), "{level}: {error:?}");
@@ -89,7 +89,7 @@ async fn a_server_that_was_killed_is_used_again_when_it_is_back() {
     let config = config(plugin.sql("shop", shop.url("reader"), [("timeout", "5m".into())]));
     let server = StdioServer::start(&config).await;
     let client = server.client();
-    // Several connections of the pool are dead afterwards.
+    // Afterwards, several connections of the pool are dead.
     let (a, b) = (statement_uri("SELECT pg_sleep(0.2)"), statement_uri("SELECT pg_sleep(0.21)"));
     let _ = tokio::join!(client.read(&a), client.read(&b));
     let sleep = statement_uri("SELECT pg_sleep(300)");
@@ -207,7 +207,7 @@ async fn a_server_that_speaks_nonsense_is_a_failure_and_nothing_else() {
     }
 }
 
-/// A server that answers everything with the same bytes.
+/// A server that sends the same bytes in every case.
 async fn lying_server(answer: &'static [u8]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -218,7 +218,7 @@ async fn a_schema_that_is_not_granted_is_not_read_by_any_way() {
         let error = server.client().read_error(&statement_uri(sql)).await;
         assert!(error.message.contains("42501") && !error.message.contains("4711"), "{sql}: {error:?}");
     }
-    // The owner of the view shows what the role may not read itself.
+    // The view's owner exposes data that the role may not read directly.
     shop.sql("REVOKE SELECT ON private.salaries FROM reader");
     let names = json(server.client(), &statement_uri("SELECT * FROM names")).await;
     assert_eq!(names["rows"], json!([["Ada"]]));
@@ -246,7 +246,7 @@ async fn no_message_has_a_value_that_the_statement_has_read() {
             assert_eq!(error.message.contains("schema is not granted"), is_refused_before_it_runs, "{sql}: {error:?}");
         }
     }
-    // The parser's message has the words of the statement.
+    // The parser's message quotes the statement.
     let error = server.client().read_error(&statement_uri("SELECT 1 FROM nothing")).await;
     assert!(error.message.contains("relation \"nothing\" does not exist"), "{error:?}");
     let exit = server.end().await;
@@ -272,7 +272,7 @@ async fn the_toast_table_of_a_table_that_is_not_granted_is_not_read() {
     let error = server.client().read_error(&statement_uri(&sql)).await;
     assert!(error.message.contains("42501"), "{error:?}");
     server.end().await;
-    // Long values of tables that are granted, and of views onto others, are read from such tables as well.
+    // Long values of granted tables, and of views on other tables, are stored in such tables, too, and can be read.
     let reader = config(free_sql(shop.url("reader")));
     let server = StdioServer::start(&reader).await;
     for sql in ["SELECT length(text || '') FROM letters", "SELECT length(text || '') FROM opened"] {

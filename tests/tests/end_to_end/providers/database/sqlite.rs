@@ -1,4 +1,4 @@
-//! SQLite: the same provider on a file.
+//! SQLite: the same provider, on a file.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
@@ -25,7 +25,7 @@ const SHOP: &str = "
     INSERT INTO \"Odd \"\"name\"\"\" VALUES (1), ('x'), (x'00');
 ";
 
-/// A directory with the database, and its writer.
+/// Creates a directory with the database, and returns it with the database's writer.
 fn shop() -> (Folder, Connection, String) {
     let folder = Folder::with_files::<&str, &str>([]);
     let file = folder.path().join("shop.db");
@@ -86,12 +86,12 @@ async fn a_live_log_is_read_and_a_change_is_told() {
     wire.end().await;
 }
 
-/// The provider with statements of clients, on one connection and with a time for each query.
+/// The provider with clients' statements allowed, on one connection and with a timeout for each query.
 fn one_connection(url: &str, timeout: &str) -> Plugin {
     connections(1, url, timeout)
 }
 
-/// The same on so many connections.
+/// The same, with `number` connections.
 fn connections(number: i64, url: &str, timeout: &str) -> Plugin {
     Plugin::new("shop", &component("database"), "db://shop/")
         .sql("shop", url, [("connections", number.into()), ("timeout", timeout.into())])
@@ -101,7 +101,7 @@ fn connections(number: i64, url: &str, timeout: &str) -> Plugin {
         .limit("cpu", "60s")
 }
 
-/// Texts of a million bytes each, which take much to compare and to sort.
+/// Inserts texts of a million bytes each, which are expensive to compare and to sort.
 fn long_texts(writer: &Connection, number: usize) {
     writer.execute_batch("CREATE TABLE texts (a TEXT)").unwrap();
     for _ in 0..number {
@@ -114,7 +114,7 @@ async fn a_function_that_takes_long_ends_with_its_query_and_frees_the_connection
     let (_folder, writer, url) = shop();
     long_texts(&writer, 1);
     let server = StdioServer::start(&config(one_connection(&url, "2s"))).await;
-    // Calls in time that grows with the product of two lengths, without a loop between them.
+    // Calls whose time grows with the product of two lengths, without a loop between them.
     let many = |operator: &str, any: &str| {
         let calls: Vec<_> = (0..40).map(|n| format!("a {operator} p || {n}")).collect();
         let pattern = format!("'{any}' || substr(a, 1, 900) || 'b'");
@@ -165,7 +165,7 @@ async fn the_queries_of_one_client_leave_connections_for_others() {
         let endless = request(ENDLESS);
         queries.spawn(async move { greedy.request("resources/read", endless).await });
     }
-    // They end at their timeout, and have begun long before.
+    // The queries end at their timeout, and started long before.
     assert!(timeout(Duration::from_secs(3), queries.join_next()).await.is_err());
     let mut other = server.uninitialized(Revision::V_2026_07_28);
     for number in 0..5 {
@@ -220,7 +220,7 @@ async fn a_large_sort_succeeds_in_a_confined_server() {
         .plugin(one_connection(&url, "30s"))
         .write();
     let server = StdioServer::start(&config).await;
-    // The sorted rows are counted, so that they are sorted.
+    // The sorted rows are counted, which forces the sort.
     let sql =
         "SELECT count(*) FROM (SELECT a, row_number() OVER (ORDER BY a) FROM long ORDER BY a DESC LIMIT -1 OFFSET 1)";
     assert_eq!(json(server.client(), &statement_uri(sql)).await["rows"], json!([[39_999]]));
@@ -333,7 +333,7 @@ async fn saved_queries_take_numbers_and_texts() {
         parameters = ["customer"]
     }
     .into();
-    // A parameter is a table, since it may have a default.
+    // A parameter is a table, because it may have a default.
     let output = run([
         "check",
         "--config",

@@ -1,16 +1,17 @@
-//! Statements that try to do more than to read, on PostgreSQL: none has an effect, and the database is compared.
+//! Statements that attempt more than reading, on PostgreSQL: none has an effect, which a comparison of the database
+//! verifies.
 //!
-//! Each statement is tried by a role that may only read, and by the superuser with `allow-writing-role`, behind whom
-//! there is nothing but the host.
+//! Each statement is tried by a read-only role, and by the superuser with `allow-writing-role`, where only the host
+//! protects the database.
 
 use mcp_host_tests::{Plugin, Postgresql, StdioServer, component};
 use toml::Value;
 
 use super::{SHOP, config, statement_uri};
 
-/// Statements that are not run at all.
+/// Statements that are rejected without being run.
 const REFUSED: &[&str] = &[
-    // No query.
+    // Statements that are not queries.
     "INSERT INTO customers VALUES (9, 'x')",
     "INSERT INTO customers VALUES (9, 'x') RETURNING id",
     "UPDATE customers SET name = 'x'",
@@ -91,7 +92,7 @@ const REFUSED: &[&str] = &[
     "MOVE ALL IN mcp_host_rows",
     "CLOSE ALL",
     "IMPORT FOREIGN SCHEMA s FROM SERVER x INTO public",
-    // The transaction.
+    // Control of the transaction.
     "BEGIN",
     "START TRANSACTION READ WRITE",
     "COMMIT",
@@ -145,7 +146,7 @@ const REFUSED: &[&str] = &[
     "TABLE customers FOR UPDATE",
 ];
 
-/// Statements that a reader is refused, and that even a superuser's transaction leaves no trace of.
+/// Statements that a reader may not run, and that leave no trace even in a superuser's transaction.
 const WITHOUT_TRACE: &[&str] = &[
     "SELECT lo_create(4242)",
     "SELECT lo_from_bytes(4243, 'x')",
@@ -159,14 +160,14 @@ const WITHOUT_TRACE: &[&str] = &[
     "SELECT pg_export_snapshot()",
     "SELECT setseed(0.5)",
     "SELECT pg_backend_pid()",
-    // Of sessions of its own role, which there are none of.
+    // Only sessions of the same role may be terminated, and there are none.
     "SELECT pg_terminate_backend(1)",
     // One statement.
     "SELECT 1; --",
 ];
 
-/// Functions that reach beyond the database, which a reader may not run. A superuser may: such a role is refused unless
-/// the config allows it, and what it then may do is documented.
+/// Functions with effects beyond the database, which a reader may not run. A superuser may: such a role is rejected
+/// unless the config allows it, and its capabilities are documented.
 const BEYOND: &[&str] = &[
     "SELECT pg_read_file('/etc/passwd')",
     "SELECT pg_read_binary_file('/etc/passwd')",
@@ -205,7 +206,7 @@ async fn no_statement_of_a_reader_has_an_effect() {
     let server = StdioServer::start(&config).await;
     for sql in REFUSED.iter().chain(BEYOND) {
         let answer = server.client().read(&statement_uri(sql)).await;
-        // Writing one WAL message is what any role may do; it is no part of the database.
+        // Every role may write a WAL message. It is not part of the database.
         let is_harmless = sql.contains("pg_logical_emit_message");
         assert!(answer.is_err() || is_harmless, "{sql}: {answer:?}");
     }

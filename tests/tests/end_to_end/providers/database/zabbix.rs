@@ -1,6 +1,6 @@
-//! A schema that nobody here wrote: that of the monitoring system Zabbix, with the data that it ships, out of its Debian package.
+//! A third-party schema: the monitoring system Zabbix, from its Debian package, with the shipped data.
 //!
-//! What the provider shows is held against the catalogs and the counts of PostgreSQL.
+//! The provider's content is compared with PostgreSQL's catalogs and counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{all_rows, config, dictionary};
 
-/// The least number of lines of the data that are loaded. Each statement inserts a row, behind those that it refers to.
+/// The minimum number of loaded lines of data. Each statement inserts a row, after the rows that it refers to.
 const DATA_LINES: usize = 60_000;
 
 fn lines(name: &str) -> impl Iterator<Item = String> {
@@ -35,7 +35,7 @@ fn zabbix() -> Postgresql {
     database
 }
 
-/// The lines of a result, each split at its first `|`.
+/// Returns the lines of a result, each split at its first `|`.
 fn pairs(text: &str) -> BTreeSet<(String, String)> {
     text.lines().filter_map(|line| line.split_once('|')).map(|(a, b)| (a.to_owned(), b.to_owned())).collect()
 }

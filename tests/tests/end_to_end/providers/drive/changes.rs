@@ -40,7 +40,7 @@ async fn a_file_that_was_moved_into_a_new_folder_is_served_at_once_and_one_that_
     drive.command(json!({ "do": "update", "id": "outside", "parents": ["N"] })).await;
     drive.command(json!({ "do": "update", "id": "photo", "parents": ["private"] })).await;
     client.notification(UPDATED).await;
-    // The changes may be told by two notifications; the tree is rebuilt by the first of them or after `refresh`.
+    // The changes may arrive in two notifications. The tree is rebuilt after the first one or after `refresh`.
     while !client.read("drive:///folder/S").await.unwrap().contains("](<drive:///folder/N>)") {
         client.notification(UPDATED).await;
     }

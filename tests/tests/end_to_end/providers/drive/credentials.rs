@@ -1,4 +1,4 @@
-//! Access tokens that the host gets with the key of a service account.
+//! Access tokens that the host obtains with the key of a service account.
 
 use mcp_host_tests::{ConfigFile, DriveServer, StdioServer};
 use serde_json::json;

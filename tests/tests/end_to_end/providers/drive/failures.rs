@@ -1,4 +1,4 @@
-//! Credentials that end, quotas, transfers that break, and servers that are none.
+//! Expiring credentials, quotas, interrupted transfers, and servers that are not Drive.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{APPS, drive_plugin, files, serve};
 
-/// The next requests of that path fail.
+/// Makes the next requests for a path fail.
 fn fail(path: &str, count: u32, status: u16, reason: &str, retry_after: Option<u32>) -> Value {
     let mut fail = json!({ "do": "fail", "path": path, "count": count, "status": status, "reason": reason });
     if let Some(seconds) = retry_after {
@@ -99,7 +99,7 @@ async fn a_transfer_that_breaks_goes_on_behind_the_last_byte() {
     let create = json!({ "do": "create", "id": "long", "name": "long.txt", "parents": ["F"], "content": content });
     drive.command(create).await;
     let server = serve(drive_plugin(&drive)).await;
-    // The first request for the path is that of the metadata.
+    // The first request for the path reads the metadata.
     drive.command(json!({ "do": "fail", "path": "/drive/v3/files/long", "count": 2, "break": 700_000 })).await;
     assert_eq!(server.client().text("drive:///file/long").await, content);
     assert_eq!(drive.count("/files/long?alt=media"), 2, "{}", drive.requests());

@@ -1,11 +1,12 @@
-//! The memory that the largest documents take: none needs more than `limits.memory` has by default.
+//! The memory for the largest documents: the default of `limits.memory` suffices.
 
 use mcp_host_tests::DriveServer;
 use serde_json::{Value, json};
 
 use super::{APPS, drive_plugin, files, meta, serve};
 
-/// A document of nearly 10 MB, the most that Drive exports, after as many repetitions of a text of this much markup as are parsed.
+/// A document of nearly 10 MB, the maximum that Drive exports. It starts with repetitions of a text, up to the maximum
+/// amount of parsed markup.
 fn document(id: &str, text: &str, markup: usize) -> Value {
     let dense = format!("# A\n\n{}\n\n", text.repeat(99_000 / markup));
     let plain = "plain words ".repeat((9_900_000 - dense.len()) / 12);

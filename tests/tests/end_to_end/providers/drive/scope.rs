@@ -1,4 +1,4 @@
-//! What the config does not name is not found, whichever way it is asked for.
+//! Files out of the config's scope are not found, by any request.
 
 use mcp_host_tests::{ConfigFile, DriveServer, Rule, StdioServer};
 use rmcp::model::ErrorCode;

@@ -6,13 +6,13 @@ use std::fs;
 use mcp_host_tests::{ConfigFile, Folder, Plugin, RawStdio, Revision};
 use serde_json::json;
 
-/// The path that is notified last in a batch: the last in sort order.
+/// The path that is notified last in a batch: the last one in sort order.
 const BARRIER: &str = "zz/barrier.md";
 const SUBSCRIBED: [&str; 6] = ["a.md", "a.md?lines=1-2", "b.log", "sub", "sub/c.md", BARRIER];
 
 async fn drain_updates(wire: &mut RawStdio, folder: &Folder, count: &mut usize) -> BTreeSet<String> {
     *count += 1;
-    // It changes atomically, so that it is notified once.
+    // An atomic change, so that it is notified once.
     let aside = folder.write(".aside", "x".repeat(*count));
     fs::rename(aside, folder.path().join(BARRIER)).unwrap();
     let mut told = BTreeSet::new();

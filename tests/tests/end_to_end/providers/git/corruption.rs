@@ -1,4 +1,4 @@
-//! Corrupt repositories, beside good ones.
+//! Corrupt repositories, with good ones in the same server.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -8,7 +8,7 @@ use mcp_host_tests::{ConfigFile, GitRepo, Plugin, StdioServer, content_bytes, re
 
 use super::{assert_same_files, assert_same_listing, percent_encode, repo_config, repo_with_history, tree_files};
 
-/// Names that have broken some parser, shell or URI library.
+/// Names that have broken parsers, shells or URI libraries.
 const HOSTILE: [&[u8]; 22] = [
     b"README.md",
     b"with space.txt",

@@ -1,4 +1,4 @@
-//! Histories that do not fit into the time of one call, of a repository without a commit-graph.
+//! Histories that take longer than one call, in a repository without a commit-graph.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -8,12 +8,12 @@ use mcp_host_tests::{ConfigFile, GitRepo, Plugin, StdioServer, run};
 
 use super::{git_log, repo_config};
 
-/// The number of commits, of which the walk over all takes several times what one call may take.
+/// The number of commits. A walk over all of them takes several times the limit of one call.
 const COMMITS: usize = 8000;
-/// The number of requests after which a history must be complete, on a machine that is busy with other tests.
+/// The number of requests after which a history must be complete, on a machine that runs other tests.
 const MAX_REQUESTS: usize = 60;
 
-/// A repository whose directories have many files, so that comparing commits takes a while.
+/// A repository whose directories have many files, so comparisons of commits take long.
 fn large_repo() -> GitRepo {
     let repo = GitRepo::empty();
     let mut stream = String::new();
@@ -49,7 +49,7 @@ async fn a_history_and_a_blame_that_ended_early_go_on_at_the_next_request_until_
     let file = "a/b/c/d/file0.txt";
     let uri = format!("git://repo/log/main?path={}", file.replace('/', "%2F"));
     let first = client.text(&uri).await;
-    // A fast machine has all of it within one call.
+    // A fast machine reads everything within one call.
     let last = first.lines().last().unwrap();
     assert!(!last.starts_with("# This is not complete") || last.contains("goes on from there"), "{last}");
     let mut shown = first;
@@ -60,7 +60,7 @@ async fn a_history_and_a_blame_that_ended_early_go_on_at_the_next_request_until_
         shown = client.text(&uri).await;
     }
     assert_eq!(shown, git_log(&repo, &["main", "--", file]));
-    // What one path taught serves the blame of the same commits.
+    // The learned entries of one path are reused for the blame of the same commits.
     let mut blame = String::new();
     for _ in 0..MAX_REQUESTS {
         blame = client.text(&format!("git://repo/blame/main/{file}")).await;

@@ -1,4 +1,4 @@
-//! Repositories with objects that are far larger than usual, or malformed.
+//! Repositories with unusually large or malformed objects.
 
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -20,7 +20,7 @@ async fn read_with_meta(client: &Client, uri: &str) -> (String, serde_json::Map<
     }
 }
 
-/// Commits with a message of that many bytes after its subject, from standard input.
+/// Commits with a message of `bytes` bytes after its subject, read from a file.
 fn commit_with_size(repo: &GitRepo, subject: &str, bytes: usize) -> String {
     let file = repo.worktree().write(".git/MESSAGE", format!("{subject}\n\n{}", "and on\n".repeat(bytes / 7)));
     repo.git(["commit", "--quiet", "--allow-empty", "--file", file.to_str().unwrap()]);
@@ -90,7 +90,7 @@ async fn a_hundred_thousand_refs_are_read_in_parts() {
     let expected = String::from_utf8(repo.git(["show-ref", "--head", "--dereference"])).unwrap();
     assert!(all == expected, "{} of {} lines", all.lines().count(), expected.lines().count());
     assert!((3..6).contains(&parts), "{parts}");
-    // Requests that need the refs still work with so many of them.
+    // Requests that need the refs still work with this number of refs.
     let completed =
         server.client().complete("git://repo/blob/{rev}/{+path}", ("rev", "loose/0001"), &[]).await.unwrap();
     assert_eq!(completed.values.len(), 10);

@@ -1,4 +1,4 @@
-//! Whatever the command `git` does to a repository, exactly the resources that it changed are notified.
+//! For every change that the command `git` makes to a repository, exactly the changed resources are notified.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ const SUBSCRIBED: [&str; 8] = [
     "git://g/commit/topic",
     "git://g/log/topic",
 ];
-/// The URI that is notified last in a batch: the last in sort order.
+/// The URI that is notified last in a batch: the last one in sort order.
 const BARRIER: &str = "git://g/log/zz-barrier";
 
 /// A session that watches a repository.
@@ -49,7 +49,7 @@ impl<'a> GitWatcher<'a> {
         self.drain_updates().await
     }
 
-    /// Returns the notifications so far: those before the barrier, which is changed now.
+    /// Returns the notifications so far: the ones before the notification of the barrier, which is changed now.
     async fn drain_updates(&mut self) -> BTreeSet<String> {
         self.repo.git(["branch", "--force", "zz-barrier", &self.barriers[0]]);
         self.barriers.reverse();

@@ -1,4 +1,4 @@
-//! Contents made of pages.
+//! The contents of pages.
 
 use mcp_host_tests::{MockOrigin, Reply};
 

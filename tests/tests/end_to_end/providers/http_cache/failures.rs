@@ -1,4 +1,4 @@
-//! Origins that are down, fail, redirect elsewhere or are hostile.
+//! Origins that are unreachable, fail, redirect elsewhere or are hostile.
 
 use std::time::Duration;
 

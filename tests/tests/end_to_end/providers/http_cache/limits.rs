@@ -28,7 +28,7 @@ async fn a_sitemap_without_freshness_is_fetched_once_for_a_walk_and_all_of_it_is
     let uris: Vec<_> = pages.iter().flat_map(|page| &page.resources).map(|found| found.uri.as_str()).collect();
     let listed: Vec<_> = uris.iter().filter(|found| found.contains("/p")).collect();
     assert!(listed.len() == 9000 && listed.is_sorted(), "{} are listed", listed.len());
-    // The host lists by itself, too, but never more often than the rate allows: at once, and every 20 s.
+    // The host lists by itself, too, but no more often than the rate allows: immediately, then every 20 s.
     let most = 3 + usize::try_from(began.elapsed().as_secs() / 20).unwrap();
     assert!(origin.request_count("/sitemap.xml") <= most, "{}", origin.request_count("/sitemap.xml"));
     server.end().await;

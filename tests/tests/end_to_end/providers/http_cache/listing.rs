@@ -46,7 +46,7 @@ async fn the_pages_of_a_sitemap_are_listed() {
         resources.iter().map(|resource| resource["uri"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert!(listed().await.contains(&page_uri(&origin, "/a?x=1&y=2")));
-    // A server would list by itself meanwhile; here requests are sequential.
+    // A server would make its own listings in between; here, requests are sequential.
     listed().await;
     assert_eq!(origin.request_count("/sitemap.xml"), 1);
 }

@@ -7,7 +7,7 @@ use super::{page_uri, plugin_config, web_plugin};
 
 const UPDATED: &str = "notifications/resources/updated";
 
-/// A page that must be revalidated each time, with its content as its tag.
+/// A page that must be revalidated each time, with its content as its entity tag.
 fn page(body: &str) -> Reply {
     Reply::ok("text/plain", body).cache_control("max-age=0").etag(&format!("\"{body}\""))
 }
@@ -17,7 +17,7 @@ fn watched_plugin(origin: &MockOrigin) -> Plugin {
     web_plugin(&[origin]).config("check-seconds", 1)
 }
 
-/// A session that is subscribed to pages of a server.
+/// A session that is subscribed to pages of an origin.
 struct PageWatcher<'a> {
     wire: RawStdio,
     origin: &'a MockOrigin,
@@ -32,10 +32,9 @@ impl<'a> PageWatcher<'a> {
         Self { wire, origin }
     }
 
-    /// Waits until that page was polled and the result has been notified. Returns the pages notified since the last
-    /// call.
+    /// Waits until a page was polled and the result was notified. Returns the pages notified since the last call.
     async fn updates_after_check(&mut self, page: &str) -> Vec<String> {
-        // The next poll starts later than now, and when the one after it starts, it has ended.
+        // The next poll starts after now. When the poll after it starts, the next poll has ended.
         self.origin.wait_for_count(page, self.origin.request_count(page) + 2).await;
         self.wire.request("ping", json!({})).await.result();
         let early = self.wire.take_notifications();
@@ -85,7 +84,7 @@ async fn of_a_server_that_is_down_nothing_is_told_until_it_is_back_with_a_change
     let mut watcher = PageWatcher::start(&plugin_config(watched_plugin(&origin)), &origin, &["/a", "/steady"]).await;
     watcher.updates_after_check("/a").await;
     origin.take_down().await;
-    // A failed poll shows in the read: the content is the previous one.
+    // A read shows that the poll failed: its content is the previous one.
     loop {
         let answer = watcher.wire.request("resources/read", json!({ "uri": page_uri(&origin, "/a") })).await;
         if answer.result()["contents"][0]["_meta"]["http-cache/stale"] == true {

@@ -1,4 +1,4 @@
-//! Japanese documents of Debian: manuals in their usual encodings, a book, and sources in reStructuredText.
+//! Japanese documents from Debian: manuals in their usual encodings, a book, and sources in reStructuredText.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -11,7 +11,7 @@ use rmcp::model::{Resource, ResourceContents, Role};
 
 use super::{ConfigFile, notes_config};
 
-/// Encodings with their names for `iconv`, and as the metadata has them.
+/// Encodings with their names in `iconv` and in the metadata.
 const ENCODINGS: [(&str, Option<&str>); 5] = [
     ("UTF-8", None),
     ("EUC-JP", Some("EUC-JP")),
@@ -34,7 +34,7 @@ fn iconv(text: &str, encoding: &str, scratch: &Path) -> Option<Vec<u8>> {
     output.status.success().then_some(output.stdout)
 }
 
-/// Characters for which the tables of the C library and of the web differ.
+/// Replaces characters for which the tables of the C library and of the web differ.
 fn as_on_the_web(text: &str) -> String {
     text.chars()
         .map(|c| match c {
@@ -50,7 +50,7 @@ fn as_on_the_web(text: &str) -> String {
         .collect()
 }
 
-/// The manuals in Japanese, each with the line below its heading of the name.
+/// Returns the Japanese manuals, each with the line below its heading of the name.
 fn manuals() -> Vec<(String, String, String)> {
     let mut files: Vec<PathBuf> = ["man1", "man8"]
         .iter()
@@ -115,7 +115,7 @@ async fn a_book_is_text_and_sources_of_restructured_text_have_titles() {
     let folder = Folder::with_files::<&str, &str>([]);
     let scratch = tempfile::NamedTempFile::new().unwrap();
     let book = unzip(&debian_file("usr/share/debian-reference/debian-reference.ja.txt.gz"));
-    // What EUC-JP lacks is left out.
+    // Characters that EUC-JP lacks are omitted.
     let book: String = book
         .lines()
         .filter(|line| line.chars().all(|c| c.is_ascii() || ('\u{3000}'..='龠').contains(&c) && c != '〜'))

@@ -1,11 +1,12 @@
-//! Notes with very large front matter, and folders of very many notes: each is charged for itself.
+//! Notes with very large front matter, and folders with very many notes: each is charged only to its own request.
 
 use std::collections::BTreeMap;
 
 use mcp_host_tests::{ConfigFile, Folder, Plugin, StdioServer};
 use rmcp::model::Resource;
 
-/// The provider on that folder, with a low limit of CPU time per call. What others compute on the same processor may count.
+/// The provider on a folder, with a low limit of CPU time per call. Work of other processes on the same processor may
+/// count.
 fn limited_config(folder: &Folder) -> ConfigFile {
     ConfigFile::new().plugin(Plugin::notes("diary", folder.path()).limit("cpu", "2s"))
 }

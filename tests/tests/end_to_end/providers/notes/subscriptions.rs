@@ -1,4 +1,4 @@
-//! Whatever happens in the folder, exactly the affected notes, folders and collections are notified.
+//! For every change in the folder, exactly the affected notes, folders and collections are notified.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use mcp_host_tests::{ConfigFile, Folder, Plugin, RawStdio, Revision};
 use serde_json::json;
 
-/// The URI that is notified last in a batch: the last in sort order.
+/// The URI that is notified last in a batch: the last one in sort order.
 const BARRIER: &str = "zz/barrier.md";
-/// Notes, folders (the last is the root), and a collection.
+/// Notes, folders (the last one is the root), and a collection.
 const SUBSCRIBED: [&str; 6] = ["a.md", "b.md", "sub", "sub/c.md", "", "tag"];
 
 struct NotesWatcher<'a> {
@@ -22,7 +22,7 @@ impl NotesWatcher<'_> {
     /// Returns the notifications so far, by path, without the collection, which every change of the barrier affects.
     async fn drain_updates(&mut self) -> BTreeSet<String> {
         self.barrier_count += 1;
-        // It changes atomically, so that it is notified once.
+        // An atomic change, so that it is notified once.
         let aside = self.folder.write(".aside", "x".repeat(self.barrier_count));
         fs::rename(aside, self.folder.path().join(BARRIER)).unwrap();
         let mut told = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Servers that are none, lie, or never end.
+//! Servers that are not Prometheus, send false answers, or never end.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::prometheus_plugin;
 
 const QUERY: &str = "prometheus:///query?q=up&end=1700000000";
 
-/// The endpoint that it asks, with the time that is left in its query.
+/// The requested endpoint. Its query contains the remaining time.
 const ENDPOINT: &str = "/api/v1/query";
 
 fn vector(series: &str) -> String {
@@ -59,7 +59,7 @@ async fn a_server_that_is_down_or_not_granted_says_so() {
     server.end().await;
     assert!(other.requests().is_empty());
 
-    // Nobody listens there.
+    // No process listens there.
     let down = ReservedPort::new();
     let config = ConfigFile::new().plugin(prometheus_plugin(&format!("http://{}", down.address()))).write();
     let server = StdioServer::start(&config).await;

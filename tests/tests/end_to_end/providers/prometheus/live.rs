@@ -1,4 +1,4 @@
-//! A server that scrapes: an exporter of Debian, and one whose values a test sets.
+//! A server that scrapes: an exporter from Debian, and one whose values a test sets.
 
 use mcp_host_tests::{
     ConfigFile, MockOrigin, NodeExporter, PrometheusServer, RawStdio, Reply, Revision, StdioServer, run,
@@ -15,7 +15,7 @@ const RULES: &str = "  - alert: Cold
     expr: sum(degrees)
 ";
 
-/// An exporter of one gauge.
+/// Serves an exporter with one gauge.
 fn degrees(origin: &MockOrigin, value: &str) {
     let text = format!("# HELP degrees Of the air.\n# TYPE degrees gauge\ndegrees{{at=\"door\"}} {value}\n");
     origin.serve("/metrics", Reply::ok("text/plain; version=0.0.4", text));
@@ -29,7 +29,7 @@ fn target(origin: &MockOrigin) -> String {
 async fn what_is_scraped_from_an_exporter_is_served_as_the_api_has_it() {
     let exporter = NodeExporter::start().await;
     let prometheus = PrometheusServer::builder().target("node", &exporter.target()).start().await;
-    // Samples that are older than a step, and than the moment for which the question is asked below.
+    // Samples older than a step, and older than the end of the range below.
     prometheus.wait_for("count_over_time(node_cpu_seconds_total[1m]) > 4").await;
     let saved = toml::toml! {
         load = { query = "node_load1", title = "Load", range = "3m" }
@@ -45,7 +45,7 @@ async fn what_is_scraped_from_an_exporter_is_served_as_the_api_has_it() {
     let (rows, json) = read(&server, "prometheus:///saved/load").await;
     assert_eq!((json["query"].as_str(), json["step"].as_str()), (Some("node_load1"), Some("1s")));
     assert!(rows.len() > 1, "{rows:?}");
-    // What is scraped at this moment may be there for one of two questions only, so the range ends before.
+    // A sample scraped at this moment may be in only one of two results, so the range ends earlier.
     let now = prometheus.api("query", &[("query", "time()")]).await["result"][0].as_f64().unwrap();
     let uri = format!("prometheus:///series/node_cpu_seconds_total?range=1m&step=1s&end={:.0}", now - 2.0);
     let points = assert_same_range(&prometheus, &server, &uri).await;
@@ -113,7 +113,7 @@ async fn a_subscriber_of_a_saved_query_and_of_alerts_is_told_when_they_change() 
         assert_eq!(updated(&mut wire).await, "prometheus:///saved/degrees");
         let answer = wire.request("resources/read", json!({ "uri": "prometheus:///saved/degrees" })).await;
         let table = answer.result()["contents"][0]["text"].as_str().unwrap().to_owned();
-        // The first sample may have come after the subscription.
+        // The first sample may have arrived after the subscription.
         if table.ends_with(",21\n") {
             break;
         }

@@ -1,4 +1,4 @@
-//! A client is bounded by its share, and others have room.
+//! A client is limited to its share, and others have room.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -14,13 +14,13 @@ use super::config;
 /// Two loopback addresses.
 const CLIENT_ADDRESSES: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2))];
 
-/// Connects from that address; none if the server rejects the connection.
+/// Connects from an address; `None` if the server rejects the connection.
 async fn connection(server: &HttpServer, from: IpAddr) -> Option<TcpStream> {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind((from, 0).into()).unwrap();
     let server: SocketAddr = server.address().parse().unwrap();
     let mut stream = socket.connect(server).await.unwrap();
-    // One that is closed at once may already be reset.
+    // A connection that is closed immediately may already be reset.
     let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     let answered = timeout(TIMEOUT, stream.read_u8()).await.expect("it is answered or closed");
     answered.is_ok().then_some(stream)
@@ -89,7 +89,7 @@ async fn streams_that_are_open_do_not_keep_requests_from_being_answered() {
     server.end().await;
 }
 
-/// Sends a body of 1 MiB without its last byte, from that address.
+/// Sends a body of 1 MiB without its last byte, from an address.
 async fn send_unfinished_body(server: &HttpServer, from: IpAddr) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind((from, 0).into()).unwrap();
@@ -98,7 +98,7 @@ async fn send_unfinished_body(server: &HttpServer, from: IpAddr) -> TcpStream {
     let head =
         "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1048576\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
-    // One that is rejected may be closed before all of it was sent.
+    // A rejected connection may be closed before everything was sent.
     let _ = stream.write_all(&vec![b' '; (1 << 20) - 1]).await;
     stream
 }
@@ -107,7 +107,7 @@ async fn send_unfinished_body(server: &HttpServer, from: IpAddr) -> TcpStream {
 async fn one_address_does_not_take_all_room_for_bodies() {
     let config =
         config().http_limit("body", "1MiB").http_limit("body-memory", "4MiB").http_limit("client-share", "1/2");
-    // The timeout is long, so that no slow machine drops a body meanwhile.
+    // The timeout is long, so that no body is dropped on a slow machine.
     let config = config.http_limit("read-timeout", "10m").write();
     let server = HttpServer::start(&config).await;
     let large = async |from| {
@@ -120,7 +120,7 @@ async fn one_address_does_not_take_all_room_for_bodies() {
     for _ in 0..8 {
         open.push(send_unfinished_body(&server, CLIENT_ADDRESSES[0]).await);
     }
-    // Bodies that compete for the last room may all have been rejected.
+    // Bodies that compete for the last room may all be rejected.
     while large(CLIENT_ADDRESSES[0]).await != StatusCode::SERVICE_UNAVAILABLE {
         open.push(send_unfinished_body(&server, CLIENT_ADDRESSES[0]).await);
     }

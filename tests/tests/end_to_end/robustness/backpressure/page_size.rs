@@ -2,7 +2,7 @@
 
 use mcp_host_tests::{ConfigFile, Plugin, StdioServer, fixture};
 
-/// Walks a listing of that many resources, and returns the number on each page.
+/// Walks a listing of `count` resources, and returns the number of entries on each page.
 async fn page_lengths(count: i64, config: ConfigFile) -> Vec<usize> {
     let sizes = Plugin::new("sizes", &fixture("sizes"), "sizes:///").config("count", count);
     let config = config.plugin(sizes).write();
@@ -28,7 +28,7 @@ async fn a_page_ends_when_its_bytes_are_used_up() {
 
 #[tokio::test]
 async fn a_page_has_one_resource_however_large_it_is() {
-    // No entry is so small.
+    // Every entry exceeds the limit.
     let sizes =
         Plugin::new("large", &fixture("misbehaving"), "misbehaving://large/").config("list", "many").config("count", 5);
     let config = ConfigFile::new().server("page-bytes", "1KiB").plugin(sizes).write();

@@ -1,4 +1,4 @@
-//! A principal at its limits, from whatever address, beside one that is not: the other one notices nothing.
+//! A principal at its limits, from any address, does not affect another principal.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -17,9 +17,9 @@ use super::{assert_good_plugin_answers, config, read};
 const CLIENT_ADDRESSES: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2))];
 const SESSIONS: Revision = Revision::V_2025_11_25;
 const STATELESS: Revision = Revision::V_2026_07_28;
-/// The token of the greedy principal, and its name.
+/// The token of the greedy principal, which equals its name.
 const GREEDY: &str = "ci";
-/// The token of the other one, and its name.
+/// The token of the other principal, which equals its name.
 const OTHER: &str = "ops";
 const PRINCIPALS: &str = "
 [[principal]]
@@ -79,7 +79,7 @@ async fn a_principal_does_not_take_all_sessions() {
     server.end().await;
 }
 
-/// Sends a body of 1 MiB without its last byte, from that address.
+/// Sends a body of 1 MiB without its last byte.
 async fn send_unfinished_body(server: &HttpServer, from: IpAddr, token: &str) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind((from, 0).into()).unwrap();
@@ -90,7 +90,7 @@ async fn send_unfinished_body(server: &HttpServer, from: IpAddr, token: &str) ->
          Content-Length: 1048576\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).await.unwrap();
-    // One that is rejected may be closed before all of it was sent.
+    // A rejected connection may be closed before everything was sent.
     let _ = stream.write_all(&vec![b' '; (1 << 20) - 1]).await;
     stream
 }
@@ -98,7 +98,7 @@ async fn send_unfinished_body(server: &HttpServer, from: IpAddr, token: &str) ->
 #[tokio::test]
 async fn a_principal_does_not_take_all_room_for_bodies() {
     let config = config_with_principals().http_limit("body", "1MiB").http_limit("body-memory", "8MiB");
-    // The timeout is long, so that no slow machine drops a body meanwhile.
+    // The timeout is long, so that no body is dropped on a slow machine.
     let config = config.http_limit("read-timeout", "10m").write();
     let server = HttpServer::start(&config).await;
     let large = async |token| {
@@ -128,7 +128,7 @@ async fn a_principal_does_not_take_all_room_for_answers() {
     let one_mib = |token| read(&server, "sizes:///text/1000000").bearer_auth(token);
     let connection = Connection::with_window(server.address(), 0).await;
     let answers: Vec<_> = (0..24).map(|_| tokio::spawn(connection.start_request(one_mib(GREEDY)))).collect();
-    // The answers that there is room for have begun, and nobody reads them.
+    // The answers for which there is room have begun, and are not read.
     wait_for_answers(&answers, 2).await;
     for _ in 0..8 {
         let mut other = Connection::plain(server.address(), Version::HTTP_2).await;
@@ -148,7 +148,7 @@ async fn a_principal_does_not_take_all_room_for_answers() {
     server.end().await;
 }
 
-/// Waits until so many answers have begun.
+/// Waits until `number` answers have begun.
 async fn wait_for_answers<T>(answers: &[tokio::task::JoinHandle<T>], number: usize) {
     mcp_host_tests::wait_until("answers have begun", || {
         answers.iter().filter(|answer| answer.is_finished()).count() >= number

@@ -6,15 +6,15 @@ use serde_json::json;
 
 use super::{BUDGET, LARGE_URI, OVERHEAD, config};
 
-/// A server with many responses that nobody reads.
+/// Starts a server with many unread responses.
 async fn start_with_unread_output() -> (mcp_host_tests::WrittenConfig, RawStdio) {
     let config = config().write();
     let mut server = RawStdio::start(&config, Revision::V_2025_11_25).await;
-    // More than are processed at once: the last of them are not even read.
+    // More than are processed at the same time: the last ones are not even read.
     for _ in 0..70 {
         server.send_request("resources/read", json!({ "uri": "sizes:///text/1000000" })).await;
     }
-    // After the first response the next one is being written, and fills the pipe.
+    // After the first response, the next one is being written, and fills the pipe.
     assert!(server.message().await.is_some());
     (config, server)
 }
@@ -40,7 +40,7 @@ async fn the_server_ends_by_a_signal_although_nobody_reads_its_output() {
 
 #[tokio::test]
 async fn answers_that_nobody_reads_take_no_more_memory_than_the_budget() {
-    // A request waits for the memory of those before it, however busy the machine is.
+    // A request waits for the memory of the previous ones, however busy the machine is.
     let config = config().http_limit("write-timeout", "10m").write();
     let mut server = RawStdio::start(&config, Revision::V_2025_11_25).await;
     let mut asked = Vec::new();

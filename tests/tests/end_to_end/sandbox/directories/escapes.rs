@@ -6,7 +6,7 @@ use mcp_host_tests::Folder;
 
 use super::{files_plugin, run_action, snapshot, start};
 
-/// Actions that read or change what a path leads to.
+/// Actions that read or change the target of a path.
 const FOLLOWING_ACTIONS: [&str; 11] = [
     "read",
     "read flags=directory",
@@ -21,7 +21,7 @@ const FOLLOWING_ACTIONS: [&str; 11] = [
     "set-size flags=write size=1",
 ];
 
-/// Links of all kinds to `outside`, which lies beside the directory; and `self`, which stays.
+/// Links of all kinds to `outside`, a sibling of the directory, and `self`, which stays within the directory.
 fn folder_with_links(outside: &Folder) -> Folder {
     let folder = Folder::with_files([("in/a.txt", "mine"), ("in/sub/b.txt", "mine too")]);
     let dir = folder.path().join("in");
@@ -174,7 +174,7 @@ async fn links_that_a_guest_makes_lead_nowhere_either() {
     assert_eq!(run_action(client, "open dir=/a path=relative flags=write,truncate").await, "not-permitted");
     assert_eq!(run_action(client, "symlink dir=/a path=loop to=loop").await, "ok");
     assert_eq!(run_action(client, "read dir=/a path=loop").await, "loop");
-    // A link stays within when its place moves, or it does not lead anywhere.
+    // A link still stays within the directory after it was moved, or it leads nowhere.
     assert_eq!(run_action(client, "mkdir dir=/a path=sub").await, "ok");
     assert_eq!(run_action(client, "symlink dir=/a path=sub/up to=../a.txt").await, "ok");
     assert_eq!(run_action(client, "read dir=/a path=sub/up").await, "mine");
@@ -225,7 +225,7 @@ async fn nothing_is_linked_or_moved_from_one_grant_into_another() {
     let before = snapshot(folder.path());
     let plugin =
         files_plugin().dir(&read, "/read").writable_dir(&one, "/one", "1MiB").writable_dir(&other, "/other", "1MiB");
-    // The same directory twice, once read-write.
+    // The same directory twice, once with write access.
     let server = start(plugin.writable_dir(&read, "/same", "1MiB")).await;
     for (order, outcome) in [
         ("dir=/read path=a into=/one to=a", "not-permitted"),
@@ -240,7 +240,7 @@ async fn nothing_is_linked_or_moved_from_one_grant_into_another() {
         }
     }
     assert_eq!(snapshot(folder.path()), before);
-    // The file may be written, but only through the read-write grant.
+    // The file may be written, but only through the writable grant.
     assert_eq!(run_action(server.client(), "link dir=/same path=a to=again").await, "ok");
     assert_eq!(run_action(server.client(), "open dir=/read path=again flags=write").await, "not-permitted");
     server.end().await;

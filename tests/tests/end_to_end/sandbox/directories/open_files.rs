@@ -1,4 +1,4 @@
-//! Opening files: which kinds, how many, and without blocking.
+//! Opening files: allowed kinds, the limit of open files, and no blocking.
 
 use std::os::unix::net::UnixListener;
 
@@ -18,7 +18,7 @@ async fn what_is_neither_a_file_nor_a_directory_is_refused_at_once() {
     mknodat(CWD, path("fifo"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     let mut names = vec!["fifo", "socket", "link"];
     folder.symlink("link", "fifo");
-    // Only root can make one.
+    // Only root can create a device.
     match mknodat(CWD, path("zero"), FileType::CharacterDevice, Mode::RUSR | Mode::WUSR, makedev(1, 5)) {
         Ok(()) => names.push("zero"),
         Err(error) => assert_eq!(error, Errno::PERM),
@@ -43,7 +43,7 @@ async fn what_is_neither_a_file_nor_a_directory_is_refused_at_once() {
         }
         assert_eq!(run_action(client, &format!("plain-read dir=/a path={name}")).await, "PermissionDenied", "{name}");
         assert_ne!(run_action(client, &format!("read dir=/a path={name}/")).await, "ok", "{name}/");
-        // The concurrency limit is one call: had one of these blocked, this would be rejected.
+        // The concurrency limit is one call: if one of these had blocked, this call would be rejected.
         assert_eq!(run_action(client, "read dir=/a path=good.txt").await, "good", "after {name}");
     }
     let listed = run_action(client, "list dir=/a path=.").await;
@@ -58,7 +58,7 @@ async fn files_open_at_once_are_limited() {
     for (order, outcome) in [
         ("open-many dir=/a path=a.txt", "8, insufficient-memory"),
         ("open-many dir=/a path=.", "8, insufficient-memory"),
-        // The directory that is listed is open itself.
+        // The listed directory itself is open, too.
         ("list-many dir=/a path=.", "7, insufficient-memory"),
         ("stream-many dir=/a path=a.txt", "16, insufficient-memory"),
         // A stream keeps its file open.

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::{files_plugin, run_action, start};
 
 const QUOTA: u64 = 64 << 10;
-/// The cost of an entry beside the size of its file.
+/// The cost of an entry in addition to the size of its file.
 const ENTRY_COST: u64 = 4096;
 
 /// Returns the size of a folder as the quota counts it.
@@ -26,8 +26,8 @@ fn disk_usage(folder: &Path) -> u64 {
         .sum()
 }
 
-/// Runs an order until it succeeds: a measurement that takes long, as on a busy machine, delays the next one, and without that there
-/// is no room meanwhile.
+/// Repeats an order until it succeeds. A slow measurement, as on a busy machine, delays the next one, and the freed
+/// space is not available before.
 async fn run_until_ok(client: &Client, order: &str) {
     let trying = async { while run_action(client, order).await != "ok" {} };
     timeout(TIMEOUT, trying).await.unwrap_or_else(|_| panic!("{order} does not succeed"));
@@ -35,7 +35,7 @@ async fn run_until_ok(client: &Client, order: &str) {
 
 #[tokio::test]
 async fn a_directory_never_outgrows_its_quota() {
-    // Each starts with a directory of its own, which has a file of 1 KiB.
+    // Each order starts with a new directory that has a file of 1 KiB.
     for (order, outcome) in [
         ("write path=a flags=write size=65536", "quota"),
         ("write path=a flags=write size=1 at=65536", "quota"),
@@ -63,7 +63,7 @@ async fn a_directory_never_outgrows_its_quota() {
 async fn a_library_that_knows_of_no_quotas_is_told_that_it_cannot_write() {
     let folder = Folder::with_files([("a", "")]);
     let server = start(files_plugin().writable_dir(folder.path(), "/a", "64KiB")).await;
-    // Libraries map an error of a stream in their own ways.
+    // Libraries map a stream's error in different ways.
     assert_ne!(run_action(server.client(), "plain-write dir=/a path=a size=100000").await, "ok");
     assert!(disk_usage(folder.path()) <= QUOTA, "{}", disk_usage(folder.path()));
     server.end().await;
@@ -111,7 +111,7 @@ async fn what_others_write_counts_and_what_is_deleted_makes_room_again() {
     assert_eq!(run_action(client, write).await, "quota");
     let line = server.log_line("no room left").await;
     assert!(line.contains("`/a`") && line.contains("64KiB"), "{line}");
-    // By another process, then by the guest itself.
+    // The file is deleted by another process, then by the guest.
     fs::write(folder.path().join("old"), [0; 40 << 10]).unwrap();
     run_until_ok(client, write).await;
     let more = "write dir=/a path=more flags=write,create size=30000";
@@ -142,7 +142,7 @@ async fn directories_nested_too_deep_are_no_way_around_a_quota() {
     let folder = Folder::with_files([("a", "")]);
     let server = start(files_plugin().writable_dir(folder.path(), "/a", "1MiB")).await;
     assert_eq!(run_action(server.client(), "nest-many dir=/a").await, "255, quota");
-    // The host cannot measure the directory: so nothing more fits, and files can be deleted.
+    // The host cannot measure the directory, so nothing more fits, but files can be deleted.
     assert_eq!(run_action(server.client(), "mkdir dir=/a path=more").await, "quota");
     assert_eq!(run_action(server.client(), "unlink dir=/a path=a").await, "ok");
     server.end().await;

@@ -15,27 +15,27 @@ pub(super) struct Expectations {
     is_listing_pending: bool,
     /// The number of changes of its listing since it connected, and the number of updates about them.
     listing_counts: (usize, usize),
-    /// Rules that may have been in effect since all that was sent to it was read.
+    /// Rules that may have been in effect since the subscriber last read everything.
     rules: Vec<Denied>,
-    /// Whether it does not read its updates at the moment.
+    /// Whether the subscriber currently does not read its updates.
     pub(super) is_slow: bool,
 }
 
 impl Expectations {
-    /// A subscriber that connects while those rules may be in effect, and may get so many updates about listings that
-    /// changed shortly before.
+    /// Creates a subscriber that connects while these rules may be in effect, and may get `in_doubt` updates about
+    /// earlier changes of listings.
     pub(super) fn new(principal: &'static str, rules: &[Denied], in_doubt: usize) -> Self {
         let listings = (in_doubt, 0);
         let (subscribed, rules) = (BTreeMap::new(), rules.to_vec());
         Self { principal, subscribed, is_listing_pending: false, listing_counts: listings, rules, is_slow: false }
     }
 
-    /// Whether it may see the file by one of those rules.
+    /// Returns whether the subscriber may see the file under one of the rules.
     fn may_see(&self, rules: &[Denied], file: &str) -> bool {
         rules.iter().any(|denied| !denied.iter().any(|(principal, what)| (*principal, *what) == (self.principal, file)))
     }
 
-    /// Records that it subscribed while those rules may have been in effect.
+    /// Records a subscription while these rules may have been in effect.
     pub(super) fn record_subscribed(&mut self, uri: String, rules: &[Denied]) -> Result<(), String> {
         if !self.may_see(rules, file_of(&uri)) {
             return Err(format!("it subscribed to {uri}, which it may not read"));
@@ -44,7 +44,7 @@ impl Expectations {
         Ok(())
     }
 
-    /// Records that a file changed, and so many times the listing of each plugin.
+    /// Records that a file changed, and the listing of each plugin `times` times.
     pub(super) fn record_change(&mut self, file: &str, times: usize, rules: &[Denied]) {
         self.subscribed.iter_mut().filter(|(uri, _)| file_of(uri) == file).for_each(|(_, owed)| *owed = true);
         if self.may_see(rules, file) {
@@ -54,19 +54,18 @@ impl Expectations {
         self.is_listing_pending |= rules.iter().all(|denied| self.may_see(std::slice::from_ref(denied), file));
     }
 
-    /// Records that plugins or rules are replaced. The effect on the listing may be notified, but may be reverted in
-    /// time.
+    /// Records that plugins or rules are replaced. The effect on the listing may be notified, or reverted before.
     pub(super) fn record_reload(&mut self, next: &Denied) {
         self.listing_counts.0 += PLUGINS.len();
         self.rules.push(next.clone());
     }
 
-    /// Records that updates may be repeated, of the listing one.
+    /// Records that updates may be repeated; for the listing, one.
     pub(super) fn record_disturbance(&mut self) {
         self.listing_counts.0 += 1;
     }
 
-    /// Records an update: it must be about a subscribed resource that may be read, and is not pending any more.
+    /// Records an update. It must be about a subscribed resource that may be read, which is then no longer pending.
     pub(super) fn record_update(&mut self, update: &Update) -> Result<(), String> {
         let Update::Resource(uri) = update else {
             self.is_listing_pending = false;
@@ -94,12 +93,12 @@ impl Expectations {
         Ok(())
     }
 
-    /// Records that it has read all that was sent; from now on only those rules may be in effect.
+    /// Records that everything sent was read. From now on, only these rules may be in effect.
     pub(super) fn record_read(&mut self, rules: &[Denied]) {
         self.rules = rules.to_vec();
     }
 
-    /// Whether an update is still pending.
+    /// Returns whether an update is pending.
     pub(super) fn is_pending(&self, with_listing: bool) -> bool {
         (with_listing && self.is_listing_pending) || self.subscribed.values().any(|owed| *owed)
     }

@@ -67,7 +67,7 @@ impl Transport for FacadeTransport {
 
     async fn unsubscribe(&mut self, principal: usize, uri: &str) -> Vec<Update> {
         let told = self.drain_updates(&[principal]).await.remove(0);
-        // That the plugin does not exist any more is not an error that matters.
+        // An error because the plugin no longer exists does not matter.
         let _ = self.host.unsubscribe(&self.subscribers[principal], uri);
         told
     }
@@ -81,7 +81,7 @@ impl Transport for FacadeTransport {
             self.listeners.push(tokio::spawn(async move {
                 let subscriber = host.subscriber(&principal_at(principal));
                 let hearing = async {
-                    // The receiver has been dropped.
+                    // The loop ends when the receiver is dropped.
                     while heard.send(StreamEvent::Update(subscriber.next().await)).is_ok() {}
                 };
                 tokio::select! {

@@ -1,8 +1,8 @@
 //! The fixture: files, plugins and rules.
 //!
-//! All resources are files of one folder, served by two plugins. `m` stays as it is; `n` is changed by each reload, and
-//! is not always there. A third, `barriers`, is for a [`Transport`](super::transport::Transport) that needs a resource
-//! of its own.
+//! All resources are files of one folder, served by two plugins. `m` is constant; `n` is changed by each reload, and
+//! does not always exist. A third one, `barriers`, is for a [`Transport`](super::transport::Transport) that needs a
+//! separate resource.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,7 +20,7 @@ pub(super) const FAULTS: [&str; 8] = [
     "stat.trap",
     "stat.hang",
     "stat.fail",
-    // With this one, the circuit breaker opens.
+    // This fault makes the circuit breaker open.
     "list.trap",
     "read.trap",
 ];
@@ -36,8 +36,7 @@ pub(super) struct Fixture {
     /// The time that a provider hangs.
     deadline: &'static str,
     serves_n: bool,
-    /// Rules that may be in effect: those of the current config, and of the previous one until it is known to be
-    /// replaced.
+    /// Rules that may be in effect: the current config's, and the previous one's until it is known to be replaced.
     rules: Vec<Denied>,
     /// The number of edits.
     edit_count: usize,
@@ -63,8 +62,8 @@ impl Fixture {
         self.barriers.path().to_owned()
     }
 
-    /// Edits a file: overwrites it, or renames another one to it. It grows each time, so that its listing changes too.
-    /// Returns the number of states that it went through.
+    /// Edits a file: overwrites it, or renames another file to it. The file grows each time, so its listing changes,
+    /// too. Returns the number of intermediate states.
     pub(super) fn edit(&mut self, file: &str, is_renamed: bool) -> usize {
         self.edit_count += 1;
         let text = "x".repeat(self.edit_count);
@@ -74,7 +73,7 @@ impl Fixture {
         } else {
             self.folder.write(file, text);
         }
-        // A file that is overwritten is empty for a moment.
+        // An overwritten file is empty for a moment.
         if is_renamed { 1 } else { 2 }
     }
 
@@ -97,25 +96,25 @@ impl Fixture {
         }
     }
 
-    /// Writes a config with `n`, or without.
+    /// Writes a config with or without `n`.
     pub(super) fn serve_n(&mut self, serves_n: bool) {
         self.serves_n = serves_n;
         self.rules.push(self.denied().clone());
         self.write_config();
     }
 
-    /// Writes a config with those rules.
+    /// Writes a config with these rules.
     pub(super) fn set_denied(&mut self, denied: Denied) {
         self.rules.push(denied);
         self.write_config();
     }
 
-    /// The rules of the current config.
+    /// Returns the rules of the current config.
     pub(super) fn denied(&self) -> &Denied {
         self.rules.last().unwrap()
     }
 
-    /// All rules that may be in effect.
+    /// Returns all rules that may be in effect.
     pub(super) fn rules(&self) -> &[Denied] {
         &self.rules
     }
@@ -127,7 +126,7 @@ impl Fixture {
 
     fn write_config(&mut self) {
         self.edit_count += 1;
-        // The rate limit of calls has nothing to do with subscriptions.
+        // The rate limit of calls is irrelevant for subscriptions.
         let narrow = |plugin: Plugin| plugin.limit("concurrency", 1).limit("queue", 0);
         let faulty = |name| narrow(Plugin::faulty(name, self.folder.path()).limit("deadline", self.deadline));
         let mut config = ConfigFile::new().allow_all().server("instructions", self.edit_count.to_string());
@@ -143,12 +142,12 @@ impl Fixture {
     }
 }
 
-/// The URI of a file.
+/// Returns the URI of a file.
 pub(super) fn uri(plugin: &str, file: &str) -> String {
     format!("faulty://{plugin}/{file}")
 }
 
-/// The file of a URI.
+/// Returns the file of a URI.
 pub(super) fn file_of(uri: &str) -> &str {
     uri.rsplit_once('/').unwrap().1
 }
@@ -158,7 +157,7 @@ pub(super) fn barrier_file(principal: usize) -> String {
     format!("barrier-{principal}")
 }
 
-/// Returns its content after so many changes: always of the same length, so that the listing stays the same.
+/// Returns the barrier's content after `times` changes. Its length is constant, so the listing does not change.
 pub(super) fn barrier_text(times: usize) -> String {
     format!("{times:08}")
 }

@@ -1,8 +1,8 @@
 //! One server over HTTP, with a session for each subscriber.
 //!
-//! A session is notified on a stream, and gets responses on connections of their own, so that a response may overtake
-//! updates from before it. A *barrier* is a resource that only that session is subscribed to: when the update for its
-//! change has arrived, so has everything that was sent before.
+//! A session is notified on a stream, and gets responses on separate connections, so a response may overtake earlier
+//! updates. A *barrier* is a resource to which only that session is subscribed: when the update of its change has
+//! arrived, everything sent before has arrived.
 
 use std::fs;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ struct HttpTransport {
     /// The number of changes of barriers.
     barrier_count: usize,
     sessions: Vec<Session>,
-    /// The number of the generation that is served, or will be.
+    /// The number of the current or next generation.
     generation: u64,
     reconnect_count: usize,
 }
@@ -40,11 +40,11 @@ struct Session {
     barrier: Update,
     updates: mpsc::UnboundedReceiver<Update>,
     sender: mpsc::UnboundedSender<Update>,
-    /// The id of the last event that was read.
+    /// The id of the last event read.
     last_id: Arc<Mutex<Option<String>>>,
     /// The task that reads the stream.
     reading: JoinHandle<()>,
-    /// Streams that nobody reads and nobody closes: a newer one took over.
+    /// Streams that are neither read nor closed: a newer stream took over.
     dead: Vec<Response>,
 }
 
@@ -60,10 +60,10 @@ impl Session {
         Self { wire, barrier: Update::Resource(barrier), updates: told, sender, last_id, reading, dead: Vec::new() }
     }
 
-    /// Loses what its stream carries, and opens another: behind the last event that was read, or without saying which
-    /// that was; with a stream in between that is never read, or without.
+    /// Loses the messages on the session's stream, and opens another one: with or without the id of the last event
+    /// read, and with or without an unread stream in between.
     async fn disturb(&mut self, how: usize) {
-        // Otherwise an update of the barrier from before might be repeated.
+        // Without this, an earlier update of the barrier might be repeated.
         let Update::Resource(barrier) = self.barrier.clone() else { unreachable!("it is a resource") };
         self.wire.request("resources/unsubscribe", json!({ "uri": barrier })).await.result();
         self.reading.abort();
@@ -98,7 +98,7 @@ async fn forward_events<T>(mut events: Response, of: fn(&Value) -> Option<T>, to
     }
 }
 
-/// Forwards the updates of the stream of a session, and stores the id of the last event.
+/// Forwards the updates of a session's stream, and stores the id of the last event.
 async fn forward_session_events(
     mut events: Response,
     told: mpsc::UnboundedSender<Update>,
@@ -171,7 +171,7 @@ impl Transport for HttpTransport {
         join_all((0..count).map(one)).await
     }
 
-    /// Every other session is ended by the client.
+    /// The client ends every second session explicitly.
     async fn reconnect(&mut self, principal: usize) {
         let new = Session::start(&self.server, principal).await;
         let old = std::mem::replace(&mut self.sessions[principal], new);
@@ -217,7 +217,7 @@ impl Transport for HttpTransport {
         vec![self.sessions[principal].next().await]
     }
 
-    /// The server detects by itself that its config changed.
+    /// The server detects the change of its config without a signal.
     fn reload(&mut self, _: &WrittenConfig) {
         self.generation += 1;
     }

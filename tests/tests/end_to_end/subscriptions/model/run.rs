@@ -1,4 +1,4 @@
-//! One run: random steps, and the model beside them.
+//! One run: random steps, checked against the model.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use super::transport::{StreamEvent, Transport};
 /// A listener. Acknowledged resources are pending, whatever their state at that moment.
 struct Listener {
     events: mpsc::UnboundedReceiver<StreamEvent>,
-    /// None before it is acknowledged.
+    /// `None` before the acknowledgement.
     accepted: Option<Vec<String>>,
     pending: BTreeSet<String>,
 }
@@ -52,13 +52,13 @@ pub(super) struct Run {
     pub(super) fixture: Fixture,
     expectations: Vec<Expectations>,
     listeners: Vec<Listener>,
-    /// Whether providers fail in it. Then updates about listings cannot be counted, as a listing may be unknown.
+    /// Whether providers fail. If so, updates about listings cannot be counted, because a listing may be unknown.
     has_faults: bool,
     steps: Vec<String>,
 }
 
 impl Run {
-    /// Creates the run of that seed. In every other run, nothing fails.
+    /// Creates the run of a seed. In every second run, nothing fails.
     pub(super) fn new(seed: u64) -> Self {
         let is_faulty = seed.is_multiple_of(2);
         Self {
@@ -72,10 +72,10 @@ impl Run {
         }
     }
 
-    /// Takes random steps, then waits until no update is pending, and once more after everything changed.
+    /// Takes random steps, then waits until no update is pending, and does so again after everything changed.
     pub(super) async fn run<F: Transport>(mut self, transport: &mut F, steps: usize) {
-        // A session's listing is watched while the handshake goes on, and changes in between may be notified, for each
-        // plugin.
+        // A session's listing is watched from the handshake on, so changes during the handshake may be notified, for
+        // each plugin.
         let in_doubt = if F::IS_LISTING_EFFECTIVE_AT_ONCE { 0 } else { PLUGINS.len() };
         let expected = |principal| Expectations::new(F::principal(principal), self.fixture.rules(), in_doubt);
         self.expectations = (0..SUBSCRIBERS).map(expected).collect();
@@ -105,7 +105,7 @@ impl Run {
         let uri = uri(pick(&mut self.rng, &PLUGINS), file);
         match self.rng.usize(..30) {
             0..=5 => {
-                // Reading first separates earlier updates from the one for this edit; otherwise they may be coalesced.
+                // Reading first separates earlier updates from this edit's update; without it, they may be coalesced.
                 if self.rng.bool() {
                     self.read_updates(transport).await;
                 }
@@ -128,7 +128,7 @@ impl Run {
             14 => {
                 self.log(format!("{principal} leaves"));
                 transport.reconnect(principal).await;
-                // A walk in progress, the one after it, and an unknown order of the two.
+                // A walk in progress, the one after it, and the unknown order of the two.
                 let in_doubt = 3 * PLUGINS.len();
                 self.expectations[principal] =
                     Expectations::new(F::principal(principal), self.fixture.rules(), in_doubt);
@@ -175,7 +175,7 @@ impl Run {
         }
     }
 
-    /// Restarts the server: sessions and streams end with it.
+    /// Restarts the server. Its sessions and streams end.
     async fn restart<F: Transport>(&mut self, transport: &mut F) {
         self.wait_until_reloaded(transport).await;
         if !transport.restart(&self.fixture.config).await {
@@ -189,7 +189,7 @@ impl Run {
         }
     }
 
-    /// Starts many listeners at the same moment, all for the same resources.
+    /// Starts many concurrent listeners of the same resources.
     async fn add_listeners(&mut self, transport: &mut impl Transport) {
         let count = self.rng.usize(..20).min(MAX_LISTENERS - self.listeners.len());
         let all = PLUGINS.iter().flat_map(|plugin| FILES.map(|file| uri(plugin, file)));
@@ -213,7 +213,7 @@ impl Run {
         }
     }
 
-    /// Makes the hosts apply the config that was written. The previous one must have been applied.
+    /// Makes the hosts apply the written config. The previous one must have been applied.
     async fn reload(&mut self, transport: &mut impl Transport) {
         for expected in &mut self.expectations {
             expected.record_reload(self.fixture.denied());
@@ -247,7 +247,7 @@ impl Run {
         self.listeners = listeners;
     }
 
-    /// Waits until no update is pending, then reads the rest.
+    /// Waits until no update is pending, then reads the remaining ones.
     async fn wait_until_nothing_pending<F: Transport>(&mut self, transport: &mut F) {
         let end = Instant::now() + TIMEOUT;
         for principal in 0..SUBSCRIBERS {
@@ -289,7 +289,7 @@ impl Run {
         self.steps.push(step);
     }
 
-    /// Fails if the rule of subscriptions is broken.
+    /// Fails if the rule of subscriptions is violated.
     fn check(&self, principal: usize, outcome: Result<(), String>) {
         if let Err(error) = outcome {
             panic!("subscriber {principal}: {error}. It is {}", self.expectations[principal]);
@@ -297,7 +297,7 @@ impl Run {
     }
 }
 
-/// Prints the steps after a failure of any kind, also a timeout or a panic of a transport.
+/// Prints the steps after every kind of failure, including a timeout or a panic of a transport.
 impl Drop for Run {
     fn drop(&mut self) {
         if std::thread::panicking() {

@@ -22,7 +22,7 @@ struct StdioTransport {
     listeners: JoinHandle<()>,
 }
 
-/// A listener on one more server, which speaks the revision with `subscriptions/listen`.
+/// A listener on an additional server with the revision that has `subscriptions/listen`.
 struct ListenRequest {
     uris: Vec<String>,
     heard: mpsc::UnboundedSender<StreamEvent>,
@@ -43,7 +43,7 @@ async fn serve_listeners(mut wire: RawStdio, mut new: mpsc::UnboundedReceiver<Li
                 let message = line.expect("the server goes on");
                 let id = message["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"].as_u64();
                 if let Some((listener, heard)) = id.and_then(|id| listeners.get(&id)).zip(StreamEvent::from_message(&message)) {
-                    // The receiver has been dropped.
+                    // The receiver may have been dropped.
                     let _ = listener.send(heard);
                 }
             }
@@ -54,7 +54,7 @@ async fn serve_listeners(mut wire: RawStdio, mut new: mpsc::UnboundedReceiver<Li
 
 struct Server {
     wire: RawStdio,
-    /// The number of the generation that is served, or will be.
+    /// The number of the current or next generation.
     generation: u64,
 }
 
@@ -135,7 +135,7 @@ impl Transport for StdioTransport {
         messages.iter().filter_map(update_in).collect()
     }
 
-    /// Each server detects by itself that the config changed.
+    /// Each server detects the change of its config without a signal.
     fn reload(&mut self, _: &WrittenConfig) {
         self.servers.iter_mut().for_each(|server| server.generation += 1);
     }

@@ -1,4 +1,4 @@
-//! Transports: the ways to reach subscribers.
+//! Transports: the ways to reach the host.
 
 use mcp_host_tests::WrittenConfig;
 use mcp_resource_host::Update;
@@ -38,46 +38,48 @@ pub(super) fn update_in(message: &Value) -> Option<Update> {
 
 /// A transport: the façade, stdio or HTTP.
 pub(super) trait Transport {
-    /// Whether changes of the listing are notified as soon as a subscriber exists: sessions start a little later.
+    /// Whether changes of the listing are notified as soon as a subscriber exists. In sessions, notifications start
+    /// slightly later.
     const IS_LISTING_EFFECTIVE_AT_ONCE: bool;
 
-    /// The principal of that subscriber, as rules name it.
+    /// Returns the principal of a subscriber, as named in rules.
     fn principal(principal: usize) -> &'static str;
 
-    /// Subscribes; returns whether that succeeded.
+    /// Subscribes. Returns whether that succeeded.
     async fn subscribe(&mut self, principal: usize, uri: &str) -> bool;
 
-    /// Unsubscribes; returns all updates up to the response, so that any later update was sent after it.
+    /// Unsubscribes. Returns all updates up to the response, so every later update was sent after it.
     async fn unsubscribe(&mut self, principal: usize, uri: &str) -> Vec<Update>;
 
-    /// Starts so many streams of `subscriptions/listen` at the same moment, each for all of these. They last to the
-    /// end.
+    /// Starts `count` concurrent streams of `subscriptions/listen`, each for all of these resources. They last until
+    /// the end.
     async fn listen(&mut self, count: usize, uris: &[String]) -> Vec<mpsc::UnboundedReceiver<StreamEvent>>;
 
     /// Disconnects and connects again, without subscriptions.
     async fn reconnect(&mut self, principal: usize);
 
-    /// Disturbs what that one is notified over, without an end of its subscriptions: its stream is cut and opened again
-    /// at once or later, or a newer one takes over while the older is taken for alive. Returns whether updates may be
+    /// Disturbs a subscriber's stream without ending its subscriptions: the stream is cut and opened again immediately
+    /// or later, or a newer one takes over while the older one is considered alive. Returns whether updates may be
     /// repeated.
     async fn disturb(&mut self, _principal: usize, _how: usize) -> bool {
         false
     }
 
-    /// Restarts the server, if it is one for all subscribers, who subscribe to nothing then. Returns whether it was.
+    /// Restarts the server, if it serves all subscribers. They have no subscriptions afterwards. Returns whether it was
+    /// restarted.
     async fn restart(&mut self, _config: &WrittenConfig) -> bool {
         false
     }
 
-    /// Returns the updates of each of those so far: none that was sent before is still in flight.
+    /// Returns the updates of each of these subscribers so far: no earlier update is still in flight.
     async fn drain_updates(&mut self, whom: &[usize]) -> Vec<Vec<Update>>;
 
-    /// Waits for an update of that one.
+    /// Waits for an update of a subscriber.
     async fn wait_for_update(&mut self, principal: usize) -> Vec<Update>;
 
     /// Makes the hosts apply the current config file, asynchronously.
     fn reload(&mut self, config: &WrittenConfig);
 
-    /// Waits until they have applied it.
+    /// Waits until the hosts have applied the config.
     async fn wait_until_reloaded(&mut self);
 }

@@ -1,4 +1,4 @@
-//! The page of the console while the server changes: what it shows without a reload of the page, in a real browser.
+//! The console's page while the server changes: its contents without a reload of the page, in a real browser.
 
 use std::process::Stdio;
 
@@ -11,7 +11,7 @@ use super::super::api::{assert_valid, schema};
 use super::super::{Administered, TOKEN, broken, with_token};
 use super::{browse, browser};
 
-/// Runs parts of the browser's test. Whenever the browser asks for a step, it waits until that has been done.
+/// Runs parts of the browser test. When the browser requests a step, it waits until the step is done.
 async fn browse_in_steps(parts: &str, address: &str, mut step: impl AsyncFnMut(&str)) {
     let mut command = browser(parts, address, TOKEN);
     let mut running = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -99,7 +99,7 @@ async fn a_page_says_that_the_server_was_restarted_and_goes_on_after_a_login() {
     server.take().unwrap().end().await;
 }
 
-/// A plugin that does not answer is no reason for a page to wait with the rest.
+/// A page shows the other plugins while one does not answer.
 #[tokio::test]
 async fn a_slow_plugin_keeps_no_page_from_its_answer() {
     let folder = tempfile::tempdir().unwrap();

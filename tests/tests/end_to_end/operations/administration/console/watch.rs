@@ -1,4 +1,4 @@
-//! `browse/watch`: who is told of which changes, until when, and how many streams there are.
+//! `browse/watch`: which changes each viewer is notified of, until when, and the limit of streams.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::super::{Administered, TOKEN, with_token};
 use super::{ALICE, ALICE_TOKEN, BOB, BOB_TOKEN};
 
-/// The pause between two looks at a condition.
+/// The interval between two checks of a condition.
 const PAUSE: Duration = Duration::from_millis(50);
 
 const PLAN: &str = "files://files/plan.md";
@@ -34,7 +34,7 @@ fn bearer(token: &str) -> String {
 }
 
 impl Administered {
-    /// Logs in to the console. Returns the header lines of a page with that session.
+    /// Logs in to the console. Returns a page's header lines for the session.
     async fn session(&self) -> String {
         let origin = format!("http://{}", self.address);
         let page = [("Origin", origin.as_str()), ("Sec-Fetch-Site", "same-origin")];
@@ -47,7 +47,7 @@ impl Administered {
     }
 }
 
-/// Replaces a file at once: one change.
+/// Replaces a file atomically: one change.
 fn replace(files: &Folder, name: &str, text: &str) {
     let new = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(new.path(), text).unwrap();
@@ -59,7 +59,7 @@ fn replace(files: &Folder, name: &str, text: &str) {
 struct Watching(Lines<BufReader<TcpStream>>);
 
 impl Watching {
-    /// Opens one. Fails with the status and the answer.
+    /// Opens a stream. Fails with the status and the answer.
     async fn open(admin: &Administered, headers: &str, request: &Value) -> Result<Self, (u16, Value)> {
         let stream = TcpStream::connect(&admin.address).await.unwrap();
         Self::over(stream, admin, headers, request).await
@@ -89,7 +89,7 @@ impl Watching {
         Err((status, serde_json::from_str(&answer).unwrap()))
     }
 
-    /// The next event; none at the end of the stream.
+    /// Returns the next event; `None` at the end of the stream.
     async fn next(&mut self) -> Option<Event> {
         let mut name = String::new();
         loop {
@@ -103,7 +103,7 @@ impl Watching {
         }
     }
 
-    /// The events until there has been each of those.
+    /// Returns the events until all of `wanted` have occurred.
     async fn until(&mut self, wanted: &[Event]) -> Vec<Event> {
         let mut events = Vec::new();
         while !wanted.iter().all(|one| events.contains(one)) {
@@ -118,7 +118,8 @@ impl Watching {
     }
 }
 
-/// What a viewer who may not see secrets is told while they change, or while there are none, and then of the plan.
+/// Returns the events of a viewer that may not see secrets, first while secrets change (or while there are none), then
+/// after a change of the plan.
 async fn told(headers: &str, viewer: Option<&str>, has_secrets: bool) -> Vec<Event> {
     let folder = tempfile::tempdir().unwrap();
     let files = Folder::with_files([("plan.md", "# The plan\n")]);
@@ -134,7 +135,7 @@ async fn told(headers: &str, viewer: Option<&str>, has_secrets: bool) -> Vec<Eve
         .write();
     let admin = Administered::start(&config).await;
     let mut request = json!({ "uris": [SECRET, PLAN], "listing": true });
-    // It sees everything.
+    // The administrator's stream includes everything.
     let mut local = Watching::open(&admin, &bearer(TOKEN), &request).await.unwrap_or_else(|error| panic!("{error:?}"));
     if let Some(viewer) = viewer {
         request["as"] = json!({ "principal": viewer });
@@ -193,7 +194,7 @@ async fn streams_end_with_their_session_and_their_token() {
     let mut of_token = open(&bearer(TOKEN), &request).await;
     let (mut of_one, mut of_other) = (open(one, &request).await, open(other, &request).await);
     let mut of_alice = open(&bearer(ALICE_TOKEN), &request).await;
-    // It has no events, and ends all the same.
+    // The stream without subscriptions has no events, and still ends.
     let mut of_bob = open(&bearer(BOB_TOKEN), &json!({})).await;
     for stream in [&mut of_token, &mut of_one, &mut of_other, &mut of_alice] {
         stream.until(&[updated(PLAN)]).await;
@@ -252,14 +253,14 @@ async fn there_are_so_many_streams_of_one_and_no_more() {
         let expected = format!("{limit} views are followed already by this principal");
         assert_eq!(answer["error"], expected);
         assert_eq!(admin.api("GET", "status", None).await.0, 200);
-        // Others have their share.
+        // The shares of other principals are unaffected.
         assert!(Watching::open(&admin, &bearer(BOB_TOKEN), &request).await.is_ok());
         drop(streams.pop());
         while Watching::open(&admin, &headers, &request).await.is_err() {
             tokio::time::sleep(PAUSE).await;
         }
     }
-    // Those that were dropped leave no subscription.
+    // Dropped streams leave no subscriptions.
     loop {
         let (_, watched) = admin.api("GET", "subscriptions", None).await;
         if watched["resources"]["total"] == 0 {
@@ -270,7 +271,7 @@ async fn there_are_so_many_streams_of_one_and_no_more() {
     admin.server.end().await;
 }
 
-/// What is not sent yet is kept once for each resource, whatever happens meanwhile.
+/// Pending updates are coalesced: one per resource, however many changes occur.
 #[tokio::test]
 async fn a_stream_that_is_not_read_keeps_no_updates_and_nothing_from_others() {
     const FILES: usize = 40;
@@ -301,7 +302,7 @@ async fn a_stream_that_is_not_read_keeps_no_updates_and_nothing_from_others() {
         other.until(&all).await;
     }
     assert_eq!(admin.api("GET", "status", None).await.0, 200);
-    // A resource that there was not is subscribed to after a reload. Its update is the first one and comes after those that are pending.
+    // A resource that did not exist is subscribed to after a reload. Its update is sent after the pending ones.
     files.write("last.txt", "1");
     written.replace(config().plugin(Plugin::sample("another")).append(&token));
     other.until(&[updated(&last)]).await;
