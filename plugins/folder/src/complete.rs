@@ -2,7 +2,7 @@
 
 use crate::{Folder, Found, ItemKind, Walk, WalkBudget};
 use mcp_provider::{Completion, Result};
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 /// Completes the names of an item as a shell does: the files and folders in the folder typed so far that begin with the
 /// rest, then files at any depth below it. `value` converts names to a value, and skips those for which it returns
@@ -45,7 +45,7 @@ pub fn template_value(names: &str) -> Option<String> {
 #[derive(Default)]
 struct Offer {
     values: Vec<String>,
-    seen: HashSet<String>,
+    seen: BTreeSet<String>,
     has_more: bool,
 }
 
