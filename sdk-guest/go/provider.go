@@ -253,7 +253,8 @@ type CompleteRequest struct {
 	Known map[string]string
 }
 
-// Completion is a result of Complete. At most 100 values reach clients.
+// Completion is a result of Complete. The host leaves out values that the client may not see, and at most 100 of the
+// others reach it.
 type Completion struct {
 	Values []string
 	// Total is the number of all matching values, if it is known.
@@ -261,8 +262,8 @@ type Completion struct {
 	HasMore bool
 }
 
-// MaxCompletions is the number of values that clients get.
-const MaxCompletions = 100
+// MaxCompletions is the number of values that the host takes. Clients get at most 100 of those that they may see.
+const MaxCompletions = 1000
 
 // Matching returns those of the candidates that begin with what was typed, at most MaxCompletions, with their total.
 func Matching(candidates []string, typed string) Completion {

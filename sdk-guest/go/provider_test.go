@@ -102,6 +102,19 @@ func TestUnknownVariablesAreRefused(t *testing.T) {
 	}
 }
 
+func TestAsManyValuesAreGivenAsTheHostChoosesFrom(t *testing.T) {
+	candidates := make([]string, 2500)
+	for number := range candidates {
+		candidates[number] = fmt.Sprintf("v%d", number)
+	}
+	if all := Matching(candidates[:1000], "v"); len(all.Values) != 1000 || *all.Total != 1000 || all.HasMore {
+		t.Error(len(all.Values), *all.Total, all.HasMore)
+	}
+	if first := Matching(candidates, "v"); len(first.Values) != 1000 || *first.Total != 2500 || !first.HasMore {
+		t.Error(len(first.Values), *first.Total, first.HasMore)
+	}
+}
+
 func TestAPanicIsAnErrorAndIsLogged(t *testing.T) {
 	var logged any
 	_, err := call(func() (int, error) { panic("lost") }, func(value any) { logged = value })

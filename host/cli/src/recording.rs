@@ -88,6 +88,11 @@ impl RecordingSink for RecordingFile {
         }
         is_written
     }
+
+    fn skip(&self) {
+        let mut state = self.state.lock();
+        state.end.skipped = state.end.skipped.saturating_add(1);
+    }
 }
 
 impl State {

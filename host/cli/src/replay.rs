@@ -1,15 +1,17 @@
 //! `replay`: repeats recorded calls without any grant, and compares the results.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use mcp_host_base::regular_file;
 use mcp_host_config::limits::Limits;
 use mcp_host_config::{self as config, Config};
 use mcp_host_engine::plugin::{Plugin, PluginRuntime};
-use mcp_host_engine::recording::{Difference, Line, Outcome, RecordedCall, RecordedPlugin, Replayed, VERSION};
+use mcp_host_engine::recording::{
+    Difference, Line, MAX_LINE, Outcome, RecordedCall, RecordedPlugin, Replayed, VERSION,
+};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -195,15 +197,22 @@ pub(super) async fn replay_file(
     options: &ReplayOptions,
 ) -> Result<ReplayReport, CliError> {
     let read = |source| ReplayFileError::Read { file: file.to_owned(), source };
-    let lines = BufReader::new(File::open(file).map_err(read)?).lines();
+    let mut file_reader = BufReader::new(regular_file::open(file).map_err(read)?);
+    let mut text = Vec::new();
     let mut recorded = BTreeMap::new();
     let mut loaded: BTreeMap<String, Plugin> = BTreeMap::new();
     let mut report = ReplayReport { times: options.times, ..ReplayReport::default() };
     let mut number = 0_usize;
-    for (index, line) in lines.enumerate() {
+    for index in 0_usize.. {
         let invalid =
             |reason: String| ReplayFileError::Format { file: file.to_owned(), line: index.saturating_add(1), reason };
-        let line: Line = serde_json::from_str(&line.map_err(read)?).map_err(|error| invalid(error.to_string()))?;
+        if !read_line(&mut file_reader, &mut text, MAX_LINE).map_err(read)? {
+            break;
+        }
+        if text.len() > MAX_LINE {
+            return Err(invalid(format!("it has more than {} MiB", MAX_LINE.div_ceil(1 << 20))).into());
+        }
+        let line: Line = serde_json::from_slice(&text).map_err(|error| invalid(error.to_string()))?;
         match (index, line) {
             (0, Line::McpHostRecording(VERSION)) => {}
             (0, Line::McpHostRecording(other)) => {
@@ -247,6 +256,17 @@ pub(super) async fn replay_file(
         }
     }
     Ok(report)
+}
+
+/// Reads the next line without its end: at most `max` bytes, and one more if it is longer. Returns false at the end of the file.
+fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>, max: usize) -> io::Result<bool> {
+    line.clear();
+    let max = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
+    let read = reader.by_ref().take(max).read_until(b'\n', line)?;
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    }
+    Ok(read > 0)
 }
 
 /// Loads a component for replays. The time limits are long enough for a busy machine.
@@ -436,6 +456,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn no_more_of_a_line_is_read_than_shows_that_it_is_too_long() {
+        let mut reader = &b"abc\n\nabcd\nab"[..];
+        let mut next = |max| {
+            let mut line = Vec::new();
+            read_line(&mut reader, &mut line, max).unwrap().then(|| String::from_utf8(line).unwrap())
+        };
+        assert_eq!([next(3), next(3)].map(Option::unwrap), ["abc", ""]);
+        assert_eq!(next(2).unwrap(), "abc", "one byte more than allowed");
+        assert_eq!([next(2), next(2)].map(Option::unwrap), ["d", "ab"]);
+        assert_eq!(next(2), None);
+    }
 
     #[test]
     fn the_first_difference_of_two_answers_is_shown_with_its_place() {

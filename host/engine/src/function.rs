@@ -14,7 +14,7 @@ use crate::bindings::{contract, into_all, prepare};
 use crate::recording::answer::{self, optional};
 
 /// A function of the contract with its arguments. Only the types of this module implement it.
-pub trait Function: Send + 'static {
+pub trait Function: Clone + Send + 'static {
     /// Its name in the contract.
     const NAME: FunctionName;
     /// Its answer, before it is validated.

@@ -15,9 +15,11 @@
 //!
 //! A recorded call gets a fresh instance, whatever `instances` says, so its record has everything that it depends
 //! on. It has the limits of other calls, which include the cost of recording: the time counts as the call's, and
-//! the memory is charged to the plugin. A recorded instance takes a second slot of the pool, for the passthrough.
-//! At most [`MAX_RECORDED`](crate::config::MAX_RECORDED) instances are recorded concurrently; further calls are served but not recorded
-//! ("skipped").
+//! the memory is charged to the plugin. A call that fails at a limit which the recording itself may have exhausted is
+//! made again without being recorded, so that no client gets a failure of the recording. If it succeeds then, it
+//! counts as skipped; otherwise the record is kept. A recorded instance takes a second slot of the pool, for the
+//! passthrough. At most [`MAX_RECORDED`](crate::config::MAX_RECORDED) instances are recorded concurrently; further
+//! calls are served but not recorded ("skipped").
 //!
 //! A replay calls the same function with the same arguments in an instance whose imports return the recorded
 //! results, and compares the host calls and the outcome. A call that was cancelled, or ended by a limit on time or
@@ -54,10 +56,16 @@ use crate::Engine;
 use crate::bindings::{Exports, ProviderPre};
 use crate::plugin::fault::{Fault, FaultKind};
 
+/// The maximum length of a line of a recording, in bytes. A call that has more is skipped.
+pub const MAX_LINE: usize = 64 << 20;
+
 /// Receives the lines of a recording. It is called on the threads of the calls.
 pub trait RecordingSink: Send + Sync {
     /// Writes a line, without a line break. Returns whether there was room for it.
     fn write(&self, line: String) -> bool;
+
+    /// Counts a call that is served and not recorded.
+    fn skip(&self) {}
 }
 
 /// Creates the passthrough of a component from the content of its file.
@@ -166,9 +174,14 @@ impl Recording {
     pub(crate) fn try_permit(&self) -> Option<OwnedSemaphorePermit> {
         let permit = self.permits.clone().try_acquire_owned().ok();
         if permit.is_none() {
-            self.skipped.fetch_add(1, Ordering::Relaxed);
+            self.skip();
         }
         permit
+    }
+
+    fn skip(&self) {
+        self.skipped.fetch_add(1, Ordering::Relaxed);
+        self.sink.skip();
     }
 
     /// Returns the recording's state so far.
@@ -194,7 +207,10 @@ pub(crate) struct OpenRecord {
     function: &'static str,
     arguments: Value,
     host_calls: Arc<HostCallRecord>,
+    /// The host calls after the end, and whether they are complete. They are not charged to the plugin.
+    ended: Option<(Vec<Box<RawValue>>, bool)>,
     outcome: Outcome,
+    is_discarded: bool,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -226,7 +242,17 @@ impl OpenRecord {
         recording.redaction.apply(&mut arguments);
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let began_ms = mcp_host_base::time::saturating_millis(since);
-        Self { recording, began_ms, function, arguments, host_calls, outcome: Outcome::Cancelled, _permit: permit }
+        Self {
+            recording,
+            began_ms,
+            function,
+            arguments,
+            host_calls,
+            ended: None,
+            outcome: Outcome::Cancelled,
+            is_discarded: false,
+            _permit: permit,
+        }
     }
 
     /// The recording.
@@ -234,18 +260,28 @@ impl OpenRecord {
         &self.recording
     }
 
-    /// Records the end of the call.
-    pub(crate) fn end(mut self, mut outcome: Outcome) {
+    /// Records the end of the call, and releases the memory of its host calls.
+    pub(crate) fn end(&mut self, mut outcome: Outcome) {
         if let Outcome::Answer(value) | Outcome::Failure(value) = &mut outcome {
             self.recording.redaction.apply(value);
         }
         self.outcome = outcome;
+        self.ended = Some(self.host_calls.take());
+    }
+
+    /// Drops the record of a call that was made again without being recorded. It counts as skipped.
+    pub(crate) fn discard(mut self) {
+        self.is_discarded = true;
     }
 }
 
 impl Drop for OpenRecord {
     fn drop(&mut self) {
-        let (host_calls, complete) = self.host_calls.take();
+        if self.is_discarded {
+            self.recording.skip();
+            return;
+        }
+        let (host_calls, complete) = self.ended.take().unwrap_or_else(|| self.host_calls.take());
         let line = CallLine {
             plugin: &self.recording.plugin.name,
             began_ms: self.began_ms,
@@ -255,7 +291,12 @@ impl Drop for OpenRecord {
             complete,
             outcome: &self.outcome,
         };
-        let written = self.recording.sink.write(to_line(&json_call(&line)));
+        let line = to_line(&json_call(&line));
+        if line.len() > MAX_LINE {
+            self.recording.skip();
+            return;
+        }
+        let written = self.recording.sink.write(line);
         let count = if written { &self.recording.calls } else { &self.recording.skipped };
         count.fetch_add(1, Ordering::Relaxed);
     }

@@ -117,7 +117,8 @@ pub trait Provider: Send + Sync + 'static {
         Ok(Vec::new())
     }
 
-    /// Completes a variable of one of the [`templates`](Self::templates). Default: no values.
+    /// Completes a variable of one of the [`templates`](Self::templates), with at most [`Completion::MAX_OFFERED`] values. Default: no
+    /// values.
     ///
     /// # Errors
     ///

@@ -52,7 +52,8 @@ impl Argument {
 /// Values that complete an argument.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Completion {
-    /// The values, best match first, at most [`Completion::MAX_VALUES`].
+    /// The values, best match first: of a provider at most [`Completion::MAX_OFFERED`], for a client at most
+    /// [`Completion::MAX_VALUES`].
     pub values: Vec<String>,
     /// The total number of values, if known.
     pub total: Option<u32>,
@@ -63,8 +64,11 @@ pub struct Completion {
 impl Completion {
     /// The maximum number of values in one response (MCP 2025-06-18, "Completion": "Maximum 100 items per response").
     pub const MAX_VALUES: usize = 100;
+    /// The maximum number of values that a provider offers. The host removes those that the client may not see before
+    /// it truncates the others to [`MAX_VALUES`](Self::MAX_VALUES).
+    pub const MAX_OFFERED: usize = 1000;
 
-    /// Returns the `candidates` that begin with `typed`, in order, at most [`MAX_VALUES`](Self::MAX_VALUES).
+    /// Returns the `candidates` that begin with `typed`, in order, at most [`MAX_OFFERED`](Self::MAX_OFFERED).
     ///
     /// ```
     /// use mcp_host_model::resource::Completion;
@@ -74,9 +78,26 @@ impl Completion {
     /// ```
     pub fn matching<S: Into<String> + AsRef<str>>(candidates: impl IntoIterator<Item = S>, typed: &str) -> Self {
         let mut matching = candidates.into_iter().filter(|candidate| candidate.as_ref().starts_with(typed));
-        let values: Vec<String> = matching.by_ref().take(Self::MAX_VALUES).map(Into::into).collect();
+        let values: Vec<String> = matching.by_ref().take(Self::MAX_OFFERED).map(Into::into).collect();
         let total = values.len().saturating_add(matching.count());
         Self { has_more: total > values.len(), total: u32::try_from(total).ok(), values }
+    }
+
+    /// Truncates the values to the number that one response may have.
+    ///
+    /// ```
+    /// use mcp_host_model::resource::Completion;
+    ///
+    /// let all = Completion::matching((0..101).map(|number| number.to_string()), "");
+    /// assert_eq!((all.values.len(), all.has_more), (101, false));
+    /// let first = all.truncated();
+    /// assert_eq!((first.values.len(), first.total, first.has_more), (100, Some(101), true));
+    /// ```
+    #[must_use]
+    pub fn truncated(mut self) -> Self {
+        self.has_more |= self.values.len() > Self::MAX_VALUES;
+        self.values.truncate(Self::MAX_VALUES);
+        self
     }
 }
 

@@ -306,6 +306,13 @@ impl MemoryMeter {
         Self { account: MemoryAccount::new(budget, owner), held: 0, last_growth: 0, denial: None }
     }
 
+    /// A meter for another instance of the same call.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        let owner = self.account.state().owner.clone();
+        Self::new(self.account.budget.clone(), owner)
+    }
+
     /// The last denial of memory during this call: the likely cause of a trap.
     pub fn denial(&self) -> Option<Denial> {
         self.denial

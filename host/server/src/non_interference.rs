@@ -14,6 +14,7 @@
 //! | notifications | [`notifications`] |
 //! | search and context | [`search`] |
 //! | which responses are cached, and for how long | [`cached`] |
+//! | completions with more hidden values than a client gets before the visible ones | [`completions`] |
 //! | the same through the service over HTTP, with a token, in a session and without: status, answers one by one and in batches, event streams | `over_http` |
 //! | lists, reads and completions of the console | `console` |
 //! | capabilities, methods, acknowledged subscriptions: two worlds that differ in the abilities of the plugins | `capabilities` |
@@ -25,6 +26,7 @@
 
 mod cached;
 mod capabilities;
+mod completions;
 mod console;
 mod notifications;
 mod over_http;

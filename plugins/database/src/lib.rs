@@ -40,6 +40,9 @@ mcp_provider::needs! {
 /// The maximum number of tables of one page of a schema or of the dictionary.
 const MAX_LISTED: u32 = 500;
 
+/// The maximum number of tables of a schema that are considered for a completion.
+const MAX_COMPLETED: usize = 2000;
+
 /// The prefix of a cursor, before the name of the last table of a page.
 const CURSOR: &str = "behind:";
 
@@ -156,8 +159,7 @@ impl Provider for DatabaseProvider {
             "table" => {
                 let schema = known.iter().find(|argument| argument.name == "schema");
                 let Some(schema) = schema else { return Ok(Completion::default()) };
-                let (tables, _) = catalog.tables_of(&schema.value, "", MAX_LISTED)?;
-                Ok(Completion::matching(tables.into_iter().map(|table| table.name.table), &argument.value))
+                complete_table(&catalog, &schema.value, &argument.value)
             }
             "format" => Ok(Completion::matching(["markdown", "json", "csv"], &argument.value)),
             _ => Ok(Completion::default()),
@@ -284,6 +286,22 @@ fn dictionary_entry() -> Entry {
         .title("Dictionary")
         .description("All tables with their columns, comments, keys and indexes.")
         .subscribable()
+}
+
+/// Completes the name of a table of a schema.
+fn complete_table(catalog: &Catalog, schema: &str, typed: &str) -> Result<Completion> {
+    let (mut names, mut has_more) = (Vec::<String>::new(), true);
+    while has_more && names.len() < MAX_COMPLETED {
+        let behind = names.last().map_or("", String::as_str);
+        let (tables, more) = catalog.tables_of(schema, behind, MAX_LISTED)?;
+        has_more = more && !tables.is_empty();
+        names.extend(tables.into_iter().map(|table| table.name.table));
+    }
+    let mut completion = Completion::matching(names, typed);
+    if has_more {
+        (completion.total, completion.has_more) = (None, true);
+    }
+    Ok(completion)
 }
 
 fn schema_entry(schema: &str) -> Entry {

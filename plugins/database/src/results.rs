@@ -91,7 +91,11 @@ impl Results<'_> {
             Value::Integer(value) => Some(value.to_string()),
             value => value.as_text().map(str::to_owned),
         });
-        Ok(Completion::matching(values, typed))
+        let mut completion = Completion::matching(values, typed);
+        if rows.has_more {
+            (completion.total, completion.has_more) = (None, true);
+        }
+        Ok(completion)
     }
 
     /// Returns the result of a statement as one text.

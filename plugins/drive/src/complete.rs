@@ -40,8 +40,10 @@ fn file(session: &Session<'_>, typed: &str) -> Result<Completion> {
     let by_id = Id::parse(typed).and_then(|id| session.served(&id).ok()).map(|served| served.file.id.to_string());
     let found = named(session, typed)?;
     let by_name = found.entries.iter().filter_map(|entry| entry.path.strip_prefix("file/").map(str::to_owned));
-    let values: Vec<String> = by_id.into_iter().chain(by_name).take(Completion::MAX_VALUES).collect();
-    Ok(Completion { values, total: None, has_more: found.is_incomplete })
+    let mut values: Vec<String> = by_id.into_iter().chain(by_name).collect();
+    let has_more = found.is_incomplete || values.len() > Completion::MAX_VALUES;
+    values.truncate(Completion::MAX_VALUES);
+    Ok(Completion { values, total: None, has_more })
 }
 
 /// Completes the text of a search. A search also matches names.

@@ -998,7 +998,8 @@ typedef struct exports_mcp_host_provider_resource_provider_argument_t {
 
 // The completions of an argument.
 typedef struct exports_mcp_host_provider_resource_provider_completion_t {
-  // The values, best first, not percent-encoded. Clients get at most 100.
+  // The values, best first, not percent-encoded: up to 1000 of those that match. The host leaves out those that the
+  // client may not see, and clients get at most 100 of the others.
   provider_list_string_t   values;
   // The total number of matching values, if it is known.
   provider_option_u32_t   total;

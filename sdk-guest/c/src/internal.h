@@ -47,8 +47,8 @@ struct mcp_changes {
   mcp_option_u64 poll_after_ms;
 };
 
-/* The number of completions that clients get. */
-enum { MCP_MAX_COMPLETIONS = 100 };
+/* The number of completions that the host takes. Clients get at most 100 of those that they may see. */
+enum { MCP_MAX_COMPLETIONS = 1000 };
 
 /* Has a handle of the host dropped when the call ends. */
 void mcp_at_end_of_call(void (*drop)(int32_t handle), int32_t handle);

@@ -4,12 +4,10 @@ import { converted } from "./arguments.js";
 import { Internal, InvalidRequest, NotFound } from "./failures.js";
 import { File, isBelow } from "./file.js";
 import { pageOf } from "./listing.js";
-import { compareChanges, matching, Provider, sizeOf } from "./provider.js";
+import { compareChanges, matching, MAX_COMPLETIONS, Provider, sizeOf } from "./provider.js";
 import { checkDistinct } from "./resource.js";
 import { contentsOf, entryOfFile, fingerprintOf } from "./results.js";
 import { compareText } from "./text.js";
-
-const COMPLETIONS = 100;
 
 /** Returns the class of a provider, which the module exports as its default. */
 export function provider(info, resources) {
@@ -192,5 +190,6 @@ function completed(listed, variable, typed, known) {
     const others = Object.entries(known).every(([name, value]) => name === variable || (values[name] ?? value) === value);
     if (others && values[variable].startsWith(typed)) distinct.add(values[variable]);
   }
-  return { values: [...distinct].slice(0, COMPLETIONS), total: distinct.size, hasMore: distinct.size > COMPLETIONS };
+  const completions = [...distinct].slice(0, MAX_COMPLETIONS);
+  return { values: completions, total: distinct.size, hasMore: distinct.size > completions.length };
 }

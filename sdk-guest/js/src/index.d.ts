@@ -196,7 +196,7 @@ export interface Page {
   nextCursor?: string | undefined;
 }
 
-/** The completions of a variable, best first, not percent-encoded. Clients get at most 100. */
+/** The completions of a variable, best first, not percent-encoded. Clients get at most 100 of those that they may see. */
 export interface Completion {
   values: string[];
   total?: number | undefined;
@@ -294,7 +294,7 @@ export function paginate(
   entry: (key: string) => Entry | undefined,
 ): Page;
 
-/** Returns the candidates that start with `typed`: the first 100, and the number of all. */
+/** Returns the candidates that start with `typed`: the first 1000, and the number of all. */
 export function matching(candidates: Iterable<string>, typed: string): Completion;
 
 /** Returns bytes as text if they are UTF-8, else as binary content. */

@@ -49,9 +49,13 @@ export function detect(entry, bytes) {
   return { entry, bytes, isText: decodeUtf8(bytes) !== undefined };
 }
 
+/** The number of completions that the host takes. */
+export const MAX_COMPLETIONS = 1000;
+
 export function matching(candidates, typed) {
   const fitting = [...candidates].filter((candidate) => candidate.startsWith(typed));
-  return { values: fitting.slice(0, 100), total: fitting.length, hasMore: fitting.length > 100 };
+  const values = fitting.slice(0, MAX_COMPLETIONS);
+  return { values, total: fitting.length, hasMore: fitting.length > values.length };
 }
 
 export function paginate(keys, cursor, limit, entry) {

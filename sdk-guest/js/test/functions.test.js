@@ -7,7 +7,8 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 
 import {
-  boolean, Config, date, integer, Internal, InvalidRequest, NotFound, number, oneOf, optional, PathTemplate, provider, resource, text,
+  boolean, Config, date, integer, Internal, InvalidRequest, matching, NotFound, number, oneOf, optional, PathTemplate, provider, resource,
+  text,
 } from "mcp-host-provider";
 import { file, files } from "mcp-host-provider/fs";
 
@@ -116,6 +117,16 @@ test("pages have the order of the iterator, and no more of it is iterated", () =
   made = 0;
   listing().listEntries(undefined, undefined, 10);
   assert.equal(made, 10);
+});
+
+test("as many values are completed as the host chooses from", () => {
+  values = Array.from({ length: 1000 }, (_, number) => `v${number}`);
+  let completion = listing().complete("{+key}", "key", "v", {});
+  assert.deepEqual([completion.values.length, completion.total, completion.hasMore], [1000, 1000, false]);
+  values = Array.from({ length: 2500 }, (_, number) => `v${number}`);
+  completion = listing().complete("{+key}", "key", "v", {});
+  assert.deepEqual([completion.values.length, completion.total, completion.hasMore], [1000, 2500, true]);
+  assert.deepEqual(matching(values, "v"), completion);
 });
 
 test("a cursor continues in another instance, whatever was added or removed", () => {

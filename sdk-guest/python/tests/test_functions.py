@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 from unittest import mock
 
-from mcp_host_provider import Config, Contents, Entry, FunctionProvider, InvalidRequest, Internal, Item, NotFound, PathTemplate, Provider
+from mcp_host_provider import Completion, Config, Contents, Entry, FunctionProvider, InvalidRequest, Internal, Item, NotFound, PathTemplate, Provider
 
 
 def functions() -> FunctionProvider:
@@ -173,6 +173,13 @@ class ListingTest(unittest.TestCase):
         self.made = 0
         self.open().list_entries(None, None, 10)
         self.assertEqual(self.made, 10)
+
+    def test_as_many_values_are_completed_as_the_host_chooses_from(self) -> None:
+        for count in (1000, 2500):
+            self.values = [f"v{number}" for number in range(count)]
+            completed = self.open().complete("{+key}", "key", "v", {})
+            self.assertEqual((len(completed.values), completed.total, completed.has_more), (1000, count, count > 1000))
+            self.assertEqual(Completion.matching(self.values, "v"), completed)
 
     def test_a_cursor_continues_in_another_instance_whatever_was_added_or_removed(self) -> None:
         start = [f"v{number}" for number in range(40)]

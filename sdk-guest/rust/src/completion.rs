@@ -28,8 +28,9 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// The maximum number of values that clients are shown.
-    pub const MAX_VALUES: usize = 100;
+    /// The maximum number of values to return. The host leaves out those that the client may not see, and shows at most
+    /// 100 of the others.
+    pub const MAX_VALUES: usize = 1000;
 
     /// Returns the `candidates` that start with `typed`, at most [`MAX_VALUES`](Self::MAX_VALUES) of them, in input
     /// order.
@@ -60,10 +61,11 @@ mod tests {
     }
 
     #[test]
-    fn more_than_clients_are_shown_are_counted_but_not_given() {
-        let completion = Completion::matching((0..250).map(|n| format!("v{n}")), "v");
-        assert_eq!(completion.values.len(), Completion::MAX_VALUES);
-        assert_eq!((completion.total, completion.has_more), (Some(250), true));
+    fn more_than_the_host_chooses_from_are_counted_but_not_given() {
+        let completion = Completion::matching((0..1000).map(|n| format!("v{n}")), "v");
+        assert_eq!((completion.values.len(), completion.total, completion.has_more), (1000, Some(1000), false));
+        let completion = Completion::matching((0..2500).map(|n| format!("v{n}")), "v");
+        assert_eq!((completion.values.len(), completion.total, completion.has_more), (1000, Some(2500), true));
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod database;
 mod drive;
 mod files;
 mod git;
+mod hidden_completions;
 mod hidden_entries;
 mod http_cache;
 mod notes;

@@ -33,7 +33,7 @@ impl Host {
         }
         let ResolvedTemplate { policy, slot, template } = now.resolve_template(principal, requested_template, facts)?;
         if let Some(built_in) = slot.built_in() {
-            return built_in.complete_for(principal, &argument).await;
+            return built_in.complete_for(principal, &argument).await.map(Completion::truncated);
         }
         let plugin = slot.loaded()?;
         let known = context_arguments(&template, &argument.name, known);

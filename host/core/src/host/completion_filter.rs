@@ -26,8 +26,9 @@
 //! without `rev` nothing for `path`: the names may come from another branch. A rule that denies completing a URI counts like a rule
 //! that denies reading it.
 //!
-//! Unless the principal may read everything below the mount, the response has no total, and `hasMore` depends only on whether the
-//! page is full, so filtered values reveal nothing.
+//! Unless the principal may read everything below the mount, the response has no total. The hidden values are removed before the
+//! others are truncated to a page, and `hasMore` depends on the visible values only, so hidden ones reveal nothing. The exception is a
+//! completion with more values than a provider offers (`Completion::MAX_OFFERED`): visible ones may be missing, and `hasMore` is true.
 //!
 //! The provider is called with the client's values only if the principal may read some URI that the template could expand to. If not,
 //! the response has no values, and there is no call. Unless the principal may certainly read all of these URIs, a failure of the

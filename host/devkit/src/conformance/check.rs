@@ -177,7 +177,7 @@ impl Check {
                  requested: decode the values, and encode them by the functions of the SDK"
             }
             Self::Completion => {
-                "return at most 100 values, best first, and `has-more` when there are others; fail with `invalid-request` for an \
+                "return at most 1000 values, best first, and `has-more` when there are others; fail with `invalid-request` for an \
                  unknown template or variable"
             }
             Self::ChangesQuiet => {

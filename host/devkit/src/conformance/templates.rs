@@ -178,11 +178,11 @@ async fn complete(
 fn check_bounds(session: &mut Session<'_>, template: &Template, variable: &str, completion: &Completion) {
     let (path, variable) = (Excerpt(&template.path_template), Excerpt(variable));
     let found = completion.values.len();
-    if found > Completion::MAX_VALUES {
-        let max = Completion::MAX_VALUES;
+    if found > Completion::MAX_OFFERED {
+        let max = Completion::MAX_OFFERED;
         session.report.problem(
             Check::Completion,
-            format!("`{variable}` of `{path}` has {found} completions at once; clients get {max}"),
+            format!("`{variable}` of `{path}` has {found} completions at once; the host expects at most {max}"),
         );
     }
     let mut seen = HashSet::new();

@@ -193,26 +193,54 @@ impl ComponentBackend {
     ) -> Ended<F::Answer> {
         let (permit, memory) = match target {
             CallTarget::Pooled(instance) => {
-                return self.call_instance(engine, instance, limits, record, function, Start::default()).await;
+                let called = self.call_instance(engine, instance, limits, record, function, Start::default());
+                return called.await.ended;
             }
             CallTarget::Fresh(permit, memory) => (permit, memory),
             CallTarget::Native => (None, MemoryMeter::new(self.sandbox.memory().clone(), CallOwner::default())),
         };
+        let again = self.recording.load().is_some().then(|| (function.clone(), memory.another()));
+        let fresh = Fresh { permit, memory, may_intercept: true };
+        let Called { ended, short } = self.call_fresh(engine, fresh, limits, record, function).await;
+        let (Some(short), Some((function, memory))) = (short, again) else { return ended };
+        // The recording may be why it failed. The instance is gone, with its permit and its memory.
+        let permit = engine.instance_permits.acquire().await;
+        let fresh = Fresh { permit, memory, may_intercept: false };
+        let repeated = Box::pin(self.call_fresh(engine, fresh, limits, record, function)).await.ended;
+        match &repeated.answer {
+            Err(fault) if fault.may_be_of_recording() => drop(short),
+            _ => short.discard(),
+        }
+        repeated
+    }
+
+    /// Calls the function in a fresh instance.
+    async fn call_fresh<F: Function>(
+        &self,
+        engine: &Engine,
+        fresh: Fresh,
+        limits: &Limits,
+        record: CallRecord<'_>,
+        function: F,
+    ) -> Called<F::Answer> {
+        let Fresh { permit, memory, may_intercept } = fresh;
         let began = record.trace.map(|_| Instant::now());
         let denied = |denial| Err(Fault::out_of_memory(limits.memory.bytes(), denial)).into();
         match self.sandbox.new_store_data(memory).await {
             Ok(mut state) => {
-                let interception = self.intercept(&mut state, &function);
+                let interception = may_intercept.then(|| self.intercept(&mut state, &function)).flatten();
                 match Instance::new(engine.wasmtime(), &self.component, state, permit) {
                     Ok(instance) => {
                         let start = Start { began, interception };
                         self.call_instance(engine, instance, limits, record, function, start).await
                     }
-                    Err(denial) => denied(denial),
+                    Err(denial) => Called { ended: denied(denial), short: interception.and_then(Interception::record) },
                 }
             }
-            Err(SandboxError::OutOfMemory(denial)) => denied(denial),
-            Err(SandboxError::Directory(error)) => Err(Fault::Grant(error.to_string())).into(),
+            Err(SandboxError::OutOfMemory(denial)) => Called { ended: denied(denial), short: None },
+            Err(SandboxError::Directory(error)) => {
+                Called { ended: Err(Fault::Grant(error.to_string())).into(), short: None }
+            }
         }
     }
 
@@ -224,7 +252,7 @@ impl ComponentBackend {
         record: CallRecord<'_>,
         function: F,
         start: Start<'_>,
-    ) -> Ended<F::Answer> {
+    ) -> Called<F::Answer> {
         let _epoch_guard = engine.ticker.keep_ticking();
         let CallRecord { clock, trace } = record;
         let Start { began, interception } = start;
@@ -242,11 +270,18 @@ impl ComponentBackend {
         instance.end_call();
         let stack = ended.as_ref().err().and_then(Backtrace::of_error).map(Box::new);
         trace.inspect(|trace| trace.guest_ended(stack.as_deref()));
-        if let Some(interception) = interception {
+        let short = interception.and_then(|interception| {
             let fault = |error: &wasmtime::Error| fault(error, &instance, limits);
-            interception.end(&instance, recording::outcome(&ended, fault, F::answer_to_json));
-        }
-        match ended {
+            let is_short = match &ended {
+                Ok(Ok(_)) => false,
+                // A guest can handle a denial of memory.
+                Ok(Err(_)) => instance.state().memory.denial().is_some(),
+                Err(error) => fault(error).may_be_of_recording(),
+            };
+            let record = interception.end(&instance, recording::outcome(&ended, fault, F::answer_to_json));
+            record.filter(|_| is_short)
+        });
+        let ended = match ended {
             // The guest's memory is released before its answer is charged.
             Ok(answer) => {
                 let may_reuse = self.pool.is_some() && F::NAME != FunctionName::Prepare;
@@ -254,7 +289,8 @@ impl ComponentBackend {
                 Ended { answer: answer.map_err(Fault::from), instance, stack }
             }
             Err(error) => Ended { answer: Err(fault(&error, &instance, limits)), instance: None, stack },
-        }
+        };
+        Called { ended, short }
     }
 
     /// Returns whether calls are recorded or replayed.
@@ -281,6 +317,21 @@ fn fault(error: &wasmtime::Error, instance: &Instance, limits: &Limits) -> Fault
     Fault::from_call_end(end, limits, denial)
 }
 
+/// What a fresh instance is made with.
+struct Fresh {
+    permit: Option<InstancePermit>,
+    memory: MemoryMeter,
+    /// Whether the call may be recorded, or be a replay.
+    may_intercept: bool,
+}
+
+/// The end of a call in an instance.
+struct Called<T> {
+    ended: Ended<T>,
+    /// The record of a call that failed at a limit which its recording may have exhausted.
+    short: Option<OpenRecord>,
+}
+
 /// How a call in an instance begins.
 #[derive(Default)]
 struct Start<'a> {
@@ -303,10 +354,25 @@ impl Interception<'_> {
         }
     }
 
-    fn end(self, instance: &Instance, outcome: Outcome) {
+    /// Ends it. Returns the record, which is written when it is dropped.
+    fn end(self, instance: &Instance, outcome: Outcome) -> Option<OpenRecord> {
         match self {
-            Self::Record(record) => record.end(outcome),
-            Self::Replay(replays) => replays.end(instance.state(), outcome),
+            Self::Record(mut record) => {
+                record.end(outcome);
+                Some(record)
+            }
+            Self::Replay(replays) => {
+                replays.end(instance.state(), outcome);
+                None
+            }
+        }
+    }
+
+    /// Returns the record of a call that did not begin.
+    fn record(self) -> Option<OpenRecord> {
+        match self {
+            Self::Record(record) => Some(record),
+            Self::Replay(_) => None,
         }
     }
 }

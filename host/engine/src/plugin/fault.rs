@@ -234,6 +234,12 @@ impl Fault {
         )
     }
 
+    /// Returns whether a recording of the call can be its cause: the recording takes memory, copies the values of host
+    /// calls, and has handles of its own.
+    pub(super) fn may_be_of_recording(&self) -> bool {
+        matches!(self, Self::Memory(_) | Self::MemoryInUse(_) | Self::ResponseSize(_) | Self::Handles(_))
+    }
+
     /// Returns whether it counts against the input of the call: the input causes it, whatever other calls do.
     pub(super) fn is_of_input(&self) -> bool {
         self.trips_breaker() && !matches!(self, Self::Host(_))
@@ -348,6 +354,17 @@ mod tests {
         assert_eq!(message("expected `{rev}`"), expected("expected `{rev}`"));
         let Fault::InvalidRequest(long) = message(&"{mount}".repeat(1000)) else { panic!("it stays what it is") };
         assert!(long.len() < MAX_MESSAGE + 10 && long.starts_with("web:///web:///"));
+    }
+
+    #[test]
+    fn a_limit_on_what_a_recording_takes_may_be_exhausted_by_it() {
+        let second = Duration::from_secs(1);
+        for fault in [Fault::Memory(1), Fault::MemoryInUse(1), Fault::ResponseSize(1), Fault::Handles(1)] {
+            assert!(fault.may_be_of_recording(), "{fault}");
+        }
+        for fault in [Fault::NotFound, Fault::Cpu(second), Fault::Trap("unreachable".to_owned())] {
+            assert!(!fault.may_be_of_recording(), "{fault}");
+        }
     }
 
     #[test]

@@ -282,8 +282,9 @@ impl Validator {
         Ok(self.convert_entry(entry, located.uri, Part::Listed))
     }
 
-    /// Validates a completion, and truncates it to the number of values that a client may get. Unless the completion
-    /// is unrestricted, some values may be hidden, and the answer does not depend on them.
+    /// Validates a completion: removes the hidden values, then truncates the others to the number that a client may
+    /// get. Unless the completion is unrestricted, some values may be hidden. The answer does not depend on them, as
+    /// long as the provider offers all that match ([`Completion::MAX_OFFERED`]).
     pub(super) async fn completion(
         mut self,
         given: Completion,
@@ -310,8 +311,10 @@ impl Validator {
             values.push(value);
         }
         if !is_unrestricted {
-            // The provider may have left out values in favor of hidden ones.
-            let has_more = has_more || values.len() == Completion::MAX_VALUES;
+            // What the provider says of further values includes hidden ones. It counts only if the provider could not
+            // offer all: then visible ones may be missing, too.
+            let is_cut = given.has_more && offered >= Completion::MAX_OFFERED;
+            let has_more = has_more || is_cut || values.len() == Completion::MAX_VALUES;
             return Ok(Completion { values, total: None, has_more });
         }
         let total = given.total.filter(|_| values.len() == offered.min(Completion::MAX_VALUES));
@@ -545,6 +548,30 @@ mod tests {
             let (hidden, _) = complete(&all, false, is_visible);
             assert_eq!(hidden, complete(&alone, false, is_visible).0, "{visible}");
             assert_eq!((hidden.values.len(), hidden.total), (visible / 10, None));
+        }
+    }
+
+    #[test]
+    fn hidden_values_before_the_visible_ones_take_no_places() {
+        const VISIBLE: usize = 42;
+        for hidden in [0, 57, 58, 100, 900] {
+            let is_visible = |value: &str| value.parse::<usize>().unwrap() >= hidden;
+            let all = offer(0..hidden + VISIBLE, None, false);
+            let (completion, seen) = complete(&all, false, is_visible);
+            assert_eq!(completion, offer(hidden..hidden + VISIBLE, None, false), "{hidden}");
+            assert_eq!(seen, hidden + VISIBLE);
+        }
+        let is_visible = |value: &str| value.parse::<usize>().unwrap() >= 500;
+        let (completion, _) = complete(&offer(0..601, None, false), false, is_visible);
+        assert_eq!(completion, offer(500..600, None, true), "there is one visible value more than a client gets");
+    }
+
+    #[test]
+    fn only_a_provider_that_offers_all_that_it_may_tells_a_restricted_client_of_more() {
+        let is_visible = |value: &str| value.parse::<usize>().unwrap() < 42;
+        for (offered, has_more, expected) in [(1000, true, true), (1000, false, false), (100, true, false)] {
+            let (completion, _) = complete(&offer(0..offered, Some(5000), has_more), false, is_visible);
+            assert_eq!(completion, offer(0..42, None, expected), "{offered} {has_more}");
         }
     }
 

@@ -115,6 +115,29 @@ fn a_search_finds_and_completes_nothing_that_was_not_asked_for() {
 }
 
 #[test]
+fn as_many_files_are_completed_as_the_host_chooses_from() {
+    for (count, expected) in [(1000_usize, false), (1001, true)] {
+        let answer = move |path: &str, query: &str, _: usize| match path {
+            "files/F" => file("F", FOLDER, "R"),
+            "files" if is_folder_query(query) => json!({ "files": [] }),
+            _ => {
+                assert!(query.contains("pageSize=1000"), "{query}");
+                let files: Vec<_> =
+                    (0..count.min(1000)).map(|n| file(&format!("n{n:04}"), "text/plain", "F")).collect();
+                let mut page = json!({ "files": files });
+                if count > 1000 {
+                    page["nextPageToken"] = json!("more");
+                }
+                page
+            }
+        };
+        let (drive, _) = provider(answer, &[]);
+        let completion = drive.complete("file/{id}{?bytes}", &Argument::new("id", ""), &[]).unwrap();
+        assert_eq!((completion.values.len(), completion.has_more), (1000, expected));
+    }
+}
+
+#[test]
 fn answers_without_end_are_refused() {
     for endless in ["{\"files\":[", "{\"files\":[{}],", "[", "\"", " ", "9"] {
         let answer = move |path: &str, _: &str, _: usize| match path {

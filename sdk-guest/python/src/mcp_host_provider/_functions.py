@@ -19,12 +19,10 @@ from ._listing import page_of
 from ._provider import Provider, ReadResult, offer
 from ._resource import Item, Listed, ResourceFunction, check_literals, shape
 from ._results import Body, contents_of, entry_of_file, fingerprint_of, status_of
-from ._types import Completion, Entry, Icon, Info, Page, Role, Template
+from ._types import MAX_COMPLETIONS, Completion, Entry, Icon, Info, Page, Role, Template
 
 A = ParamSpec("A")
 R = TypeVar("R", bound=Body)
-
-_COMPLETIONS = 100
 
 _log = logging.getLogger("mcp_host_provider")
 
@@ -334,4 +332,4 @@ def _matching(
         others = all(values.get(name, value) == value for name, value in known.items() if name != variable)
         if others and values[variable].startswith(typed):
             distinct[values[variable]] = None
-    return Completion(list(islice(distinct, _COMPLETIONS)), len(distinct), len(distinct) > _COMPLETIONS)
+    return Completion(list(islice(distinct, MAX_COMPLETIONS)), len(distinct), len(distinct) > MAX_COMPLETIONS)

@@ -9,6 +9,9 @@ from datetime import datetime, timezone
 from enum import Enum
 from typing import Any
 
+#: The number of completions that the host takes. Clients get at most 100 of those that they may see.
+MAX_COMPLETIONS = 1000
+
 
 class Role(Enum):
     """The audience of a resource."""
@@ -111,7 +114,7 @@ class Template:
 
 @dataclass(frozen=True)
 class Completion:
-    """The completions of a variable, best first, not percent-encoded. Clients get at most 100."""
+    """The completions of a variable, best first, not percent-encoded. Clients get at most 100 of those that they may see."""
 
     values: Sequence[str] = ()
     total: int | None = None
@@ -119,9 +122,9 @@ class Completion:
 
     @classmethod
     def matching(cls, candidates: Iterable[str], typed: str) -> Completion:
-        """Returns the candidates that start with `typed`: the first 100, and the number of all."""
+        """Returns the candidates that start with `typed`: the first 1000, and the number of all."""
         fitting = [candidate for candidate in candidates if candidate.startswith(typed)]
-        return cls(fitting[:100], len(fitting), len(fitting) > 100)
+        return cls(fitting[:MAX_COMPLETIONS], len(fitting), len(fitting) > MAX_COMPLETIONS)
 
 
 def rfc3339(time: datetime | float) -> str:

@@ -106,7 +106,7 @@ impl Guest for Faults {
             return Err(invalid("expected `name` of `item/{name}`"));
         }
         let repeated = match () {
-            () if has("completion") => 100,
+            () if has("completion") => 1000,
             () if has("completion-twice") => 2,
             () => 1,
         };

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use mcp_host_tests::{
     ConfigFile, Folder, MockOrigin, Output, Plugin, RawStdio, Reply, Revision, WrittenConfig, fixture, run,
@@ -219,6 +220,22 @@ async fn a_file_that_is_no_recording_is_refused_with_its_line() {
 }
 
 #[tokio::test]
+async fn a_recording_is_a_regular_file_with_lines_of_a_bounded_length() {
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = dir.path().join("fifo.jsonl");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let refused = replay(&fifo, &[]).await;
+    assert!(refused.code() == 1 && refused.stderr.contains("it is a FIFO, not a regular file"), "{}", refused.stderr);
+
+    // A line of 1 GiB that takes no space on the disk.
+    let long = dir.path().join("long.jsonl");
+    fs::write(&long, "{\"mcp-host-recording\":1}\n").unwrap();
+    fs::File::options().write(true).open(&long).unwrap().set_len(1 << 30).unwrap();
+    let refused = replay(&long, &[]).await;
+    assert!(refused.code() == 1 && refused.stderr.contains("line 2: it has more than 64 MiB"), "{}", refused.stderr);
+}
+
+#[tokio::test]
 async fn recordings_of_a_directory_are_a_regression_suite() {
     let folder = Folder::with_files([("people.csv", "name,born\nAda,1815\n")]);
     let dir = tempfile::tempdir().unwrap();
@@ -286,6 +303,39 @@ async fn calls_of_a_running_server_are_recorded_for_its_administrator() {
     let audited = audit(&config);
     let line = audited.lines().find(|line| line.contains("\"admin-record\"")).unwrap_or_else(|| panic!("{audited}"));
     assert!(line.contains("\"faulty\"") && line.contains("\"ok\""), "{line}");
+}
+
+#[tokio::test]
+async fn a_call_for_whose_record_there_is_no_memory_is_served_and_counted() {
+    // Recorded, it takes 80 times its size.
+    const SIZE: usize = 1_000_000;
+    let dir = tempfile::tempdir().unwrap();
+    let plugin = Plugin::keyvalue("a").bucket("pages").limit("cpu", "10s").limit("deadline", "1m");
+    let config = administered(dir.path(), plugin);
+    let mut server = RawStdio::start(&config, Revision::V_2025_11_25).await;
+    for set in ["small?value=x".to_owned(), format!("large?size={SIZE}")] {
+        assert_eq!(server.read(&format!("keyvalue://a/set/pages/{set}")).await, Ok("done".to_owned()));
+    }
+    let file = dir.path().join("served.jsonl");
+    let (path, out) = (config.path(), file.clone());
+    let recording = tokio::spawn(async move {
+        let options = ["--max", "5", "--for", "1m", "--config"];
+        let command = ["record".as_ref(), "a".as_ref(), "--out".as_ref(), out.as_os_str()];
+        run(command.into_iter().chain(options.map(AsRef::as_ref)).chain([path.as_os_str()])).await
+    });
+    // Were these failures, the fourth would be refused.
+    while !recording.is_finished() {
+        let large = server.read("keyvalue://a/get/pages/large").await;
+        assert_eq!(large.map(|text| text.len()), Ok(SIZE));
+        assert_eq!(server.read("keyvalue://a/get/pages/small").await, Ok("x".to_owned()));
+    }
+    let recorded = recording.await.unwrap().success();
+    assert!(recorded.stderr.contains("5 calls recorded in "), "{}", recorded.stderr);
+    assert!(recorded.stderr.contains(" more were not recorded"), "{}", recorded.stderr);
+    let large = server.read("keyvalue://a/get/pages/large").await;
+    assert_eq!(large.map(|text| text.len()), Ok(SIZE));
+    server.end().await;
+    assert_eq!(same(&replay(&file, &[]).await), 5);
 }
 
 #[tokio::test]
