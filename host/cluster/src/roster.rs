@@ -315,7 +315,9 @@ impl Roster {
             // There are more replicas than possible, so no state of this one can be kept.
             return true;
         }
-        let before = self.others.insert(replica, Other { heard: now, alive: now, sent, is_missing: false, has_left: false, about });
+        let before = self
+            .others
+            .insert(replica, Other { heard: now, alive: now, sent, is_missing: false, has_left: false, about });
         before.is_none_or(|before| before.sent != sent || before.is_missing)
     }
 

@@ -650,7 +650,8 @@ mod tests {
 
     #[test]
     fn few_paths_are_looked_up_among_many_and_not_many_among_few() {
-        let numbers = |count: u32, odd: u32| (0..count).map(|number| Counted(2 * number + odd)).collect::<BTreeSet<_>>();
+        let numbers =
+            |count: u32, odd: u32| (0..count).map(|number| Counted(2 * number + odd)).collect::<BTreeSet<_>>();
         let (few, many) = (numbers(3, 1), numbers(20_000, 0));
         // A look-up in 20,000 elements takes less than 100 comparisons.
         assert!(comparisons(&few, &many) < 300);

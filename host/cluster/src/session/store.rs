@@ -200,7 +200,7 @@ impl SessionStore {
         let reading = async {
             // Known before the record is read, so that a bucket that is lost in between counts as lost.
             let history = self.history().await?;
-            Ok((history, self.shared.engine.get(key.as_str()).await?))
+            Ok::<_, EngineError>((history, self.shared.engine.get(key.as_str()).await?))
         };
         let (history, entry) = self.request(client, reading).await?;
         let Some(Entry { revision, value }) = entry else { return Ok(Stored::Nothing) };
@@ -247,7 +247,7 @@ impl SessionStore {
         let writing = async {
             let history = self.history().await?;
             let revision = self.shared.engine.write(key.as_str(), value, expected, lifetime).await?;
-            Ok(RecordPlace { revision, history })
+            Ok::<_, EngineError>(RecordPlace { revision, history })
         };
         self.request(client, writing).await
     }

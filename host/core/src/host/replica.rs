@@ -19,12 +19,12 @@ use crate::watch::replicas::{Replicas, about_process};
 
 #[doc(hidden)]
 pub use mcp_host_cluster::ReplicaId;
-pub use mcp_host_cluster::presence::ClusterView;
-pub use mcp_host_cluster::roster::{About, ReplicaView, RosterStats};
 #[doc(hidden)]
 pub use mcp_host_cluster::engine::model::Model as ModelEngine;
+pub use mcp_host_cluster::presence::ClusterView;
 #[doc(hidden)]
 pub use mcp_host_cluster::roster::Opener;
+pub use mcp_host_cluster::roster::{About, ReplicaView, RosterStats};
 #[doc(hidden)]
 pub use mcp_host_cluster::session::{
     RecordPlace, SessionChange, SessionKey, SessionRecord, SessionStore, StoreError, Stored, StreamPlace, Unwritten,

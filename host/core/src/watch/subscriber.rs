@@ -1,7 +1,7 @@
 //! One subscriber: a session, a stream, or a waiting command.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::Arc;

@@ -76,6 +76,13 @@ pub(super) struct Sessions {
     replication: Option<Replication>,
 }
 
+/// A session that has made room for another one.
+struct Evicted {
+    session: Arc<StoredSession>,
+    /// The permit to delete its record. None if there is none.
+    deletion: Option<SharePermit<ClientId>>,
+}
+
 impl Sessions {
     /// Creates an empty store. `streams` ends the event streams of all sessions.
     pub(super) fn new(host: Arc<Host>, streams: CancellationToken) -> Self {
@@ -100,8 +107,10 @@ impl Sessions {
     ) -> Result<SessionGuard, Box<Response>> {
         let id = self.new_id().ok_or_else(|| Box::new(unavailable("there is no randomness for a session id\n")))?;
         let principal = &source.authenticated.principal;
-        let shared = self.replication.as_ref();
-        let shared = shared.map(|shared| SharedCopy::opened(shared.store().clone(), &id, principal, agreed));
+        let shared = self.replication.as_ref().map(|replication| {
+            let client = replicated::sharer(source.account.client());
+            SharedCopy::opened(replication.store().clone(), client, &id, principal, agreed)
+        });
         let mut all = self.lock();
         let (permit, evicted) = self
             .permit(&mut all, source, false)
@@ -111,7 +120,7 @@ impl Sessions {
         drop(all);
         self.start_tasks();
         if let Some(evicted) = evicted {
-            self.evicted(&evicted);
+            self.evicted(evicted);
         }
         Ok(guard)
     }
@@ -141,6 +150,7 @@ impl Sessions {
             stream: Mutex::default(),
             ended: self.streams.child_token(),
             shared,
+            elsewhere: Mutex::default(),
             subscribing: Mutex::default(),
         });
         if let Some(replication) = &self.replication {
@@ -158,25 +168,27 @@ impl Sessions {
     }
 
     /// Ends an evicted session that was opened here, at all replicas. A copy is only dropped: its session continues.
-    fn evicted(self: &Arc<Self>, evicted: &Arc<StoredSession>) {
-        if evicted.is_copy() {
+    fn evicted(self: &Arc<Self>, evicted: Evicted) {
+        let Evicted { session, deletion } = evicted;
+        if session.is_copy() {
             return;
         }
         tracing::info!(
-            target: log_target::SERVER, session = &*evicted.id,
+            target: log_target::SERVER, session = &*session.id,
             "session ended: there are as many as `http.limits.sessions` allows"
         );
-        self.delete_in_background(evicted);
+        self.delete_in_background(&session, deletion);
     }
 
     /// Acquires the permit of a new session. At the limit, it evicts the session that has been idle for longest, copies of other replicas'
-    /// sessions first. For a new copy, only copies are evicted.
+    /// sessions first. For a new copy, only copies are evicted. A session whose record cannot be deleted, because too many deletions wait, is not
+    /// evicted.
     fn permit(
         &self,
         all: &mut HashMap<Arc<str>, Arc<StoredSession>>,
         source: &RequestSource,
         is_copy: bool,
-    ) -> Result<(SharePermit<ClientId>, Option<Arc<StoredSession>>), LimitReached> {
+    ) -> Result<(SharePermit<ClientId>, Option<Evicted>), LimitReached> {
         let limits = &source.config.http.limits;
         let client = source.account.client();
         let max = client.share_limits(limits.sessions.get(), limits);
@@ -190,10 +202,11 @@ impl Sessions {
         let idle = all.values().filter(|session| is_candidate(session));
         let idle = idle.filter_map(|session| Some((!session.is_copy(), session.idle_since()?, session)));
         let (.., longest) = idle.min_by_key(|(is_home, since, _)| (*is_home, *since)).ok_or(reached)?;
-        let evicted = longest.clone();
-        all.remove(&evicted.id);
-        evicted.end();
-        Ok((self.limiter.acquire(client, max)?, Some(evicted)))
+        let session = longest.clone();
+        let deletion = self.permit_deletion(&session)?;
+        all.remove(&session.id);
+        session.end();
+        Ok((self.limiter.acquire(client, max)?, Some(Evicted { session, deletion })))
     }
 
     /// Returns 128 random bits in hexadecimal digits, in a cluster with a part of the replica's id. None if the system supplies no randomness.

@@ -14,7 +14,7 @@ pub(in crate::http) enum Missing {
     Unknown,
     /// The session is, or may be, at the replica that opened it, and sessions are not shared.
     Elsewhere,
-    /// Sessions are shared, but the record cannot be read now.
+    /// Sessions are shared, but the record cannot be read now, or the replica that opened the session may not have written it yet.
     Unreadable,
     /// The limit of sessions is reached at this replica.
     Full,
@@ -35,7 +35,7 @@ impl Missing {
                 RejectionStatus::Unavailable,
             ),
             Self::Unreadable => (
-                "the session is not known at this replica, which cannot ask the others now: send the request again",
+                "the session is not known at this replica, and not all others can be asked now: send the request again",
                 RejectionStatus::Unavailable,
             ),
             Self::Full => {
