@@ -342,7 +342,8 @@ impl SessionStore {
         let reason: String = reason.chars().take(MAX_REASON).flat_map(char::escape_debug).collect();
         tracing::warn!(
             target: "mcp_host",
-            "NATS refuses records of shared sessions ({reason}): sessions whose records cannot be written stay at this replica, and              other replicas answer their requests with 503. If the bucket of sessions is full, look for clients that open very many"
+            "NATS refuses records of shared sessions ({reason}): sessions whose records cannot be written stay at this replica, and \
+             other replicas answer their requests with 503. If the bucket of sessions is full, look for clients that open very many"
         );
     }
 }
