@@ -83,7 +83,7 @@ mod tests {
             ("00000000000000aaffffffffffffffff", false),
             ("00000000000000ac0000000000000000", false),
         ] {
-            assert_eq!(range.contains(&text.parse().unwrap()), is_in, "{text}");
+            assert_eq!(range.contains(&text.parse::<ReplicaId>().unwrap()), is_in, "{text}");
         }
     }
 

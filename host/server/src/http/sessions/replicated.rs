@@ -15,7 +15,7 @@
 //! |---|---|---|
 //! | `initialize` | the record is written before the answer | – |
 //! | a request of a session that is not known here | the record is read; a copy is made within `http.limits.sessions` | – |
-//! | there is no record | the [replica that opened it](Opener) may not have been able to write it: 404 once it has said that it has written all records, and else 503 | – |
+//! | there is no record | the [replica that opened it](without_record) may not have been able to write it: 404 once it has said that it has written all records, and else 503 | – |
 //! | a change: a subscription, a log level, `notifications/initialized` | the record is written before the answer | a copy with an event stream, and the replica that opened the session, read the record; the former subscribes. Others read it at their next request |
 //! | an event stream begins | the record is read, and each resource is notified once if the previous stream was elsewhere | the stream there ends |
 //! | `DELETE` | a tombstone replaces the record | each copy ends |
@@ -45,15 +45,16 @@ use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
 use mcp_host_base::log_target;
-use mcp_host_base::share_limiter::{LimitReached, ShareLimiter, SharePermit};
 use mcp_resource_host::access::Principal;
-use mcp_resource_host::host::{Opener, SessionChange, SessionKey, SessionRecord, SessionStore, Stored};
+use mcp_resource_host::host::{SessionChange, SessionKey, SessionRecord, SessionStore, Stored};
 use parking_lot::Mutex;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::deletions::Deletions;
+use super::missing::without_record;
 use super::shared::{Change, ShareError, SharedCopy};
 use super::stored::{SessionGuard, StoredSession};
 use super::{Missing, REPLICA_DIGITS, SESSION_ID_BYTES, Sessions};
@@ -70,8 +71,6 @@ const MIN_PAUSE: Duration = Duration::from_secs(1);
 const SWEEP_PAUSE: Duration = Duration::from_secs(10);
 /// The number of records that one task reads or writes concurrently.
 const CONCURRENCY: usize = 16;
-/// The time without a heartbeat after which a replica may be cut off: two of their intervals.
-const MAX_SILENCE: Duration = Duration::from_secs(2);
 /// The interval in which a request looks whether a heartbeat has arrived.
 const HEARTBEAT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -79,33 +78,15 @@ const HEARTBEAT_PAUSE: Duration = Duration::from_millis(50);
 pub(super) struct Replication {
     store: SessionStore,
     by_key: Mutex<HashMap<SessionKey, Weak<StoredSession>>>,
-    /// The sessions that have ended at this replica, and whose records are being deleted.
-    deletions: Mutex<BTreeMap<SessionKey, Deletion>>,
-    /// The number of deletions of each client.
-    deletion_limiter: ShareLimiter<ClientId>,
+    /// The records of sessions that have ended at this replica.
+    pub(super) deletions: Deletions,
     /// The task that follows the changes of other replicas.
     follower: OnceLock<AbortOnDropHandle<()>>,
 }
 
-/// The deletion of a record, which is retried if it fails.
-struct Deletion {
-    /// The client that the request is made for.
-    client: Arc<str>,
-    /// When the record has expired.
-    until: Instant,
-    /// Its place among the deletions of the client that opened the session.
-    _permit: SharePermit<ClientId>,
-}
-
 impl Replication {
     pub(super) fn new(store: SessionStore) -> Self {
-        Self {
-            store,
-            by_key: Mutex::default(),
-            deletions: Mutex::default(),
-            deletion_limiter: ShareLimiter::default(),
-            follower: OnceLock::new(),
-        }
+        Self { store, by_key: Mutex::default(), deletions: Deletions::default(), follower: OnceLock::new() }
     }
 
     pub(super) fn store(&self) -> &SessionStore {
@@ -141,33 +122,6 @@ pub(super) fn sharer(client: &ClientId) -> Arc<str> {
     }
 }
 
-/// What is to be answered about a session without a record, `asked` after the request has arrived, given its [`Opener`]. None if it is not known
-/// yet. `Ok` if the opener has written all records of sessions that it had opened by then.
-fn without_record(opener: Opener, hears: bool, asked: Duration) -> Option<Result<(), Missing>> {
-    match opener {
-        // It would know the session.
-        Opener::Me => Some(Err(Missing::Unknown)),
-        _ if !hears => Some(Err(Missing::Unreadable)),
-        Opener::Gone => Some(Err(Missing::Unknown)),
-        Opener::Known { silent, has_unwritten } if silent < asked => {
-            Some(if has_unwritten { Err(Missing::Unreadable) } else { Ok(()) })
-        }
-        Opener::Known { silent, .. } if silent.max(asked) > MAX_SILENCE => Some(Err(Missing::Unreadable)),
-        Opener::Known { .. } => None,
-    }
-}
-
-/// Whether a text has the form of a session id of any replica.
-fn is_id(text: &str) -> bool {
-    let is_hexadecimal = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    text.split_once('-').is_some_and(|(random, replica)| {
-        random.len() == SESSION_ID_BYTES.saturating_mul(2)
-            && replica.len() == REPLICA_DIGITS
-            && is_hexadecimal(random)
-            && is_hexadecimal(replica)
-    })
-}
-
 /// One spelling of each subscription, by its normal form. A client may subscribe to a resource in several spellings.
 fn by_normal_form(uris: &BTreeSet<String>, normal_form: impl Fn(&str) -> String) -> BTreeMap<String, String> {
     let mut by_form = BTreeMap::new();
@@ -188,7 +142,7 @@ fn agreement(record: &SessionRecord, principal: &Principal) -> Option<Agreement>
 impl Sessions {
     /// The time to live of a record. Copies in use renew the record every third of the idle timeout, so the record exists as long as the session
     /// is not idle.
-    fn lifetime(&self) -> Duration {
+    pub(super) fn lifetime(&self) -> Duration {
         let idle = self.idle_timeout();
         idle.saturating_add(self.interval())
     }
@@ -230,7 +184,7 @@ impl Sessions {
         source: &RequestSource,
     ) -> Result<SessionGuard, Missing> {
         let key = SessionKey::of(id);
-        if !is_id(id) || replication.deletions.lock().contains_key(&key) {
+        if !is_id(id) || replication.deletions.contains(&key) {
             return Err(Missing::Unknown);
         }
         let client = sharer(source.account.client());
@@ -454,67 +408,6 @@ impl Sessions {
         *subscribing = Some(AbortOnDropHandle::new(task));
     }
 
-    /// Deletes the record of a session. If that fails for a session that was opened here, it is retried later.
-    pub(super) async fn delete(&self, session: &StoredSession) -> Result<(), Missing> {
-        let Some(shared) = shared(session).filter(|shared| shared.may_be_stored()) else { return Ok(()) };
-        if shared.delete().await.is_ok() {
-            self.host.session_changed(shared.key().clone());
-            return Ok(());
-        }
-        match self.permit_deletion(session) {
-            Ok(Some(permit)) => {
-                self.queue_deletion(shared, permit);
-                Ok(())
-            }
-            Ok(None) | Err(_) => Err(Missing::Unreadable),
-        }
-    }
-
-    /// Acquires the permit to delete the record of a session, within the share of its client. None if there is no record, or if the session was
-    /// opened at another replica.
-    pub(super) fn permit_deletion(
-        &self,
-        session: &StoredSession,
-    ) -> Result<Option<SharePermit<ClientId>>, LimitReached> {
-        let is_deleted = shared(session).is_some_and(|shared| shared.is_home && shared.may_be_stored());
-        let Some(replication) = self.replication.as_ref().filter(|_| is_deleted) else { return Ok(None) };
-        let config = self.host.config();
-        let limits = &config.http.limits;
-        let max = session.client.share_limits(limits.sessions.get(), limits);
-        replication.deletion_limiter.acquire(&session.client, max).map(Some)
-    }
-
-    fn queue_deletion(&self, shared: &SharedCopy, permit: SharePermit<ClientId>) {
-        let Some(replication) = &self.replication else { return };
-        let now = Instant::now();
-        let until = now.checked_add(self.lifetime()).unwrap_or(now);
-        let deletion = Deletion { client: shared.client().clone(), until, _permit: permit };
-        replication.deletions.lock().insert(shared.key().clone(), deletion);
-    }
-
-    /// Deletes the record of a session that has ended here, with its permit. Without a permit the deletion is not retried.
-    pub(super) fn delete_in_background(
-        self: &Arc<Self>,
-        session: &Arc<StoredSession>,
-        permit: Option<SharePermit<ClientId>>,
-    ) {
-        let Some(shared) = shared(session).filter(|shared| shared.may_be_stored()) else { return };
-        if let Some(permit) = permit {
-            self.queue_deletion(shared, permit);
-        }
-        let (sessions, client, key) = (self.clone(), shared.client().clone(), shared.key().clone());
-        tokio::spawn(async move { sessions.try_deletion(&client, key).await });
-    }
-
-    /// Tries to delete a record.
-    async fn try_deletion(&self, client: &Arc<str>, key: SessionKey) {
-        let Some(replication) = &self.replication else { return };
-        if replication.store.delete(client, &key).await.is_ok() {
-            replication.deletions.lock().remove(&key);
-            self.host.session_changed(key);
-        }
-    }
-
     /// Writes records that are due, retries deletions, rereads doubtful records of sessions with an event stream, and charges no subscriptions any
     /// more that were made here meanwhile.
     pub(super) fn write_due(self: &Arc<Self>) {
@@ -531,11 +424,7 @@ impl Sessions {
             let all = self.lock();
             (all.values().filter(is_due).cloned().collect(), all.values().filter(is_charged).cloned().collect())
         };
-        let deletions: Vec<_> = {
-            let mut deletions = replication.deletions.lock();
-            deletions.retain(|_, deletion| deletion.until > Instant::now());
-            deletions.iter().map(|(key, deletion)| (key.clone(), deletion.client.clone())).collect()
-        };
+        let deletions = replication.deletions.due();
         if due.is_empty() && charged.is_empty() && deletions.is_empty() {
             return;
         }
@@ -700,29 +589,6 @@ mod tests {
                 None,
                 "{revision}"
             );
-        }
-    }
-
-    #[test]
-    fn a_session_without_a_record_is_unknown_only_if_the_replica_that_opened_it_says_so() {
-        let ms = Duration::from_millis;
-        let known = |silent, has_unwritten| Opener::Known { silent: ms(silent), has_unwritten };
-        for (opener, hears, asked, answer) in [
-            (Opener::Me, true, 0, Some(Err(Missing::Unknown))),
-            (Opener::Me, false, 0, Some(Err(Missing::Unknown))),
-            (Opener::Gone, true, 0, Some(Err(Missing::Unknown))),
-            (Opener::Gone, false, 0, Some(Err(Missing::Unreadable))),
-            // Its last heartbeat was before the request: the next one says more.
-            (known(10, false), true, 0, None),
-            (known(900, false), true, 900, None),
-            (known(10, false), true, 500, Some(Ok(()))),
-            (known(10, true), true, 500, Some(Err(Missing::Unreadable))),
-            (known(10, false), false, 500, Some(Err(Missing::Unreadable))),
-            // It may be cut off.
-            (known(2001, false), true, 0, Some(Err(Missing::Unreadable))),
-            (known(60_000, false), true, 1000, Some(Err(Missing::Unreadable))),
-        ] {
-            assert_eq!(without_record(opener, hears, ms(asked)), answer, "{opener:?} {hears} {asked}");
         }
     }
 
