@@ -1,7 +1,8 @@
 //! Deletions of the records of shared sessions that have ended at the replica that opened them.
 //!
 //! A deletion is retried until it succeeds or the record has expired. The permit for it comes before the end of the session, so a client has at
-//! most its share of records that are not deleted yet: at the limit, none of its sessions makes room for another one.
+//! most [`PER_SESSION`] times its share of sessions in records that are not deleted yet: at the limit, none of its sessions with a record makes
+//! room for another one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,6 +17,10 @@ use super::shared::SharedCopy;
 use super::stored::StoredSession;
 use super::{Missing, Sessions};
 use crate::client_id::ClientId;
+
+/// The number of deletions that may wait for each session that there may be. When NATS fails, all sessions may have a record, and so may the first
+/// ones that are opened then, whose writes may have arrived. Later ones have none, and make room without a deletion.
+const PER_SESSION: usize = 2;
 
 /// The deletions that have not succeeded yet.
 #[derive(Default)]
@@ -90,7 +95,7 @@ impl Sessions {
         let Some(replication) = self.replication.as_ref().filter(|_| is_deleted) else { return Ok(None) };
         let config = self.host.config();
         let limits = &config.http.limits;
-        let max = session.client.share_limits(limits.sessions.get(), limits);
+        let max = session.client.share_limits(limits.sessions.get().saturating_mul(PER_SESSION), limits);
         replication.deletions.permit(&session.client, max).map(Some)
     }
 

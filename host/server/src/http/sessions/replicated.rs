@@ -34,7 +34,7 @@
 //! - Requests to NATS: a request for an unknown session costs two reads at most, and waits for a heartbeat. 256 requests are in flight, and clients
 //!   share them ([`SessionStore`]). A notice of another replica costs one read if this replica has the session's event stream or has opened it: at
 //!   most one per [`MIN_PAUSE`] for each session, and one sweep of all with a stream per [`SWEEP_PAUSE`].
-//! - Records: a client has as many as its share of `http.limits.sessions`, and as many that wait for their deletion; beyond that, it opens no further
+//! - Records: a client has as many as its share of `http.limits.sessions`, and twice as many that wait for their deletion; beyond that, it opens no further
 //!   session. The tombstone of a deletion stays for some seconds.
 //! - The size of records: subscriptions that were made at other replicas are charged to the principal at the replica that opened the session, as its
 //!   own are. If they leave too little of `http.limits.subscription-memory`, or the record is too large after a partition, the session ends.
