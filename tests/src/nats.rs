@@ -72,16 +72,29 @@ impl NatsServer {
 
     /// The number of messages in a stream of JetStream.
     pub async fn messages_of(&self, stream: &str) -> u64 {
+        let answer = self.request(&format!("$JS.API.STREAM.INFO.{stream}"), "").await;
+        answer["state"]["messages"].as_u64().expect("a number of messages")
+    }
+
+    /// Makes a stream of JetStream.
+    pub async fn create_stream(&self, config: &Value) {
+        let name = config["name"].as_str().expect("a stream has a name");
+        let answer = self.request(&format!("$JS.API.STREAM.CREATE.{name}"), &config.to_string()).await;
+        assert!(answer["error"].is_null(), "{answer}");
+    }
+
+    /// The answer of JetStream to a request.
+    async fn request(&self, subject: &str, body: &str) -> Value {
         let mut connection = TcpStream::connect(self.port.address()).await.expect("it listens");
         let sent = format!(
-            "CONNECT {{\"verbose\":false}}\r\nSUB answers 1\r\nPUB $JS.API.STREAM.INFO.{stream} answers 0\r\n\r\n"
+            "CONNECT {{\"verbose\":false}}\r\nSUB answers 1\r\nPUB {subject} answers {}\r\n{body}\r\n",
+            body.len()
         );
         connection.write_all(sent.as_bytes()).await.expect("it reads");
         let mut lines = BufReader::new(connection).lines();
         while let Some(line) = lines.next_line().await.expect("it answers") {
             if line.starts_with('{') {
-                let answer: Value = serde_json::from_str(&line).expect("JSON");
-                return answer["state"]["messages"].as_u64().expect("a number of messages");
+                return serde_json::from_str(&line).expect("JSON");
             }
         }
         panic!("the server has closed the connection");

@@ -47,6 +47,8 @@ impl<T: Sharer> Sharer for Option<T> {
 
 impl Sharer for String {}
 
+impl Sharer for Arc<str> {}
+
 /// The permits and the queue. Clones share them.
 pub struct FairSemaphore<K: Sharer>(Arc<Mutex<State<K>>>);
 

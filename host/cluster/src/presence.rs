@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use crate::engine::{Engine, EngineError};
 use crate::member::Time;
 use crate::replica::ReplicaId;
-use crate::roster::{About, Dropped, Notice, ReplicaView, Roster, RosterStats, RosterView, Tick};
+use crate::roster::{About, Dropped, Notice, Opener, ReplicaView, Roster, RosterStats, RosterView, Tick};
 use crate::session::SessionKey;
 use crate::share::ShardName;
 
@@ -30,6 +30,9 @@ use self::log::{DifferenceLog, log_configs, log_cursor_keys};
 const RETRY: Duration = Duration::from_secs(1);
 /// The maximum time in which a replica announces that it leaves.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// The maximum number of messages that are handled while a period is over, before its end is: as many as wait at most. Others
+/// can send messages faster than they are handled.
+const MAX_BEFORE_TICK: usize = 4096;
 /// The minimum time between two warnings of one kind about other replicas.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
@@ -182,6 +185,11 @@ impl Presence {
         self.state.roster().hears(self.state.now())
     }
 
+    /// Returns what is known of the replica that has these digits: the first 16 of its id, which the ids of its sessions end with.
+    pub fn opener(&self, digits: u64) -> Opener {
+        self.state.roster().opener(self.state.now(), digits)
+    }
+
     /// Returns this replica's view of the cluster.
     pub fn view(&self) -> ClusterView {
         let State { cluster, invalid, failed, max_replicas, .. } = &*self.state;
@@ -271,18 +279,29 @@ impl<E: Engine, O: Observer> Task<E, O> {
 
     async fn listen(&mut self, mut messages: mpsc::Receiver<Vec<u8>>, next_tick: &mut Instant) -> Ended {
         let state = self.state.clone();
+        // The number of messages that were handled since the period was over.
+        let mut handled_late: usize = 0;
         loop {
             tokio::select! {
-                // Arrived messages are handled before the end of a period: after a pause of the process both
-                // are due.
+                // Messages that have arrived are handled before the end of a period: after a pause of the process both
+                // are due. Their number is bounded, so that no flood of messages delays the sign of life.
                 biased;
                 () = state.closing.notified() => return Ended::Closing,
-                message = messages.recv() => match message {
-                    Some(bytes) => self.receive(&bytes),
+                message = messages.recv(), if handled_late < MAX_BEFORE_TICK => match message {
+                    Some(bytes) => {
+                        self.receive(&bytes);
+                        let is_late = Instant::now() >= *next_tick;
+                        handled_late = if is_late { handled_late.saturating_add(1) } else { 0 };
+                    }
                     None => return Ended::Subscription,
                 },
+                () = sleep_until(*next_tick) => {
+                    *next_tick = self.tick().await;
+                    // A flood of messages does not delay the notices of this replica for longer than a period, either.
+                    self.tell_changed().await;
+                    handled_late = 0;
+                }
                 () = state.has_changed.notified() => self.tell_changed().await,
-                () = sleep_until(*next_tick) => *next_tick = self.tick().await,
             }
         }
     }
@@ -457,6 +476,53 @@ mod tests {
             sleep(Duration::from_millis(10)).await;
         }
         assert_eq!(one.view().replicas.len(), 1);
+    }
+
+    /// Counts the periods.
+    struct Periods(Arc<AtomicU64>);
+
+    impl Observer for Periods {
+        fn describe(&self) -> About {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            About::default()
+        }
+
+        fn drop_cached(&self, _: &Dropped) {}
+
+        fn set_replicas(&self, _: NonZeroU32) {}
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_messages_does_not_silence_a_replica() {
+        let (engine, periods) = (Model::default(), Arc::<AtomicU64>::default());
+        let observer = Periods(periods.clone());
+        let one = Presence::start(engine.clone(), ReplicaId::new(1), "test", LEASE, MAX, observer);
+        until(&one, |view| view.hears).await;
+        // On one thread: whenever the replica yields, as many messages wait as there is room for.
+        let flood = async {
+            loop {
+                for _ in 0..2000 {
+                    engine.publish("mcp-host.1.test.replicas", b"{}".to_vec()).await.unwrap();
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        let beats = async {
+            while one.view().invalid == 0 {
+                tokio::task::yield_now().await;
+            }
+            let before = periods.load(Ordering::Relaxed);
+            while periods.load(Ordering::Relaxed) < before + 3 {
+                tokio::task::yield_now().await;
+            }
+        };
+        let flooded = async {
+            tokio::select! {
+                () = flood => {}
+                () = beats => {}
+            }
+        };
+        timeout(Duration::from_secs(30), flooded).await.expect("its periods go on");
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! The identity of a replica: a random number that each process generates, so a restarted process is another replica.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,12 @@ impl ReplicaId {
     /// The replica with this number.
     pub const fn new(number: u128) -> Self {
         Self(number)
+    }
+
+    /// Returns the range of the identities whose first 16 digits are this number.
+    pub(crate) fn with_first_digits(digits: u64) -> RangeInclusive<Self> {
+        let first = u128::from(digits).wrapping_shl(64);
+        Self(first)..=Self(first | u128::from(u64::MAX))
     }
 
     /// Returns a new, random identity.
@@ -66,6 +73,19 @@ impl From<ReplicaId> for String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn replicas_with_the_same_first_digits_are_a_range() {
+        let range = ReplicaId::with_first_digits(0xab);
+        for (text, is_in) in [
+            ("00000000000000ab0000000000000000", true),
+            ("00000000000000abffffffffffffffff", true),
+            ("00000000000000aaffffffffffffffff", false),
+            ("00000000000000ac0000000000000000", false),
+        ] {
+            assert_eq!(range.contains(&text.parse::<ReplicaId>().unwrap()), is_in, "{text}");
+        }
+    }
 
     #[test]
     fn a_replica_is_read_as_it_is_written_and_nothing_else_is_one() {

@@ -108,6 +108,22 @@ pub struct ReplicaView {
     pub about: About,
 }
 
+/// What is known of the replica that has opened a shared session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opener {
+    /// It is this replica.
+    Me,
+    /// It has left, was silent for [`MISSING_TIME`], or was never heard.
+    Gone,
+    /// It may be running.
+    Known {
+        /// The time since its last heartbeat.
+        silent: Duration,
+        /// Whether it had a session then whose record it could not write.
+        has_unwritten: bool,
+    },
+}
+
 /// A replica's knowledge of its cluster at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RosterView {
@@ -146,6 +162,8 @@ pub struct Roster {
 #[derive(Debug)]
 struct Other {
     heard: Time,
+    /// When its last heartbeat was received.
+    alive: Time,
     sent: u64,
     is_missing: bool,
     /// Whether the last notice about it announced that it leaves.
@@ -221,6 +239,21 @@ impl Roster {
         }
     }
 
+    /// Returns what is known of the replica whose id has these first 16 digits.
+    pub fn opener(&self, now: Time, digits: u64) -> Opener {
+        let replicas = ReplicaId::with_first_digits(digits);
+        if replicas.contains(&self.me) {
+            return Opener::Me;
+        }
+        match self.others.range(replicas).next() {
+            Some((_, other)) if !other.has_left => Opener::Known {
+                silent: now.saturating_sub(other.alive),
+                has_unwritten: other.about.has_unwritten_sessions,
+            },
+            _ => Opener::Gone,
+        }
+    }
+
     /// Returns the notice that cached responses of a plugin are stale.
     pub fn invalidate(&mut self, plugin: String) -> Notice {
         self.stats.stale_sent = self.stats.stale_sent.saturating_add(1);
@@ -282,7 +315,9 @@ impl Roster {
             // There are more replicas than possible, so no state of this one can be kept.
             return true;
         }
-        let before = self.others.insert(replica, Other { heard: now, sent, is_missing: false, has_left: false, about });
+        let before = self
+            .others
+            .insert(replica, Other { heard: now, alive: now, sent, is_missing: false, has_left: false, about });
         before.is_none_or(|before| before.sent != sent || before.is_missing)
     }
 

@@ -5,9 +5,9 @@
 //! record's, and applies its rules to each subscription. A record is bounded ([`MAX_SESSION_BYTES`], [`MAX_SUBSCRIPTIONS`]), and
 //! expires if it is not written for the time that its last writer set.
 //!
-//! Writes are compare-and-swaps, so if two replicas change a session concurrently, neither undoes the other's change. A deletion
-//! leaves a tombstone, an empty value, for a while: a replica that has missed the deletion cannot write the record again, and a
-//! replica that finds no value at all knows that the engine has lost it.
+//! Writes are compare-and-swaps, so if two replicas change a session concurrently, neither undoes the other's change, and a
+//! replica that has missed a deletion cannot write the record again. A deletion leaves a tombstone, an empty value, for some
+//! seconds. A random number in the bucket, its history, tells a deleted record from one that the engine has lost.
 
 mod store;
 
@@ -20,7 +20,7 @@ use sha2::{Digest as _, Sha256};
 use crate::bounded_json::{self, JsonError};
 use crate::replica::ReplicaId;
 
-pub use self::store::{SessionStore, StoreError, Stored};
+pub use self::store::{RecordPlace, SessionStore, StoreError, Stored, TOMBSTONE_LIFETIME, Unwritten};
 
 /// The maximum size of a record in bytes: NATS allows 1 MiB for one message.
 pub const MAX_SESSION_BYTES: usize = 576 * 1024;

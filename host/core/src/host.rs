@@ -111,7 +111,8 @@ pub use self::reload::{ReloadError, ReloadReport};
 pub use self::replica::{About, ClusterView, ReplicaView, RosterStats};
 #[doc(hidden)]
 pub use self::replica::{
-    ReplicaId, SessionChange, SessionKey, SessionRecord, SessionStore, StoreError, Stored, StreamPlace,
+    ModelEngine, Opener, RecordPlace, ReplicaId, SessionChange, SessionKey, SessionRecord, SessionStore, StoreError,
+    Stored, StreamPlace, Unwritten,
 };
 pub use self::sessions::{OpenSession, SessionInfo};
 pub use self::start_error::StartError;

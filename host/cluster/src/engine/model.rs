@@ -74,6 +74,16 @@ impl Model {
         server
     }
 
+    /// Drops a key, as when its time to live is over.
+    pub fn forget(&self, key: &str) {
+        self.server(key).delete(key);
+    }
+
+    /// Drops all keys: the bucket is lost.
+    pub fn forget_all(&self) {
+        *self.server.lock().unwrap_or_else(PoisonError::into_inner) = ModelServer::default();
+    }
+
     fn set_lifetime(&self, key: &str, lifetime: Option<Duration>) {
         let mut expiries = self.expiries.lock().unwrap_or_else(PoisonError::into_inner);
         match lifetime.and_then(|lifetime| Instant::now().checked_add(lifetime)) {

@@ -65,6 +65,32 @@ fn a_stale_plugin_is_dropped_and_after_a_lost_notice_everything_is() {
 }
 
 #[test]
+fn a_replica_that_has_opened_a_session_is_known_until_it_leaves_or_is_silent_for_long() {
+    let id = |digits: u64| format!("{digits:016x}{:016x}", 7).parse::<ReplicaId>().unwrap();
+    let mut me = Roster::new(ms(0), id(1), LEASE, about("c"));
+    assert_eq!((me.opener(ms(0), 1), me.opener(ms(0), 2)), (Opener::Me, Opener::Gone));
+    let alive = |has_unwritten_sessions| {
+        let about = About { has_unwritten_sessions, ..about("c") };
+        Notice::Alive { replica: id(2), sent: 0, about }
+    };
+    me.receive(ms(0), alive(true));
+    // Only a heartbeat says whether records are unwritten.
+    me.receive(ms(500), Notice::Stale { replica: id(2), number: 1, plugin: "p".to_owned() });
+    let silent = ms(1000);
+    assert_eq!(me.opener(ms(1000), 2), Opener::Known { silent, has_unwritten: true });
+    me.receive(ms(1000), alive(false));
+    assert_eq!(me.opener(ms(1000), 2), Opener::Known { silent: ms(0), has_unwritten: false });
+    // A replica that is silent may be cut off.
+    me.tick(ms(9000), about("c"));
+    assert_eq!(me.opener(ms(9000), 2), Opener::Known { silent: ms(8000), has_unwritten: false });
+    me.receive(ms(9000), Notice::Left { replica: id(2), sent: 1 });
+    assert_eq!(me.opener(ms(9000), 2), Opener::Gone);
+    me.receive(ms(10_000), alive(false));
+    me.tick(ms(10_000) + MISSING_TIME, about("c"));
+    assert_eq!(me.opener(ms(10_000) + MISSING_TIME, 2), Opener::Gone);
+}
+
+#[test]
 fn notices_of_sessions_and_of_plugins_have_one_sequence_of_numbers() {
     let mut me = roster(1);
     assert_eq!(me.receive(ms(0), alive(2, 0)), Dropped::All);

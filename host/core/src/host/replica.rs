@@ -19,11 +19,15 @@ use crate::watch::replicas::{Replicas, about_process};
 
 #[doc(hidden)]
 pub use mcp_host_cluster::ReplicaId;
+#[doc(hidden)]
+pub use mcp_host_cluster::engine::model::Model as ModelEngine;
 pub use mcp_host_cluster::presence::ClusterView;
+#[doc(hidden)]
+pub use mcp_host_cluster::roster::Opener;
 pub use mcp_host_cluster::roster::{About, ReplicaView, RosterStats};
 #[doc(hidden)]
 pub use mcp_host_cluster::session::{
-    SessionChange, SessionKey, SessionRecord, SessionStore, StoreError, Stored, StreamPlace,
+    RecordPlace, SessionChange, SessionKey, SessionRecord, SessionStore, StoreError, Stored, StreamPlace, Unwritten,
 };
 
 impl Host {
@@ -42,6 +46,12 @@ impl Host {
     #[doc(hidden)]
     pub fn hears_cluster(&self) -> bool {
         self.hub.replicas().is_some_and(Replicas::hears)
+    }
+
+    /// Returns what is known of the replica whose id has these first 16 digits; gone without `[cluster]`.
+    #[doc(hidden)]
+    pub fn session_opener(&self, digits: u64) -> Opener {
+        self.hub.replicas().map_or(Opener::Gone, |replicas| replicas.opener(digits))
     }
 
     /// Notifies the other replicas that the record of a session has changed. Does not wait.
@@ -87,7 +97,9 @@ impl Observer for ReplicaHost {
         let Some(store) = self.store.upgrade() else { return self.process.clone() };
         let named_leases = store.hub.leases();
         let config = self.digest(&store.generation.load());
-        About { config, leases: named_leases.len(), named_leases, ..self.process.clone() }
+        let sessions = store.hub.replicas().and_then(Replicas::sessions);
+        let has_unwritten_sessions = sessions.is_some_and(SessionStore::has_unwritten);
+        About { config, leases: named_leases.len(), named_leases, has_unwritten_sessions, ..self.process.clone() }
     }
 
     fn drop_cached(&self, dropped: &Dropped) {

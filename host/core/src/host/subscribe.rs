@@ -16,7 +16,7 @@
 //! Concurrency per list is bounded: [`MAX_ATTEMPTS_PER_PLUGIN`] attempts per plugin, so a plugin that hangs does not delay
 //! other plugins' resources. A failed attempt costs a few bytes until its retry.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -217,6 +217,18 @@ impl Host {
         uris: &[String],
     ) -> Option<SharePermit<Principal>> {
         subscriber.reserve_list(uris, self.subscription_memory(&subscriber.principal()))
+    }
+
+    /// Charges the subscriptions of a session's record that are not subscriptions at this host to the principal, as if they
+    /// were. Returns false if they leave too little memory; the charge is unchanged then.
+    #[doc(hidden)]
+    pub fn charge_subscriptions_elsewhere(
+        &self,
+        subscriber: &Subscriber,
+        uris: &BTreeSet<String>,
+        charge: &mut Option<SharePermit<Principal>>,
+    ) -> bool {
+        subscriber.charge_elsewhere(uris, charge, self.subscription_memory(&subscriber.principal()))
     }
 
     /// Returns the limits on the memory of subscriptions, per principal and overall. Anonymous clients share one

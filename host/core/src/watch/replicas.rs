@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 
 use mcp_host_cluster::member::{MemberStats, RoleName};
 use mcp_host_cluster::presence::{ClusterView, Observer, Presence};
-use mcp_host_cluster::roster::About;
+use mcp_host_cluster::roster::{About, Opener};
 use mcp_host_cluster::session::{SessionKey, SessionStore};
 use mcp_host_cluster::share::{ShardName, ShareStats, SharedPolls};
 use mcp_host_engine::plugin::Plugin;
@@ -75,6 +75,11 @@ impl Replicas {
     /// Returns whether this replica receives messages of the others.
     pub(crate) fn hears(&self) -> bool {
         self.presence.get().is_some_and(Presence::hears)
+    }
+
+    /// Returns what is known of the replica whose id has these first 16 digits.
+    pub(crate) fn opener(&self, digits: u64) -> Opener {
+        self.presence.get().map_or(Opener::Gone, |presence| presence.opener(digits))
     }
 
     /// Notifies the other replicas that the record of a session has changed.

@@ -1,7 +1,7 @@
 //! One subscriber: a session, a stream, or a waiting command.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -305,6 +305,29 @@ impl Subscriber {
         self.hub.context.memory.acquire_amount(&self.principal().identity(), bytes, memory).ok()
     }
 
+    /// Charges these subscriptions, except those that are subscriptions here, which are charged already. Returns false if
+    /// there is too little memory; the charge is unchanged then.
+    pub(crate) fn charge_elsewhere(
+        &self,
+        uris: &BTreeSet<String>,
+        charge: &mut Option<SharePermit<Principal>>,
+        memory: ShareLimits,
+    ) -> bool {
+        let bytes = {
+            let subscriptions = self.subscriptions();
+            let here: BTreeSet<&str> = subscriptions.iter().map(|(uri, one)| one.requested_uri(uri)).collect();
+            let elsewhere = uris.iter().filter(|uri| !here.contains(uri.as_str()));
+            let cost = |uri: &String| uri.len().saturating_mul(URI_COPIES.saturating_add(1));
+            elsewhere.map(|uri| cost(uri).saturating_add(SUBSCRIPTION_OVERHEAD)).fold(0, usize::saturating_add)
+        };
+        if bytes == 0 {
+            *charge = None;
+            return true;
+        }
+        let empty = || self.hub.context.memory.empty_permit(self.principal().identity());
+        charge.get_or_insert_with(empty).resize(bytes, memory).is_ok()
+    }
+
     fn untrack(&self, uri: &Uri) {
         let mut index = self.hub.context.subscription_index();
         index.unwatch(uri, self.mailbox.id);
@@ -558,6 +581,26 @@ mod tests {
         assert!(!subscriber.unsubscribe_by_spelling("a://x/g"));
         assert!(subscriber.unsubscribe_by_spelling("A://x/f"));
         assert!(subscriber.subscriptions().is_empty());
+    }
+
+    #[test]
+    fn subscriptions_at_another_host_are_charged_until_they_are_made_here() {
+        let subscriber = hub().subscriber(&Principal::LOCAL);
+        let (mut charge, uri) = (None, uri());
+        let one = BTreeSet::from(["a://x/f".to_owned()]);
+        let two = BTreeSet::from(["a://x/f".to_owned(), "a://x/g".to_owned()]);
+        assert!(subscriber.charge_elsewhere(&one, &mut charge, LIMITS));
+        let amount = |charge: &Option<SharePermit<Principal>>| charge.as_ref().map_or(0, SharePermit::amount);
+        assert_eq!(amount(&charge), 11 * 7 + SUBSCRIPTION_OVERHEAD);
+        assert!(!subscriber.charge_elsewhere(&two, &mut charge, LIMITS));
+        assert_eq!(amount(&charge), 11 * 7 + SUBSCRIPTION_OVERHEAD);
+        // It leaves no memory for a subscription here.
+        assert!(subscriber.begin("a://x/f", &uri, LIMITS).is_err());
+        assert!(subscriber.charge_elsewhere(&BTreeSet::new(), &mut charge, LIMITS));
+        let _here = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();
+        assert!(subscriber.charge_elsewhere(&one, &mut charge, LIMITS));
+        assert_eq!(amount(&charge), 0);
+        assert!(!subscriber.charge_elsewhere(&two, &mut charge, LIMITS));
     }
 
     #[test]

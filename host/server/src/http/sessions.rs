@@ -16,6 +16,7 @@
 //! An open [event stream](super::session_stream) counts as a request in flight, so a client that only waits for notifications is never idle.
 //! Nothing of a request is retained after it is answered or cancelled.
 
+mod deletions;
 mod eviction;
 mod missing;
 mod replicated;
@@ -79,6 +80,13 @@ pub(super) struct Sessions {
     replication: Option<Replication>,
 }
 
+/// A session that has made room for another one.
+struct Evicted {
+    session: Arc<StoredSession>,
+    /// The permit to delete its record. None if there is none.
+    deletion: Option<SharePermit<ClientId>>,
+}
+
 impl Sessions {
     /// Creates an empty store. `streams` ends the event streams of all sessions.
     pub(super) fn new(host: Arc<Host>, streams: CancellationToken) -> Self {
@@ -104,8 +112,10 @@ impl Sessions {
     ) -> Result<SessionGuard, Box<Response>> {
         let id = self.new_id().ok_or_else(|| Box::new(unavailable("there is no randomness for a session id\n")))?;
         let principal = &source.authenticated.principal;
-        let shared = self.replication.as_ref();
-        let shared = shared.map(|shared| SharedCopy::opened(shared.store().clone(), &id, principal, agreed));
+        let shared = self.replication.as_ref().map(|replication| {
+            let client = replicated::sharer(source.account.client());
+            SharedCopy::opened(replication.store().clone(), client, &id, principal, agreed)
+        });
         let mut all = self.lock();
         let (permit, evicted) = self
             .permit(&mut all, source, false)
@@ -115,7 +125,7 @@ impl Sessions {
         drop(all);
         self.start_tasks();
         if let Some(evicted) = evicted {
-            self.evicted(&evicted);
+            self.evicted(evicted);
         }
         Ok(guard)
     }
@@ -145,6 +155,7 @@ impl Sessions {
             stream: Mutex::default(),
             ended: self.streams.child_token(),
             shared,
+            elsewhere: Mutex::default(),
             subscribing: Mutex::default(),
         });
         if let Some(replication) = &self.replication {
@@ -162,26 +173,28 @@ impl Sessions {
     }
 
     /// Ends an evicted session, at all replicas if it was opened here. A copy ends at this replica only: its session continues.
-    fn evicted(self: &Arc<Self>, evicted: &Arc<StoredSession>) {
-        evicted.end();
-        if evicted.is_copy() {
+    fn evicted(self: &Arc<Self>, evicted: Evicted) {
+        let Evicted { session, deletion } = evicted;
+        session.end();
+        if session.is_copy() {
             return;
         }
         tracing::info!(
-            target: log_target::SERVER, session = &*evicted.id,
+            target: log_target::SERVER, session = &*session.id,
             "session ended: there are as many as `http.limits.sessions` allows"
         );
-        self.delete_in_background(evicted);
+        self.delete_in_background(&session, deletion);
     }
 
     /// Acquires the permit of a new session. At the limit, it evicts the session that has been idle for longest, copies of other replicas'
-    /// sessions first. For a new copy, only copies are evicted. The caller [ends](Self::evicted) the evicted session once the store is unlocked.
+    /// sessions first. For a new copy, only copies are evicted. A session whose record cannot be deleted, because too many deletions wait, is not
+    /// evicted. The caller [ends](Self::evicted) the evicted session once the store is unlocked.
     fn permit(
         &self,
         all: &mut ById,
         source: &RequestSource,
         is_copy: bool,
-    ) -> Result<(SharePermit<ClientId>, Option<Arc<StoredSession>>), LimitReached> {
+    ) -> Result<(SharePermit<ClientId>, Option<Evicted>), LimitReached> {
         let limits = &source.config.http.limits;
         let client = source.account.client();
         let max = client.share_limits(limits.sessions.get(), limits);
@@ -196,13 +209,14 @@ impl Sessions {
         };
         let copy = self.replication.as_ref().and_then(|_| longest_idle(true));
         let home = || if is_copy { None } else { longest_idle(false) };
-        let evicted = copy.or_else(home).ok_or(reached)?;
-        all.remove(&evicted.id);
-        evicted.release_permit();
+        let session = copy.or_else(home).ok_or(reached)?;
+        let deletion = self.permit_deletion(&session)?;
+        all.remove(&session.id);
+        session.release_permit();
         match self.limiter.acquire(client, max) {
-            Ok(permit) => Ok((permit, Some(evicted))),
+            Ok(permit) => Ok((permit, Some(Evicted { session, deletion }))),
             Err(reached) => {
-                evicted.end();
+                session.end();
                 Err(reached)
             }
         }

@@ -4,7 +4,8 @@ use std::fs;
 use std::time::Duration;
 
 use mcp_host_tests::{
-    ConfigFile, Folder, HttpServer, NatsServer, Plugin, RawHttp, Revision, Rule, TIMEOUT, WrittenConfig,
+    ConfigFile, FaultyLink, Folder, HttpServer, LinkFault, NatsServer, Plugin, RawHttp, Revision, Rule, TIMEOUT,
+    WrittenConfig,
 };
 use reqwest::StatusCode;
 use ring::digest::{SHA256, digest};
@@ -20,6 +21,8 @@ const ADA: &str = "the-token-of-ada-0123456789abcdef";
 /// The NATS stream with the session records.
 const BUCKET: &str = "KV_mcp-host-test-SESSIONS";
 const BOB: &str = "the-token-of-bob-0123456789abcdef";
+/// The administration, for the metrics.
+const ADMIN: &str = "\n[admin]\nlisten = \"127.0.0.1:0\"\ntoken = { file = \"token\" }\n";
 
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -47,28 +50,28 @@ impl Replicas {
         let folder = Folder::with_files(["a.txt", "b.txt", "c.txt", "secret.txt"].map(|name| (name, "text")));
         let mut servers = Vec::new();
         for _ in 0..count {
-            let config = Self::config(&nats, &folder, more);
+            let config = Self::config(&nats.url(), &folder, more);
             let server = HttpServer::start(&config).await;
             servers.push((Some(server), config));
         }
         Self { nats, folder, servers }
     }
 
-    fn config(nats: &NatsServer, folder: &Folder, more: &str) -> WrittenConfig {
+    fn config(nats: &str, folder: &Folder, more: &str) -> WrittenConfig {
         let principal = |name: &str, token: &str| {
             let digest = hexadecimal(digest(&SHA256, token.as_bytes()).as_ref());
             format!("\n[[principal]]\nname = \"{name}\"\ntoken-sha256 = \"{digest}\"\n")
         };
         let plugin = Plugin::files("f", folder.path()).set("polling", "shared").set("watch-interval", "500ms");
         let cluster = format!(
-            "\n[server.cursor-key]\nfile = \"key\"\n\n[cluster]\nname = \"test\"\nnats = [{:?}]\nlease = \"3s\"\nsessions = \"shared\"\n{more}",
-            nats.url()
+            "\n[server.cursor-key]\nfile = \"key\"\n\n[cluster]\nname = \"test\"\nnats = [{nats:?}]\nlease = \"3s\"\nsessions = \"shared\"\n{more}"
         );
         let rule = |name| Rule::for_principal(name).allow(["**"]).deny(["**/secret.txt"]);
         let config =
             ConfigFile::new().plugin(plugin).rule(rule("ada")).rule(rule("bob")).append(&principal("ada", ADA));
         let config = config.append(&principal("bob", BOB)).append(&cluster).write();
         fs::write(config.dir().join("key"), "11".repeat(32)).unwrap();
+        fs::write(config.dir().join("token"), "the-token-of-the-administrator-0123456789").unwrap();
         config
     }
 
@@ -95,6 +98,29 @@ impl Replicas {
             }
         };
         timeout(TIMEOUT, looking).await.unwrap_or_else(|_| panic!("no {status} of replica {index}"));
+    }
+
+    /// Waits until a replica, which has [`ADMIN`], knows that so many are alive.
+    async fn wait_for_live(&self, index: usize, count: u32) {
+        let line = self.servers[index].0.as_ref().unwrap().log_line("administration at ").await;
+        let metrics = format!("{}/metrics", line.split_whitespace().last().unwrap());
+        let wanted = format!("mcp_host_cluster_live_replicas{{}} {count}");
+        let looking = async {
+            while !reqwest::get(&metrics).await.unwrap().text().await.unwrap().lines().any(|line| line == wanted) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(TIMEOUT, looking).await.unwrap_or_else(|_| panic!("not {count} replicas at replica {index}"));
+    }
+
+    /// Waits until the bucket of sessions has so many values, of which one is its history.
+    async fn wait_for_values(&self, count: u64) {
+        let looking = async {
+            while self.nats.messages_of(BUCKET).await != count {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        timeout(TIMEOUT, looking).await.unwrap_or_else(|_| panic!("not {count} values"));
     }
 
     async fn end(mut self) {
@@ -359,16 +385,161 @@ async fn a_session_is_kept_while_it_is_used_and_dropped_when_it_is_idle() {
     let used = RawHttp::start_with_token(replicas.url(0), REVISION, ADA).await;
     let idle = RawHttp::start_with_token(replicas.url(0), REVISION, ADA).await;
     let stream = EventStream::open(&used, None).await;
-    assert_eq!(replicas.nats.messages_of(BUCKET).await, 2);
+    assert_eq!(replicas.nats.messages_of(BUCKET).await, 3, "two records, and the history of the bucket");
     // Only the session without a stream is forgotten.
-    let dropped = async {
-        while replicas.nats.messages_of(BUCKET).await == 2 {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    timeout(TIMEOUT, dropped).await.expect("its record is dropped");
+    replicas.wait_for_values(2).await;
     assert_eq!(ping(&mut idle.at(replicas.url(1))).await.0, 404);
     assert_eq!(ping(&mut used.at(replicas.url(1))).await.0, 200);
     drop(stream);
+    replicas.end().await;
+}
+
+#[tokio::test]
+async fn sessions_of_a_replica_that_is_cut_off_are_503_at_others_and_continued_there_when_it_is_back() {
+    let mut replicas = Replicas::start_with(1, ADMIN).await;
+    let nats = replicas.nats.url();
+    let link = FaultyLink::start(nats.strip_prefix("nats://").unwrap().parse().unwrap()).await;
+    let config = Replicas::config(&format!("nats://{}", link.address()), &replicas.folder, "");
+    replicas.servers.push((Some(HttpServer::start(&config).await), config));
+    replicas.wait_for_live(0, 2).await;
+    let before = RawHttp::start_with_token(replicas.url(1), REVISION, ADA).await;
+    assert_eq!(ping(&mut before.at(replicas.url(0))).await.0, 200);
+    let (random, replica) = before.session_id().unwrap().split_once('-').unwrap();
+    let unknown = format!("{}-{replica}", "0".repeat(random.len()));
+    let mut stranger = before.at(replicas.url(0));
+    stranger.use_session(&unknown);
+    assert_eq!(ping(&mut stranger).await.0, 404, "the replica that would have opened it says that there is none");
+
+    link.set(LinkFault::Cut);
+    // From the first moment on, and when its silence is noticed.
+    let mut sessions = Vec::new();
+    for _ in 0..8 {
+        let mut session = RawHttp::start_with_token(replicas.url(1), REVISION, ADA).await;
+        assert_eq!(ping(&mut session).await.0, 200);
+        let answer = session.at(replicas.url(0)).request_builder("ping", json!({})).send().await.unwrap();
+        assert_eq!(answer.status(), 503);
+        assert!(answer.headers().contains_key("retry-after"));
+        sessions.push(session);
+    }
+    replicas.wait_for_live(0, 1).await;
+    assert_eq!(ping(&mut sessions[0].at(replicas.url(0))).await.0, 503);
+    assert_eq!(ping(&mut before.at(replicas.url(0))).await.0, 200, "its record was written");
+
+    link.set(LinkFault::None);
+    for session in &sessions {
+        let mut other = session.at(replicas.url(0));
+        let looking = async {
+            loop {
+                match ping(&mut other).await.0.as_u16() {
+                    200 => break,
+                    status => assert_eq!(status, 503),
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(TIMEOUT, looking).await.expect("its record is written");
+    }
+    replicas.wait_for_status(&stranger, 0, 404).await;
+    replicas.end().await;
+}
+
+#[tokio::test]
+async fn sessions_that_have_ended_leave_nothing_in_the_bucket() {
+    let replicas = Replicas::start_with(1, "\n[http.limits]\nsessions = 4\nprincipal-share = \"1/1\"\n").await;
+    for _ in 0..20 {
+        RawHttp::start_with_token(replicas.url(0), REVISION, ADA).await;
+    }
+    replicas.wait_for_values(5).await;
+    replicas.end().await;
+}
+
+#[tokio::test]
+async fn a_full_bucket_is_in_the_log_and_sessions_without_a_record_are_503_until_there_is_room() {
+    let mut replicas = Replicas::start_with(0, "").await;
+    replicas
+        .nats
+        .create_stream(&json!({
+            "name": BUCKET, "subjects": ["$KV.mcp-host-test-SESSIONS.>"], "max_msgs_per_subject": 1, "discard": "new",
+            "max_msgs": 3, "allow_msg_ttl": true, "allow_direct": true, "storage": "file", "num_replicas": 1,
+        }))
+        .await;
+    for _ in 0..2 {
+        let config = Replicas::config(&replicas.nats.url(), &replicas.folder, ADMIN);
+        replicas.servers.push((Some(HttpServer::start(&config).await), config));
+    }
+    replicas.wait_for_live(1, 2).await;
+    // There is room for the history of the bucket, and for two of ada's.
+    let mut of_ada = Vec::new();
+    for _ in 0..2 {
+        of_ada.push(RawHttp::start_with_token(replicas.url(0), REVISION, ADA).await);
+    }
+    let mut of_bob = RawHttp::start_with_token(replicas.url(0), REVISION, BOB).await;
+    let line = replicas.servers[0].0.as_ref().unwrap().log_line("NATS refuses records of shared sessions").await;
+    assert!(line.contains("WARN"), "{line}");
+    assert_eq!(ping(&mut of_bob).await.0, 200);
+    for session in &of_ada {
+        assert_eq!(ping(&mut session.at(replicas.url(1))).await.0, 200);
+    }
+    // It is known to be there after the next heartbeat of the replica that opened it.
+    let mut elsewhere = of_bob.at(replicas.url(1));
+    for _ in 0..4 {
+        assert_eq!(ping(&mut elsewhere).await.0, 503);
+    }
+    of_ada.remove(0).delete_session().await;
+    replicas.wait_for_status(&of_bob, 1, 200).await;
+    replicas.end().await;
+}
+
+#[tokio::test]
+async fn what_a_session_subscribes_to_elsewhere_is_charged_where_it_was_opened() {
+    // A quarter of it is for one principal: six subscriptions of that length.
+    let limits = "\n[http.limits]\nsubscription-memory = \"64KiB\"\nprincipal-share = \"1/4\"\n";
+    let replicas = Replicas::start_with(3, limits).await;
+    let file = |number: u32| format!("{number:0>190}");
+    for number in 0..7 {
+        replicas.folder.write(file(number), "text");
+    }
+    let [mut one, mut other] = [
+        RawHttp::start_with_token(replicas.url(0), REVISION, ADA).await,
+        RawHttp::start_with_token(replicas.url(0), REVISION, ADA).await,
+    ];
+    let mut one_elsewhere = one.at(replicas.url(1));
+    for number in 0..4 {
+        subscribe(&mut one_elsewhere, &file(number)).await;
+    }
+    // What the replica that opened it has read of the record counts.
+    assert_eq!(ping(&mut one).await.0, 200);
+    let mut other_elsewhere = other.at(replicas.url(2));
+    for number in 4..7 {
+        subscribe(&mut other_elsewhere, &file(number)).await;
+    }
+    let log = replicas.servers[0].0.as_ref().unwrap();
+    let line = log.log_line("its subscriptions at other replicas exceed the share").await;
+    assert!(line.contains("WARN"), "{line}");
+    let statuses = [ping(&mut one).await.0.as_u16(), ping(&mut other).await.0.as_u16()];
+    assert!([[200, 404], [404, 200]].contains(&statuses), "{statuses:?}");
+    replicas.end().await;
+}
+
+#[tokio::test]
+async fn two_spellings_of_a_resource_are_told_of_once_and_cancelled_together() {
+    let replicas = Replicas::start(2).await;
+    let mut a = RawHttp::start_with_token(replicas.url(0), REVISION, ADA).await;
+    subscribe(&mut a, "a.txt").await;
+    let other_spelling = json!({ "uri": uri("a.txt").replace("files:", "FILES:") });
+    a.request("resources/subscribe", other_spelling.clone()).await.result();
+    let mut b = a.at(replicas.url(1));
+    let mut stream = EventStream::open(&b, None).await;
+    assert_eq!(stream.next_file().await, "a.txt");
+    // The record is looked at again for each change.
+    subscribe(&mut a, "b.txt").await;
+    let told = stream.files_until("b.txt").await;
+    assert!(!told.contains(&"a.txt".to_owned()), "{told:?}");
+    b.request("resources/unsubscribe", other_spelling).await.result();
+    subscribe(&mut b, "c.txt").await;
+    replicas.edit("a.txt", "xx");
+    replicas.edit("c.txt", "xx");
+    let told = stream.files_until("c.txt").await;
+    assert!(!told.contains(&"a.txt".to_owned()), "{told:?}");
     replicas.end().await;
 }

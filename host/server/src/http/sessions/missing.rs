@@ -1,11 +1,16 @@
 //! The reasons why a session is not at this replica, and the answers to the client.
 
+use std::time::Duration;
+
 use axum::http::HeaderMap;
-use mcp_resource_host::host::ClusterView;
+use mcp_resource_host::host::{ClusterView, Opener};
 
 use super::REPLICA_DIGITS;
 use crate::SESSION_ID_HEADER;
 use crate::jsonrpc::{Rejection, RejectionStatus, RequestId};
+
+/// The time without a heartbeat after which a replica may be cut off: two of their intervals.
+const MAX_SILENCE: Duration = Duration::from_secs(2);
 
 /// The reason why a principal has no session with an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +19,7 @@ pub(in crate::http) enum Missing {
     Unknown,
     /// The session is, or may be, at the replica that opened it, and sessions are not shared.
     Elsewhere,
-    /// Sessions are shared, but the record cannot be read now.
+    /// Sessions are shared, but the record cannot be read now, or the replica that opened the session may not have written it yet.
     Unreadable,
     /// The limit of sessions is reached at this replica.
     Full,
@@ -35,7 +40,7 @@ impl Missing {
                 RejectionStatus::Unavailable,
             ),
             Self::Unreadable => (
-                "the session is not known at this replica, which cannot ask the others now: send the request again",
+                "the session is not known at this replica, and not all others can be asked now: send the request again",
                 RejectionStatus::Unavailable,
             ),
             Self::Full => {
@@ -69,10 +74,36 @@ fn is_elsewhere(session: &str, cluster: &ClusterView) -> bool {
     }
 }
 
+/// What is to be answered about a session without a record, `asked` after the request has arrived, given its [`Opener`]. None if it is not known
+/// yet. `Ok` if the opener has written all records of sessions that it had opened by then.
+pub(super) fn without_record(opener: Opener, hears: bool, asked: Duration) -> Option<Result<(), Missing>> {
+    match opener {
+        // It would know the session.
+        Opener::Me => Some(Err(Missing::Unknown)),
+        _ if !hears => Some(Err(Missing::Unreadable)),
+        Opener::Gone => Some(Err(Missing::Unknown)),
+        Opener::Known { silent, has_unwritten } if silent < asked => {
+            Some(if has_unwritten { Err(Missing::Unreadable) } else { Ok(()) })
+        }
+        Opener::Known { silent, .. } if silent.max(asked) > MAX_SILENCE => Some(Err(Missing::Unreadable)),
+        Opener::Known { .. } => None,
+    }
+}
+
+/// Whether a text has the form of a session id of any replica.
+fn is_id(text: &str) -> bool {
+    let is_hexadecimal = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    text.split_once('-').is_some_and(|(random, replica)| {
+        random.len() == SESSION_ID_BYTES.saturating_mul(2)
+            && replica.len() == REPLICA_DIGITS
+            && is_hexadecimal(random)
+            && is_hexadecimal(replica)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroU32;
-    use std::time::Duration;
 
     use mcp_resource_host::host::{About, ReplicaView, RosterStats};
 
@@ -126,6 +157,29 @@ mod tests {
         }
         assert!(!is_elsewhere("", &cluster(false)) && !is_elsewhere(&"a".repeat(32), &cluster(false)));
         assert_eq!(of_sticky(&of(&part(1)), None), Missing::Unknown);
+    }
+
+    #[test]
+    fn a_session_without_a_record_is_unknown_only_if_the_replica_that_opened_it_says_so() {
+        let ms = Duration::from_millis;
+        let known = |silent, has_unwritten| Opener::Known { silent: ms(silent), has_unwritten };
+        for (opener, hears, asked, answer) in [
+            (Opener::Me, true, 0, Some(Err(Missing::Unknown))),
+            (Opener::Me, false, 0, Some(Err(Missing::Unknown))),
+            (Opener::Gone, true, 0, Some(Err(Missing::Unknown))),
+            (Opener::Gone, false, 0, Some(Err(Missing::Unreadable))),
+            // Its last heartbeat was before the request: the next one says more.
+            (known(10, false), true, 0, None),
+            (known(900, false), true, 900, None),
+            (known(10, false), true, 500, Some(Ok(()))),
+            (known(10, true), true, 500, Some(Err(Missing::Unreadable))),
+            (known(10, false), false, 500, Some(Err(Missing::Unreadable))),
+            // It may be cut off.
+            (known(2001, false), true, 0, Some(Err(Missing::Unreadable))),
+            (known(60_000, false), true, 1000, Some(Err(Missing::Unreadable))),
+        ] {
+            assert_eq!(without_record(opener, hears, ms(asked)), answer, "{opener:?} {hears} {asked}");
+        }
     }
 
     #[test]

@@ -15,7 +15,8 @@
 //! |---|---|---|
 //! | `initialize` | the record is written before the answer | – |
 //! | a request of a session that is not known here | the record is read; a copy is made within `http.limits.sessions` | – |
-//! | a change: a subscription, a log level, `notifications/initialized` | the record is written before the answer | a copy with an event stream reads the record, and subscribes; others read it at their next request |
+//! | there is no record | the [replica that opened it](without_record) may not have been able to write it: 404 once it has said that it has written all records, and else 503 | – |
+//! | a change: a subscription, a log level, `notifications/initialized` | the record is written before the answer | a copy with an event stream, and the replica that opened the session, read the record; the former subscribes. Others read it at their next request |
 //! | an event stream begins | the record is read, and each resource is notified once if the previous stream was elsewhere | the stream there ends |
 //! | `DELETE` | a tombstone replaces the record | each copy ends |
 //! | a copy is idle, or makes room for another session | it is dropped, and the record stays | – |
@@ -26,18 +27,24 @@
 //!
 //! Known sessions continue with their cached record. Changes wait and are written later, except changes of a session whose stream is at another
 //! replica, which fail. While the cluster is unreachable, reads and writes are not tried, so that no request waits for them. A request for an
-//! unknown session is answered with 503, never with 404.
+//! unknown session is answered with 503, never with 404: also if only the replica that opened it cannot reach NATS.
 //!
 //! # Bounds
 //!
-//! A request for an unknown session costs one read; at most 256 are in flight. A notice of another replica costs one read if this replica has the
-//! session's event stream: at most one per [`MIN_PAUSE`] for each session, and one sweep of all of them per [`SWEEP_PAUSE`].
+//! - Requests to NATS: a request for an unknown session costs two reads at most, and waits for a heartbeat. 256 requests are in flight, and clients
+//!   share them ([`SessionStore`]). A notice of another replica costs one read if this replica has the session's event stream or has opened it: at
+//!   most one per [`MIN_PAUSE`] for each session, and one sweep of all with a stream per [`SWEEP_PAUSE`].
+//! - Records: a client has as many as its share of `http.limits.sessions`, and twice as many that wait for their deletion; beyond that, it opens no further
+//!   session. The tombstone of a deletion stays for some seconds.
+//! - The size of records: subscriptions that were made at other replicas are charged to the principal at the replica that opened the session, as its
+//!   own are. If they leave too little of `http.limits.subscription-memory`, or the record is too large after a partition, the session ends.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
+use mcp_host_base::log_target;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::{SessionChange, SessionKey, SessionRecord, SessionStore, Stored};
 use parking_lot::Mutex;
@@ -46,9 +53,12 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::deletions::Deletions;
+use super::missing::without_record;
 use super::shared::{Change, ShareError, SharedCopy};
 use super::stored::{SessionGuard, StoredSession};
 use super::{Missing, REPLICA_DIGITS, SESSION_ID_BYTES, Sessions};
+use crate::client_id::ClientId;
 use crate::client_log::LogLevel;
 use crate::http::request_source::RequestSource;
 use crate::revision::Revision;
@@ -61,23 +71,22 @@ const MIN_PAUSE: Duration = Duration::from_secs(1);
 const SWEEP_PAUSE: Duration = Duration::from_secs(10);
 /// The number of records that one task reads or writes concurrently.
 const CONCURRENCY: usize = 16;
-/// The maximum number of pending deletions.
-const MAX_DELETIONS: usize = 1024;
+/// The interval in which a request looks whether a heartbeat has arrived.
+const HEARTBEAT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The replication of sessions.
 pub(super) struct Replication {
     store: SessionStore,
     by_key: Mutex<HashMap<SessionKey, Weak<StoredSession>>>,
-    /// The sessions that were ended at this replica while their records could not be deleted, each with the time until which the deletion is
-    /// retried.
-    deletions: Mutex<BTreeMap<SessionKey, Instant>>,
+    /// The records of sessions that have ended at this replica.
+    pub(super) deletions: Deletions,
     /// The task that follows the changes of other replicas.
     follower: OnceLock<AbortOnDropHandle<()>>,
 }
 
 impl Replication {
     pub(super) fn new(store: SessionStore) -> Self {
-        Self { store, by_key: Mutex::default(), deletions: Mutex::default(), follower: OnceLock::new() }
+        Self { store, by_key: Mutex::default(), deletions: Deletions::default(), follower: OnceLock::new() }
     }
 
     pub(super) fn store(&self) -> &SessionStore {
@@ -105,15 +114,21 @@ fn shared(session: &StoredSession) -> Option<&SharedCopy> {
     session.shared.as_ref()
 }
 
-/// Whether a text has the form of a session id of any replica.
-fn is_id(text: &str) -> bool {
-    let is_hexadecimal = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    text.split_once('-').is_some_and(|(random, replica)| {
-        random.len() == SESSION_ID_BYTES.saturating_mul(2)
-            && replica.len() == REPLICA_DIGITS
-            && is_hexadecimal(random)
-            && is_hexadecimal(replica)
-    })
+/// The name of a client among those that share the requests to the store.
+pub(super) fn sharer(client: &ClientId) -> Arc<str> {
+    match client {
+        ClientId::Principal(principal) => format!("{}:{}", u8::from(principal.is_built_in()), principal.name()).into(),
+        address => address.to_string().into(),
+    }
+}
+
+/// One spelling of each subscription, by its normal form. A client may subscribe to a resource in several spellings.
+fn by_normal_form(uris: &BTreeSet<String>, normal_form: impl Fn(&str) -> String) -> BTreeMap<String, String> {
+    let mut by_form = BTreeMap::new();
+    for uri in uris {
+        by_form.entry(normal_form(uri)).or_insert_with(|| uri.clone());
+    }
+    by_form
 }
 
 /// The agreement in a record, if the record belongs to this principal.
@@ -127,7 +142,7 @@ fn agreement(record: &SessionRecord, principal: &Principal) -> Option<Agreement>
 impl Sessions {
     /// The time to live of a record. Copies in use renew the record every third of the idle timeout, so the record exists as long as the session
     /// is not idle.
-    fn lifetime(&self) -> Duration {
+    pub(super) fn lifetime(&self) -> Duration {
         let idle = self.idle_timeout();
         idle.saturating_add(self.interval())
     }
@@ -143,10 +158,12 @@ impl Sessions {
 
     /// Writes the record of a new session. If the write fails, it is retried later.
     pub(in crate::http) async fn opened(&self, session: &SessionGuard) {
-        if let Some(shared) = shared(&session.0).filter(|_| self.host.hears_cluster()) {
-            // If another replica does not find the record, it either cannot reach NATS itself and asks the client to retry, or finds the record
-            // later.
+        let Some(shared) = shared(&session.0) else { return };
+        // If it fails, the session is counted as unwritten, so that other replicas ask the client to retry.
+        if self.host.hears_cluster() {
             let _ = shared.write(self.lifetime()).await;
+        } else {
+            shared.defer();
         }
     }
 
@@ -167,15 +184,20 @@ impl Sessions {
         source: &RequestSource,
     ) -> Result<SessionGuard, Missing> {
         let key = SessionKey::of(id);
-        if !is_id(id) || replication.deletions.lock().contains_key(&key) {
+        if !is_id(id) || replication.deletions.contains(&key) {
             return Err(Missing::Unknown);
         }
-        let Ok(stored) = replication.store.read(&key).await else { return Err(Missing::Unreadable) };
-        let Stored::Record(revision, record) = stored else { return Err(Missing::Unknown) };
+        let client = sharer(source.account.client());
+        let mut stored = replication.store.read(&client, &key).await.map_err(|_| Missing::Unreadable)?;
+        if stored == Stored::Nothing {
+            self.wait_for_opener(id).await?;
+            stored = replication.store.read(&client, &key).await.map_err(|_| Missing::Unreadable)?;
+        }
+        let Stored::Record(place, record) = stored else { return Err(Missing::Unknown) };
         let principal = &source.authenticated.principal;
         let agreed = agreement(&record, principal).ok_or(Missing::Unknown)?;
         let log_level = record.log_level.as_deref().and_then(LogLevel::from_name);
-        let copy = SharedCopy::restored(replication.store.clone(), id, *record, revision);
+        let copy = SharedCopy::restored(replication.store.clone(), client, id, *record, place);
         let (session, evicted) = {
             let mut all = self.lock();
             // Another request may have made the copy meanwhile, or the session belongs to another principal.
@@ -190,7 +212,7 @@ impl Sessions {
             (self.insert(&mut all, id.into(), source, agreed, permit, Some(copy)), evicted)
         };
         if let Some(evicted) = evicted {
-            self.evicted(&evicted);
+            self.evicted(evicted);
         }
         session.0.set_principal(&source.authenticated);
         session.session().listing_may_have_changed();
@@ -199,6 +221,21 @@ impl Sessions {
         }
         self.start_tasks();
         Ok(session)
+    }
+
+    /// Waits until the replica that opened a session has said that it has written all records, in a heartbeat after the request. Fails if that
+    /// replica has gone, or may be cut off.
+    async fn wait_for_opener(&self, id: &str) -> Result<(), Missing> {
+        let asked = Instant::now();
+        let digits = id.split_once('-').and_then(|(_, digits)| u64::from_str_radix(digits, 16).ok());
+        let digits = digits.ok_or(Missing::Unknown)?;
+        loop {
+            let opener = self.host.session_opener(digits);
+            if let Some(answer) = without_record(opener, self.host.hears_cluster(), asked.elapsed()) {
+                return answer;
+            }
+            sleep(HEARTBEAT_PAUSE).await;
+        }
     }
 
     /// Makes a change of a session at all replicas. Fails if the session's event stream is at another replica and the record cannot be written
@@ -210,6 +247,12 @@ impl Sessions {
     ) -> Result<(), ShareError> {
         let Some(shared) = shared(&session.0) else { return Ok(()) };
         let subscribes = matches!(change, Change::Subscribe(_));
+        if let Change::Unsubscribe(uri) = &change {
+            let normal = self.normal_form(uri);
+            let spellings = shared.record().await.subscriptions.into_iter();
+            let spellings = spellings.filter(|other| other != uri && self.normal_form(other) == normal);
+            shared.cancel(spellings.collect()).await;
+        }
         match shared.change(change, self.lifetime(), self.host.hears_cluster()).await {
             Ok(is_written) => {
                 if is_written {
@@ -272,14 +315,19 @@ impl Sessions {
     /// Cancels the subscriptions here that are not in the record. Returns the record's subscriptions that are missing here.
     fn cancel_others(&self, session: &StoredSession, record: &SessionRecord) -> Vec<String> {
         let subscriber = session.session.subscriber();
-        let mut new = record.subscriptions.clone();
+        let mut new = by_normal_form(&record.subscriptions, |uri| self.normal_form(uri));
         for uri in subscriber.requested_uris() {
-            if !new.remove(&uri) {
+            if new.remove(&self.normal_form(&uri)).is_none() {
                 // No client waits for this error.
                 let _ = self.host.unsubscribe(subscriber, &uri);
             }
         }
-        new.into_iter().collect()
+        new.into_values().collect()
+    }
+
+    /// The normal form of a URI, which all its spellings have; the URI itself if no plugin has it.
+    fn normal_form(&self, uri: &str) -> String {
+        self.host.normalize(uri).map_or_else(|| uri.to_owned(), |normal| normal.as_str().to_owned())
     }
 
     /// Reads the record of a session if another replica may have written it, and applies it.
@@ -309,6 +357,14 @@ impl Sessions {
         if let Some(level) = record.log_level.as_deref().and_then(LogLevel::from_name) {
             session.session.log().set_level(level);
         }
+        if !self.charge(session, shared, &record) {
+            tracing::warn!(
+                target: log_target::SERVER, session = &*session.id,
+                "session ended: its subscriptions at other replicas exceed the share of its principal in `http.limits.subscription-memory` here"
+            );
+            self.end_over_limit(session);
+            return;
+        }
         let (has_stream, has_updates) = session.has_stream();
         if has_stream && shared.is_stream_elsewhere() {
             // The newest stream is at another replica, so this one ends.
@@ -316,6 +372,24 @@ impl Sessions {
         } else if has_updates {
             self.subscribe(session, &record);
         }
+    }
+
+    /// Charges the subscriptions of the record that were made elsewhere, if the session was opened here. Returns false if there is too little memory.
+    fn charge(&self, session: &StoredSession, shared: &SharedCopy, record: &SessionRecord) -> bool {
+        let mut elsewhere = session.elsewhere.lock();
+        if !shared.is_home || session.ended.is_cancelled() {
+            return true;
+        }
+        let subscriber = session.session.subscriber();
+        self.host.charge_subscriptions_elsewhere(subscriber, &record.subscriptions, &mut elsewhere)
+    }
+
+    /// Ends a session whose record is beyond a limit, at all replicas.
+    fn end_over_limit(self: &Arc<Self>, session: &Arc<StoredSession>) {
+        let deletion = self.permit_deletion(session).ok().flatten();
+        // First, so that no request makes a copy of it meanwhile.
+        self.delete_in_background(session, deletion);
+        self.forget(session);
     }
 
     /// Replaces the subscriptions of the session here by the record's. A new subscription is notified once when it is made.
@@ -337,33 +411,8 @@ impl Sessions {
         *subscribing = Some(AbortOnDropHandle::new(task));
     }
 
-    /// Deletes the record of a session. If that fails for a session that was opened here, it is retried later.
-    pub(super) async fn delete(&self, session: &StoredSession) -> Result<(), Missing> {
-        let (Some(shared), Some(replication)) = (shared(session), &self.replication) else { return Ok(()) };
-        if shared.delete(self.lifetime()).await.is_ok() {
-            self.host.session_changed(shared.key().clone());
-            return Ok(());
-        }
-        let mut deletions = replication.deletions.lock();
-        let until = Instant::now().checked_add(self.lifetime());
-        match until.filter(|_| shared.is_home && deletions.len() < MAX_DELETIONS) {
-            Some(until) => {
-                deletions.insert(shared.key().clone(), until);
-                Ok(())
-            }
-            None => Err(Missing::Unreadable),
-        }
-    }
-
-    /// Deletes the record of an evicted session.
-    pub(super) fn delete_in_background(self: &Arc<Self>, session: &Arc<StoredSession>) {
-        if session.shared.is_some() {
-            let (sessions, session) = (self.clone(), session.clone());
-            tokio::spawn(async move { sessions.delete(&session).await });
-        }
-    }
-
-    /// Writes records that are due, retries deletions, and rereads doubtful records of sessions with an event stream.
+    /// Writes records that are due, retries deletions, rereads doubtful records of sessions with an event stream, and charges no subscriptions any
+    /// more that were made here meanwhile.
     pub(super) fn write_due(self: &Arc<Self>) {
         let Some(replication) = self.replication.as_ref().filter(|_| self.host.hears_cluster()) else { return };
         let interval = self.interval();
@@ -373,13 +422,13 @@ impl Sessions {
                     && shared.begin_task()
             })
         };
-        let due: Vec<_> = self.lock().values().filter(is_due).cloned().collect();
-        let deletions = {
-            let mut deletions = replication.deletions.lock();
-            deletions.retain(|_, until| *until > Instant::now());
-            deletions.keys().cloned().collect::<Vec<_>>()
+        let is_charged = |session: &&Arc<StoredSession>| session.elsewhere.lock().is_some();
+        let (due, charged): (Vec<_>, Vec<_>) = {
+            let all = self.lock();
+            (all.values().filter(is_due).cloned().collect(), all.values().filter(is_charged).cloned().collect())
         };
-        if due.is_empty() && deletions.is_empty() {
+        let deletions = replication.deletions.due();
+        if due.is_empty() && charged.is_empty() && deletions.is_empty() {
             return;
         }
         let sessions = self.clone();
@@ -391,13 +440,16 @@ impl Sessions {
                 }
             });
             writing.await;
-            let Some(replication) = &sessions.replication else { return };
-            for key in deletions {
-                if replication.store.delete(&key, sessions.lifetime()).await.is_ok() {
-                    replication.deletions.lock().remove(&key);
-                    sessions.host.session_changed(key);
+            for session in charged {
+                if let Some(shared) = shared(&session) {
+                    // It only decreases: an increase was charged when the record was read.
+                    let _ = sessions.charge(&session, shared, &shared.record().await);
                 }
             }
+            let deleting = stream::iter(deletions).for_each_concurrent(CONCURRENCY, async |(key, client)| {
+                sessions.try_deletion(&client, key).await;
+            });
+            deleting.await;
         });
     }
 
@@ -411,6 +463,14 @@ impl Sessions {
         match shared.keep(self.lifetime()).await {
             Ok(()) if has_changes => self.host.session_changed(shared.key().clone()),
             Err(ShareError::Ended) => self.forget(session),
+            // The changes of two replicas that did not reach each other are together too many.
+            Err(ShareError::TooLarge) if has_changes => {
+                tracing::warn!(
+                    target: log_target::SERVER, session = &*session.id,
+                    "session ended: its subscriptions at all replicas together are more than a session may have"
+                );
+                self.end_over_limit(session);
+            }
             // The write is retried.
             _ => {}
         }
@@ -432,7 +492,8 @@ impl Sessions {
             return;
         };
         copy.doubt();
-        if session.has_stream().0 && copy.begin_task() {
+        // The replica that opened the session charges what it subscribes to elsewhere.
+        if (session.has_stream().0 || copy.is_home) && copy.begin_task() {
             let (sessions, session) = (self.clone(), session.clone());
             tokio::spawn(async move {
                 let Some(copy) = shared(&session) else { return };
@@ -532,6 +593,27 @@ mod tests {
                 "{revision}"
             );
         }
+    }
+
+    #[test]
+    fn spellings_of_one_resource_are_one_subscription() {
+        let uris = ["A://x/f", "a://x/f", "a://x/g"].map(str::to_owned).into();
+        let by_form = by_normal_form(&uris, str::to_lowercase);
+        assert_eq!(by_form.into_values().collect::<Vec<_>>(), ["A://x/f", "a://x/g"]);
+    }
+
+    #[test]
+    fn clients_of_the_store_are_told_apart() {
+        let clients = [
+            ClientId::Principal(Principal::new("local")),
+            ClientId::Principal(Principal::LOCAL),
+            ClientId::Principal(Principal::new("192.0.2.1")),
+            ClientId::from_address("192.0.2.1".parse().unwrap()),
+        ];
+        let names: BTreeSet<_> = clients.iter().map(sharer).collect();
+        assert_eq!(names.len(), clients.len());
+        let member = Principal::new("corp/ada").with_groups(["corp/x"]);
+        assert_eq!(sharer(&ClientId::Principal(member)), sharer(&ClientId::Principal(Principal::new("corp/ada"))));
     }
 
     #[test]

@@ -7,14 +7,18 @@
 //! | found in place of the record | meaning |
 //! |---|---|
 //! | a tombstone | the session has ended, at whichever replica |
-//! | nothing | the store has lost the record: it is written again |
+//! | nothing, in a bucket that was made anew | the store has lost the record: it is written again |
+//! | nothing otherwise | the session was deleted, or was used at no replica: it has ended. The replica that opened it writes its record again if it could not renew it in time |
 //! | no record, or one of another principal | a foreign writer has replaced it: it is written again |
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_resource_host::access::Principal;
-use mcp_resource_host::host::{SessionKey, SessionRecord, SessionStore, StoreError, Stored, StreamPlace};
+use mcp_resource_host::host::{
+    RecordPlace, SessionKey, SessionRecord, SessionStore, StoreError, Stored, StreamPlace, Unwritten,
+};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -69,6 +73,8 @@ pub(in crate::http) enum ShareError {
 /// A replica's copy of a shared session.
 pub(super) struct SharedCopy {
     store: SessionStore,
+    /// The client that the requests about the record are made for.
+    client: Arc<str>,
     key: SessionKey,
     /// Whether the session was opened here. Then eviction ends it at all replicas.
     pub(super) is_home: bool,
@@ -82,14 +88,20 @@ pub(super) struct SharedCopy {
 /// The most recently read or written state of the record.
 struct Known {
     record: SessionRecord,
-    /// Its revision. None if there is no record.
-    revision: Option<u64>,
+    /// Where it was seen. None if there is no record.
+    place: Option<RecordPlace>,
 }
 
 struct Status {
     pending: Pending,
     /// The time of the last write here. None if the record has to be written.
     written: Option<Instant>,
+    /// When the record that was written here expires. None if none was written.
+    expires: Option<Instant>,
+    /// Whether a write was tried, so that there may be a record.
+    may_be_stored: bool,
+    /// Counts the session while there is no record because it could not be written.
+    unwritten: Option<Unwritten>,
     /// Whether another replica may have written the record.
     is_doubtful: bool,
     /// Whether a task is reading or writing the record.
@@ -139,7 +151,13 @@ impl Pending {
 
 impl SharedCopy {
     /// Creates the copy of a session that was opened here. Its record is not written yet.
-    pub(super) fn opened(store: SessionStore, id: &str, principal: &Principal, agreed: Agreement) -> Self {
+    pub(super) fn opened(
+        store: SessionStore,
+        client: Arc<str>,
+        id: &str,
+        principal: &Principal,
+        agreed: Agreement,
+    ) -> Self {
         let record = SessionRecord {
             principal: principal.name().to_owned(),
             is_built_in: principal.is_built_in(),
@@ -150,28 +168,45 @@ impl SharedCopy {
             stream: None,
             subscriptions: [].into(),
         };
-        Self::new(store, id, true, record, None)
+        Self::new(store, client, id, true, record, None)
     }
 
     /// Creates the copy of a session of another replica.
-    pub(super) fn restored(store: SessionStore, id: &str, record: SessionRecord, revision: u64) -> Self {
-        Self::new(store, id, false, record, Some(revision))
+    pub(super) fn restored(
+        store: SessionStore,
+        client: Arc<str>,
+        id: &str,
+        record: SessionRecord,
+        place: RecordPlace,
+    ) -> Self {
+        Self::new(store, client, id, false, record, Some(place))
     }
 
-    fn new(store: SessionStore, id: &str, is_home: bool, record: SessionRecord, revision: Option<u64>) -> Self {
+    fn new(
+        store: SessionStore,
+        client: Arc<str>,
+        id: &str,
+        is_home: bool,
+        record: SessionRecord,
+        place: Option<RecordPlace>,
+    ) -> Self {
         let status = Status {
             pending: Pending::default(),
-            written: revision.map(|_| Instant::now()),
+            written: place.map(|_| Instant::now()),
+            expires: None,
+            may_be_stored: place.is_some(),
+            unwritten: None,
             is_doubtful: false,
             is_busy: false,
             stream: record.stream,
         };
         Self {
             store,
+            client,
             key: SessionKey::of(id),
             is_home,
             tag: fastrand::u64(..),
-            known: tokio::sync::Mutex::new(Known { record, revision }),
+            known: tokio::sync::Mutex::new(Known { record, place }),
             status: Mutex::new(status),
         }
     }
@@ -219,6 +254,24 @@ impl SharedCopy {
         self.status.lock().is_busy = false;
     }
 
+    /// The client that the requests about the record are made for.
+    pub(super) fn client(&self) -> &Arc<str> {
+        &self.client
+    }
+
+    /// Whether there may be a record.
+    pub(super) fn may_be_stored(&self) -> bool {
+        self.status.lock().may_be_stored
+    }
+
+    /// Counts the session as one whose record could not be written, unless there is a record.
+    pub(super) fn defer(&self) {
+        let mut status = self.status.lock();
+        if status.written.is_none() {
+            status.unwritten.get_or_insert_with(|| self.store.count_unwritten());
+        }
+    }
+
     /// Whether there are unwritten changes.
     pub(super) fn has_changes(&self) -> bool {
         !self.status.lock().pending.is_empty()
@@ -253,26 +306,40 @@ impl SharedCopy {
     }
 
     async fn read(&self, known: &mut Known) -> Result<(), ShareError> {
-        match self.store.read(&self.key).await {
-            Ok(Stored::Record(revision, record)) if record.is_of_same_principal(&known.record) => {
+        match self.store.read(&self.client, &self.key).await {
+            Ok(Stored::Record(place, record)) if record.is_of_same_principal(&known.record) => {
                 let mut status = self.status.lock();
                 status.stream = status.pending.stream.or(record.stream);
-                *known = Known { record: *record, revision: Some(revision) };
+                status.unwritten = None;
+                *known = Known { record: *record, place: Some(place) };
                 Ok(())
             }
-            Ok(Stored::Record(revision, _) | Stored::Invalid(revision)) => {
-                known.revision = Some(revision);
+            Ok(Stored::Record(place, _) | Stored::Invalid(place)) => {
+                known.place = Some(place);
                 self.status.lock().written = None;
                 Ok(())
             }
             Ok(Stored::Nothing) => {
-                known.revision = None;
+                if let Some(place) = known.place
+                    && !self.may_have_expired()
+                    && !self.store.has_lost(&self.client, place).await.map_err(|_| ShareError::Unavailable)?
+                {
+                    return Err(ShareError::Ended);
+                }
+                known.place = None;
                 self.status.lock().written = None;
+                self.defer();
                 Ok(())
             }
             Ok(Stored::Deleted) => Err(ShareError::Ended),
             Err(_) => Err(ShareError::Unavailable),
         }
+    }
+
+    /// Whether the record may have expired although the session is in use here, where it was opened: writes have failed for longer than the record
+    /// lives.
+    fn may_have_expired(&self) -> bool {
+        self.is_home && self.status.lock().expires.is_none_or(|expires| expires <= Instant::now())
     }
 
     /// Makes a change and writes it. If the write fails, the change waits, unless the session's stream is at another replica. Without
@@ -292,6 +359,13 @@ impl SharedCopy {
                 self.withdraw(change);
                 Err(error)
             }
+        }
+    }
+
+    /// Adds cancellations of subscriptions that are in the record. They are written with the next change.
+    pub(super) async fn cancel(&self, uris: Vec<String>) {
+        for uri in uris {
+            self.add(Change::Unsubscribe(uri)).await;
         }
     }
 
@@ -336,7 +410,7 @@ impl SharedCopy {
     /// Writes the pending changes. Returns whether there were any.
     pub(super) async fn write(&self, lifetime: Duration) -> Result<bool, ShareError> {
         let mut known = self.known.lock().await;
-        if known.revision.is_some() && self.status.lock().pending.is_empty() {
+        if known.place.is_some() && self.status.lock().pending.is_empty() {
             return Ok(false);
         }
         self.write_known(&mut known, lifetime).await.map(|()| true)
@@ -352,31 +426,130 @@ impl SharedCopy {
             let pending = self.status.lock().pending.clone();
             let mut record = known.record.clone();
             pending.apply(&mut record);
-            match self.store.write(&self.key, &record, known.revision, lifetime).await {
-                Ok(revision) => {
-                    *known = Known { record, revision: Some(revision) };
+            self.status.lock().may_be_stored = true;
+            let began = Instant::now();
+            match self.store.write(&self.client, &self.key, &record, known.place, lifetime).await {
+                Ok(place) => {
+                    *known = Known { record, place: Some(place) };
                     let mut status = self.status.lock();
                     status.pending.remove(&pending);
                     status.written = Some(Instant::now());
+                    status.expires = began.checked_add(lifetime);
+                    status.unwritten = None;
                     return Ok(());
                 }
                 Err(StoreError::Conflict) => self.read(known).await?,
-                Err(StoreError::Unavailable(_)) => return Err(ShareError::Unavailable),
-                Err(StoreError::Impossible(_)) => return Err(ShareError::TooLarge),
+                Err(StoreError::Unavailable(_)) => {
+                    self.defer();
+                    return Err(ShareError::Unavailable);
+                }
+                Err(StoreError::Impossible(_)) => {
+                    // It will never be written, so no replica has to wait for it.
+                    self.status.lock().unwritten = None;
+                    return Err(ShareError::TooLarge);
+                }
             }
         }
         Err(ShareError::Unavailable)
     }
 
     /// Writes a tombstone in place of the record, so that the session ends at all replicas.
-    pub(super) async fn delete(&self, lifetime: Duration) -> Result<(), ShareError> {
-        self.store.delete(&self.key, lifetime).await.map_err(|_| ShareError::Unavailable)
+    pub(super) async fn delete(&self) -> Result<(), ShareError> {
+        self.store.delete(&self.client, &self.key).await.map_err(|_| ShareError::Unavailable)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use mcp_resource_host::host::{ModelEngine, ReplicaId};
+
     use super::*;
+    use crate::revision::Revision;
+
+    const LIFETIME: Duration = Duration::from_mins(1);
+    const ID: &str = "0123456789abcdef0123456789abcdef-0123456789abcdef";
+
+    fn store(engine: &ModelEngine, number: u128) -> SessionStore {
+        SessionStore::new(engine.clone(), ReplicaId::new(number), Duration::from_secs(10))
+    }
+
+    /// A session of ada's that was opened at a replica.
+    fn opened(store: &SessionStore) -> SharedCopy {
+        let agreed = Agreement { revision: Revision::from_name("2025-11-25").unwrap(), may_subscribe: true };
+        SharedCopy::opened(store.clone(), "ada".into(), ID, &Principal::new("corp/ada"), agreed)
+    }
+
+    /// A copy of it at another replica.
+    async fn restored(store: &SessionStore) -> SharedCopy {
+        let client: Arc<str> = "ada".into();
+        let stored = store.read(&client, &SessionKey::of(ID)).await.unwrap();
+        let Stored::Record(place, record) = stored else { panic!("there is no record") };
+        SharedCopy::restored(store.clone(), client, ID, *record, place)
+    }
+
+    #[tokio::test]
+    async fn a_session_that_was_deleted_does_not_come_back_when_its_tombstone_is_gone() {
+        let engine = ModelEngine::default();
+        let [one, other, third] = [1, 2, 3].map(|number| store(&engine, number));
+        let home = opened(&one);
+        home.write(LIFETIME).await.unwrap();
+        let (copy, deleting) = (restored(&other).await, restored(&third).await);
+        deleting.delete().await.unwrap();
+        engine.forget(home.key().as_str());
+        for session in [&home, &copy] {
+            session.doubt();
+            assert_eq!(session.refresh().await, Err(ShareError::Ended));
+            assert_eq!(session.keep(LIFETIME).await, Err(ShareError::Ended));
+            let change = Change::Subscribe("a://x".to_owned());
+            assert_eq!(session.change(change, LIFETIME, true).await, Err(ShareError::Ended));
+        }
+        assert_eq!(one.read(&"ada".into(), home.key()).await.unwrap(), Stored::Nothing);
+    }
+
+    #[tokio::test]
+    async fn a_record_that_the_engine_has_lost_or_that_could_not_be_renewed_is_written_again() {
+        let engine = ModelEngine::default();
+        let [one, other] = [1, 2].map(|number| store(&engine, number));
+        let home = opened(&one);
+        home.write(LIFETIME).await.unwrap();
+        let copy = restored(&other).await;
+        engine.forget_all();
+        copy.refresh().await.unwrap();
+        assert!(other.has_unwritten(), "until it is written");
+        copy.keep(LIFETIME).await.unwrap();
+        assert!(!other.has_unwritten());
+        home.refresh().await.unwrap();
+        assert!(home.write(LIFETIME).await.is_ok());
+        // The home replica could not write for longer than the record lives. For another one, nobody has used the session.
+        home.keep(Duration::ZERO).await.unwrap();
+        assert_eq!(copy.refresh().await, Err(ShareError::Ended));
+        home.refresh().await.unwrap();
+        assert_eq!(home.write(LIFETIME).await, Ok(true));
+    }
+
+    #[tokio::test]
+    async fn a_session_is_counted_until_its_record_is_written_or_it_ends() {
+        let store = store(&ModelEngine::default(), 1);
+        let home = opened(&store);
+        assert!(!home.may_be_stored() && !store.has_unwritten());
+        home.defer();
+        assert!(!home.may_be_stored() && store.has_unwritten());
+        home.write(LIFETIME).await.unwrap();
+        assert!(home.may_be_stored() && !store.has_unwritten());
+        home.defer();
+        assert!(!store.has_unwritten(), "there is a record");
+        let other = opened(&store);
+        other.defer();
+        drop(other);
+        assert!(!store.has_unwritten());
+        // One that can never be written keeps nobody waiting.
+        let agreed = Agreement { revision: Revision::from_name("2025-11-25").unwrap(), may_subscribe: true };
+        let long = Principal::new("x".repeat(10_000));
+        let long = SharedCopy::opened(store.clone(), "x".into(), ID, &long, agreed);
+        long.defer();
+        assert_eq!(long.write(LIFETIME).await, Err(ShareError::TooLarge));
+        assert!(!store.has_unwritten());
+    }
 
     #[test]
     fn what_was_written_does_not_wait_any_more_and_what_was_changed_meanwhile_does() {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use mcp_host_base::share_limiter::SharePermit;
 use mcp_host_config::Operation;
+use mcp_resource_host::access::Principal;
 use mcp_resource_host::audit::SessionHash;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -34,6 +35,8 @@ pub(super) struct StoredSession {
     pub(super) ended: CancellationToken,
     /// The copy of the shared record. None if the session stays at this replica.
     pub(super) shared: Option<SharedCopy>,
+    /// The charge for the subscriptions of the record that were made at other replicas, if the session was opened here.
+    pub(super) elsewhere: Mutex<Option<SharePermit<Principal>>>,
     /// The task that adopts subscriptions which were made at another replica.
     pub(super) subscribing: Mutex<Option<AbortOnDropHandle<()>>>,
 }
@@ -113,6 +116,7 @@ impl StoredSession {
     /// Stops counting the session towards the limit of sessions.
     pub(super) fn release_permit(&self) {
         *self.permit.lock() = None;
+        *self.elsewhere.lock() = None;
     }
 }
 

@@ -180,7 +180,7 @@ pub(super) fn cluster(host: &Host, request: &PageRequest) -> Option<ClusterView>
     let replicas = replicas.into_iter().map(|replica| {
         let host::ReplicaView { replica, is_me, silent, is_alive, has_other_config, has_other_cursor_key, about } =
             replica;
-        let host::About { config, version, machine, process, leases, named_leases, cursor_keys: _ } = about;
+        let host::About { config, version, machine, process, leases, named_leases, .. } = about;
         ReplicaView {
             id: replica.to_string(),
             this: is_me,
