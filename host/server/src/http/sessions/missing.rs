@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::HeaderMap;
 use mcp_resource_host::host::{ClusterView, Opener};
 
-use super::REPLICA_DIGITS;
+use super::{REPLICA_DIGITS, SESSION_ID_BYTES};
 use crate::SESSION_ID_HEADER;
 use crate::jsonrpc::{Rejection, RejectionStatus, RequestId};
 
@@ -91,7 +91,7 @@ pub(super) fn without_record(opener: Opener, hears: bool, asked: Duration) -> Op
 }
 
 /// Whether a text has the form of a session id of any replica.
-fn is_id(text: &str) -> bool {
+pub(super) fn is_id(text: &str) -> bool {
     let is_hexadecimal = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     text.split_once('-').is_some_and(|(random, replica)| {
         random.len() == SESSION_ID_BYTES.saturating_mul(2)

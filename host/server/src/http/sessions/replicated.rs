@@ -54,10 +54,10 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::deletions::Deletions;
-use super::missing::without_record;
+use super::missing::{is_id, without_record};
 use super::shared::{Change, ShareError, SharedCopy};
 use super::stored::{SessionGuard, StoredSession};
-use super::{Missing, REPLICA_DIGITS, SESSION_ID_BYTES, Sessions};
+use super::{Missing, Sessions};
 use crate::client_id::ClientId;
 use crate::client_log::LogLevel;
 use crate::http::request_source::RequestSource;
