@@ -292,6 +292,7 @@ async fn calls_of_a_running_server_are_recorded_for_its_administrator() {
     }
     let recorded = recording.await.unwrap().success();
     assert!(recorded.stderr.contains("3 calls recorded in "), "{}", recorded.stderr);
+    assert_eq!((lines(&file, "call").len(), &lines(&file, "end")[0]["calls"]), (3, &3.into()));
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     // After the recording, the server continues as before.
     assert!(server.read("faulty://faulty/a.txt").await.is_ok());
