@@ -129,7 +129,7 @@ pub struct Plugin {
     poll_identity: Option<Box<[u8]>>,
     info: ProviderInfo,
     /// The declared needs of its provider, once they have been requested.
-    needs: OnceCell<Option<Needs>>,
+    needs: OnceCell<Result<Option<Needs>, NeedsError>>,
     /// The preparation of its provider; none if it does not export `prepare`.
     preparation: Option<Preparation>,
     call_context: Arc<CallContext>,

@@ -86,17 +86,20 @@ impl Host {
     /// not loaded, or has no needs. May read the component file.
     pub async fn unmet_needs(&self, plugin: &str) -> Vec<String> {
         let now = self.generation.load_full();
-        let config = now.config.plugins.iter().find(|config| config.name.as_str() == plugin);
-        let loaded = now.slot(plugin).and_then(|slot| slot.plugin.as_ref().ok());
-        match (config, loaded) {
-            (Some(config), Some(loaded)) => self.plugin_runtime.unmet_needs(loaded.uncached(), config).await,
-            _ => Vec::new(),
+        match now.configured(plugin) {
+            Some((config, loaded)) => self.plugin_runtime.unmet_needs(loaded.uncached(), config).await,
+            None => Vec::new(),
         }
     }
 
-    /// Returns the imports of a plugin's component, compared with its grants; none if it is not loaded.
-    pub fn requirements(&self, plugin: &str) -> Option<Requirements> {
-        self.of_loaded(plugin, |plugin| plugin.requirements().clone())
+    /// Returns the imports of a plugin's component, compared with its grants and with what its provider asks for; empty if it is not
+    /// loaded, or has no component. May read the component file.
+    pub async fn requirements(&self, plugin: &str) -> Requirements {
+        let now = self.generation.load_full();
+        match now.configured(plugin) {
+            Some((config, loaded)) => self.plugin_runtime.requirements(loaded.uncached(), config).await,
+            None => Requirements::default(),
+        }
     }
 
     /// Returns the programs that an upstream runs; none if it is not loaded, or runs no program.

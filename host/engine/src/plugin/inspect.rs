@@ -50,7 +50,7 @@ impl PluginRuntime {
         let needs = self.needs(&plugin.component).await;
         let mut requirements = Requirements::new(component.imports(engine).map(|(name, _)| name), plugin);
         if let Ok(Some(needs)) = &needs {
-            requirements.excuse_optional_buckets(needs);
+            requirements.apply_needs(needs);
         }
         Ok(Inspection {
             digest: compiled.digest,
@@ -70,6 +70,29 @@ impl PluginRuntime {
         section.map(|section| Needs::parse(&section)).transpose()
     }
 
+    /// Returns the imports of a loaded plugin's component and the buckets that it opened, compared with the grants of this config
+    /// and with the declared needs of its provider. Reads the component's file once.
+    pub async fn requirements(&self, plugin: &Plugin, config: &config::Plugin) -> Requirements {
+        let mut requirements = plugin.requirements().clone();
+        requirements.record_denied_buckets(plugin.denied_buckets());
+        if plugin.digest().is_some()
+            && let Ok(Some(needs)) = self.needs_of(plugin, config).await
+        {
+            requirements.apply_needs(needs);
+        }
+        requirements
+    }
+
+    /// Returns the declared needs of a loaded component's provider. Reads the component's file once.
+    async fn needs_of<'p>(
+        &self,
+        plugin: &'p Plugin,
+        config: &config::Plugin,
+    ) -> Result<Option<&'p Needs>, &'p NeedsError> {
+        let needs = plugin.needs.get_or_init(|| self.needs(&config.component)).await;
+        needs.as_ref().map(Option::as_ref)
+    }
+
     /// Returns the declared needs of a loaded plugin's provider that this config does not grant: one line each
     /// ([`Needs::notes`]). Also returns invalid settings ([`Needs::warnings`]), and whether its preparation is not permitted.
     /// Reads the component's file once.
@@ -77,8 +100,7 @@ impl PluginRuntime {
         if plugin.digest().is_none() {
             return Vec::new();
         }
-        let read = async { self.needs(&config.component).await.unwrap_or_default() };
-        let needs = plugin.needs.get_or_init(|| read).await;
+        let needs = self.needs_of(plugin, config).await.unwrap_or_default();
         let unmet = needs.iter().flat_map(|needs| needs.warnings(config).into_iter().chain(needs.notes(config)));
         unmet.chain(preparation_note(plugin.preparation().is_some(), config)).collect()
     }

@@ -78,6 +78,18 @@ async fn what_is_not_granted_and_what_nobody_reads_is_a_note_and_no_warning() {
 }
 
 #[tokio::test]
+async fn an_import_that_the_provider_asks_a_grant_for_is_missing_in_the_table_too() {
+    let config = ConfigFile::new().plugin(Plugin::new("results", &component("results"), "results:///")).write();
+    let report = check(&config, &["--json"]).await.json();
+    let plugin = &report["plugins"][0];
+    let requirements = plugin["requirements"].as_array().unwrap();
+    let directories = requirements.iter().find(|one| one["capability"] == "directories").unwrap();
+    assert_eq!(directories["status"], "missing", "{plugin:#}");
+    let notes = plugin["notes"].to_string();
+    assert!(notes.contains("it asks for `/results (ro)` in `grants.dirs`, which is not granted"), "{plugin:#}");
+}
+
+#[tokio::test]
 async fn a_setting_of_another_type_than_the_provider_declares_is_a_warning() {
     let asking = json!({ "config": { "lines": { "type": "integer", "why": "of a file" } } });
     let (_folder, file) = with_sections(&[asking.to_string().as_bytes()]);

@@ -82,7 +82,7 @@ pub(super) async fn plugin(host: &Host, traffic: &Traffic, name: &str) -> Option
         None => None,
     };
     let programs = host.programs(name).map(ProgramsView::from);
-    let requirements = host.requirements(name).unwrap_or_default();
+    let requirements = host.requirements(name).await;
     let requirements = requirements.iter().map(|requirement| RequirementView {
         capability: requirement.capability.name().to_owned(),
         status: requirement.status.name().to_owned(),
