@@ -287,6 +287,12 @@ impl Plugin {
         grant.map(Failing::from).or_else(|| self.health.failing(Instant::now()))
     }
 
+    /// Returns whether its provider has answered a call since it was loaded or [`reset`](Self::reset), besides those of loading:
+    /// `describe` and `prepare`.
+    pub fn has_answered(&self) -> bool {
+        self.health.has_answered()
+    }
+
     /// Closes the circuit breaker, clears its failing state and the client inputs that made it fail, and prepares its data again.
     pub fn reset(&self) {
         self.reset_preparation();

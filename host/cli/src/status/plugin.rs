@@ -7,7 +7,7 @@ use mcp_host_server::admin_api::{
     PreparationView, ProgramView, ProgramsView, RequirementView, SearchView, UsageView,
 };
 
-use super::{duration, hits, of_limit, print_reason, rate, size};
+use super::{duration, hits, is_untried, of_limit, print_reason, rate, size};
 use crate::error::CliError;
 use crate::escape;
 use crate::output::Output;
@@ -51,9 +51,11 @@ fn of_requirements(requirements: &[RequirementView]) -> impl Iterator<Item = (&'
 }
 
 fn of_status(status: &PluginStatus) -> Vec<(&'static str, String)> {
-    let PluginStatus { name, mount, state, digest, memory, faults, cache, recent, watched, preparation, configured: _ } =
-        status;
+    let PluginStatus { name, mount, state, digest, memory, faults, cache, recent, watched, preparation, .. } = status;
     let mut lines = vec![("plugin", name.clone()), ("state", state.name().to_owned()), ("mount", mount.clone())];
+    if is_untried(status) {
+        lines.push(("untried", "it has answered no call yet; `mcp-host check` tries it".to_owned()));
+    }
     lines.extend(digest.iter().map(|digest| ("digest", digest.clone())));
     lines.extend(recent.iter().map(|recent| {
         let quantile = |microseconds: Option<u64>| microseconds.map_or_else(|| "-".to_owned(), duration);

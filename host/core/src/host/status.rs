@@ -30,6 +30,9 @@ pub struct PluginStatus {
     pub state: PluginState,
     /// The digest of the component that is served; none for a native provider.
     pub digest: Option<Digest>,
+    /// Whether its provider has answered a call since it was loaded, besides those of loading. Until then it is not known whether a
+    /// plugin that is [`Ready`](PluginState::Ready) works.
+    pub has_answered: bool,
     /// The number of faults since it was loaded, by kind. Kinds without faults are left out.
     pub faults: BTreeMap<FaultKind, u64>,
     /// How often responses were in the [response cache](mcp_host_config::Server::response_cache), and how often not, since it was
@@ -137,6 +140,7 @@ impl PluginStatus {
             mount: slot.mount.clone(),
             state: PluginState::of(slot),
             digest,
+            has_answered: loaded.is_some_and(|plugin| plugin.has_answered()),
             faults: loaded.map(|plugin| plugin.faults()).unwrap_or_default(),
             cached_responses: loaded.map(|plugin| plugin.response_cache_counts()).unwrap_or_default(),
             cache_usage: loaded.map(|plugin| plugin.response_cache_usage()).unwrap_or_default(),

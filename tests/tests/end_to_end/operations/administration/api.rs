@@ -297,6 +297,31 @@ async fn the_log_and_the_rules_can_be_asked_of_a_running_server() {
 }
 
 #[tokio::test]
+async fn a_plugin_that_has_answered_no_call_is_untried_in_the_list_of_status() {
+    let folder = tempfile::tempdir().unwrap();
+    let listen = format!("\n[admin]\nlisten = \"unix:{}\"\n", folder.path().join("admin.sock").display());
+    let config = ConfigFile::new().plugin(Plugin::sample("a")).append(&listen).write();
+    let path = config.path();
+    let status = async |option: &[&str]| {
+        let command = ["status", "--config", path.to_str().unwrap()];
+        run(command.into_iter().chain(option.iter().copied())).await.success()
+    };
+    let mut wire = RawStdio::start(&config, SESSIONS).await;
+    let shown = status(&[]).await.text();
+    assert!(shown.lines().any(|line| line.starts_with("a ") && line.contains(" untried ")), "{shown}");
+    assert!(shown.contains("untried: loaded, and has answered no call yet; `mcp-host check` tries plugins"), "{shown}");
+    let plugin = status(&["--json"]).await.json()["plugins"]["items"][0].clone();
+    assert_eq!((&plugin["answered"], &plugin["state"]["name"]), (&json!(false), &json!("ready")));
+    assert!(status(&["a"]).await.text().contains("untried    it has answered no call yet"));
+
+    assert!(wire.read("sample://a/plain").await.is_ok());
+    let shown = status(&[]).await.text();
+    assert!(shown.lines().any(|line| line.starts_with("a ") && line.contains(" ready ")), "{shown}");
+    assert!(!shown.contains("untried"), "{shown}");
+    wire.end().await;
+}
+
+#[tokio::test]
 async fn the_commands_find_the_listener_in_the_config() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("admin.sock");

@@ -370,6 +370,7 @@ impl From<host::PluginStatus> for PluginStatus {
             cache: CacheStatus::from(&status),
             state: (&status.state).into(),
             mount: status.mount.to_string(),
+            answered: status.has_answered,
             configured: status.is_configured,
             digest: status.digest.map(|digest| digest.to_string()),
             memory: status.memory.map(|(used, limit)| Memory { used, limit }),

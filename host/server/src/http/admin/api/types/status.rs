@@ -185,6 +185,9 @@ api_types! {
         pub mount: String,
         /// Its state.
         pub state: PluginState,
+        /// Whether the plugin's provider has answered a call since it was loaded, besides those of loading. Until then it is not known
+        /// whether a plugin in the state `ready` works.
+        pub answered: bool,
         /// Whether the config declares the plugin. If not, it is a native plugin of the program.
         pub configured: bool,
         /// The SHA-256 digest of the component.
