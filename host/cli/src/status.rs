@@ -166,6 +166,7 @@ fn print(status: &Status, is_wide: bool, output: &mut Output<'_>) -> Result<(), 
         Table::always_with_headings(HEADER).print(plugins.items.iter().map(row).collect(), output)?;
     }
     plugins.items.iter().try_for_each(|plugin| print_reason(plugin, output))?;
+    plugins.items.iter().try_for_each(|plugin| print_warnings(plugin, output))?;
     if plugins.items.iter().any(is_untried) {
         output.prose("untried: loaded, and has answered no call yet; `mcp-host check` tries plugins")?;
     }
@@ -310,6 +311,15 @@ pub(super) fn hits(cache: &CacheStatus) -> Option<String> {
     let lookups = cache.hits.saturating_add(cache.misses);
     let percent = cache.hits.saturating_mul(100).checked_div(lookups)?;
     Some(format!("{percent} %"))
+}
+
+/// Prints that there are warnings about a plugin.
+pub(super) fn print_warnings(plugin: &PluginStatus, output: &mut Output<'_>) -> Result<(), CliError> {
+    if plugin.warnings == 0 {
+        return Ok(());
+    }
+    let warnings = counted(plugin.warnings, "warning");
+    Ok(output.prose(&format!("{}: {warnings} about its grants and settings: see `mcp-host check`", plugin.name))?)
 }
 
 /// Whether it is not known if a plugin of the config that is ready works.

@@ -7,7 +7,7 @@ use mcp_host_server::admin_api::{
     PreparationView, ProgramView, ProgramsView, RequirementView, SearchView, UsageView,
 };
 
-use super::{duration, hits, is_untried, of_limit, print_reason, rate, size};
+use super::{duration, hits, is_untried, of_limit, print_reason, print_warnings, rate, size};
 use crate::error::CliError;
 use crate::escape;
 use crate::output::Output;
@@ -30,6 +30,7 @@ pub(super) fn print(details: &PluginDetails, output: &mut Output<'_>) -> Result<
         output.line(&format!("{label:<10} {}", escape::line(&text)))?;
     }
     print_reason(status, output)?;
+    print_warnings(status, output)?;
     if let Some(from) = log.len().checked_sub(LOG_LINES) {
         output.line(&format!("{:<10} the last {LOG_LINES} of {} lines; `--json` has all", "log", log.len()))?;
         return log.iter().skip(from).try_for_each(|line| print_log_line(line, output));

@@ -1,4 +1,4 @@
-//! Inspection of a component without any grants.
+//! Inspection of a component without any grants, and of a loaded plugin: what its provider needs against what it is granted.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -32,6 +32,25 @@ pub struct Inspection {
     pub needs: Result<Option<Needs>, NeedsError>,
     /// Its description, if it loads that far.
     pub info: Result<ProviderInfo, LoadError>,
+}
+
+impl Plugin {
+    /// Returns the warnings about its grants and settings without reading a file: empty until its declared needs have been read
+    /// ([`PluginRuntime::warnings`]), and for a native provider.
+    pub fn known_warnings(&self, config: &config::Plugin) -> Vec<String> {
+        let mut requirements = self.requirements.clone();
+        requirements.record_denied_buckets(self.denied_buckets());
+        let of_needs = match self.needs.get() {
+            None => return Vec::new(),
+            Some(Ok(None)) => Vec::new(),
+            Some(Ok(Some(needs))) => {
+                requirements.apply_needs(needs);
+                needs.warnings(config)
+            }
+            Some(Err(error)) => vec![error.warning()],
+        };
+        requirements.warnings().chain(of_needs).collect()
+    }
 }
 
 impl PluginRuntime {
@@ -81,6 +100,16 @@ impl PluginRuntime {
             requirements.apply_needs(needs);
         }
         requirements
+    }
+
+    /// Returns the warnings about a loaded plugin's grants and settings: those of `check` that need no server and no call. Reads the
+    /// component's file once.
+    pub async fn warnings(&self, plugin: &Plugin, config: &config::Plugin) -> Vec<String> {
+        if plugin.digest().is_some() {
+            // A failure is one of the warnings.
+            let _ = self.needs_of(plugin, config).await;
+        }
+        plugin.known_warnings(config)
     }
 
     /// Returns the declared needs of a loaded component's provider. Reads the component's file once.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jsonschema::Validator;
 use mcp_host_tests::{
     CertificateAuthority, ConfigFile, Folder, HttpServer, Plugin, RawStdio, ReservedPort, Revision, Rule, TIMEOUT,
-    WrittenConfig, host_command, run, wait_until,
+    WrittenConfig, fixture, host_command, run, wait_until,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
@@ -319,6 +319,32 @@ async fn a_plugin_that_has_answered_no_call_is_untried_in_the_list_of_status() {
     assert!(shown.lines().any(|line| line.starts_with("a ") && line.contains(" ready ")), "{shown}");
     assert!(!shown.contains("untried"), "{shown}");
     wire.end().await;
+}
+
+#[tokio::test]
+async fn the_warnings_about_a_plugin_are_in_the_log_of_the_server_and_counted_in_its_status() {
+    let folder = tempfile::tempdir().unwrap();
+    let listen = format!("\n[admin]\nlisten = \"unix:{}\"\n", folder.path().join("admin.sock").display());
+    let web = Plugin::new("web", &fixture("fetch"), "fetch://web/");
+    let config = ConfigFile::new().plugin(Plugin::sample("a")).plugin(web).append(&listen).write();
+    let wire = RawStdio::start(&config, SESSIONS).await;
+    let warning = "it imports `wasi:http/outgoing-handler`, which is of no use without `grants.http`";
+    let line = wire.log_line(warning).await;
+    assert!(line.contains("WARN") && line.contains(r#"plugin="web""#), "{line}");
+    let path = config.path();
+    let status = async |option: &[&str]| {
+        let command = ["status", "--config", path.to_str().unwrap()];
+        run(command.into_iter().chain(option.iter().copied())).await.success()
+    };
+    let told = "web: 1 warning about its grants and settings: see `mcp-host check`";
+    for shown in [status(&[]).await.text(), status(&["web"]).await.text()] {
+        assert!(shown.contains(told), "{shown}");
+    }
+    let plugins = status(&["--json"]).await.json()["plugins"]["items"].clone();
+    let web = plugins.as_array().unwrap().iter().find(|plugin| plugin["name"] == "web").unwrap();
+    assert_eq!(web["warnings"], 1, "{web:#}");
+    let log = wire.end().await.log;
+    assert_eq!(log.matches(warning).count(), 1, "{log}");
 }
 
 #[tokio::test]

@@ -376,6 +376,7 @@ impl From<host::PluginStatus> for PluginStatus {
             memory: status.memory.map(|(used, limit)| Memory { used, limit }),
             faults,
             recent: None,
+            warnings: status.warnings,
             watched: status.watched,
             preparation: status.preparation.map(|preparation| PreparationView {
                 state: preparation.state.name().to_owned(),

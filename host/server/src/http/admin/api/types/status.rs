@@ -200,6 +200,9 @@ api_types! {
         pub cache: CacheStatus,
         /// The plugin's calls of the last minute; null if the plugin is not loaded.
         pub recent: Option<RecentCalls>,
+        /// The number of warnings about the plugin's grants and settings, which `mcp-host check` prints; 0 until the server has inspected
+        /// its component for them, which follows its loading.
+        pub warnings: usize,
         /// The number of the plugin's resources that clients watch.
         pub watched: usize,
         /// The progress of the plugin's preparation; null if the plugin is not loaded, or its provider does not prepare data.
