@@ -90,6 +90,13 @@ impl Host {
         SystemTime::UNIX_EPOCH.checked_add(since_epoch)
     }
 
+    /// Returns for how long the current config has been served: since the start, or the last successful reload that changed something.
+    pub fn config_served_for(&self) -> Duration {
+        let loaded = SystemTime::UNIX_EPOCH.checked_add(self.counters().last_reload.get().unwrap_or_default());
+        // The clock may have been set back.
+        loaded.and_then(|loaded| loaded.elapsed().ok()).unwrap_or_default()
+    }
+
     /// Returns the needs of a plugin's provider that are not granted, or not configured as required, one line each. Empty if it is
     /// not loaded, or has no needs. May read the component file.
     pub async fn unmet_needs(&self, plugin: &str) -> Vec<String> {

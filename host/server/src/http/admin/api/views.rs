@@ -294,9 +294,10 @@ pub(super) fn reload_failure(failure: ReloadFailure) -> FailedReload {
     FailedReload { time: time(failure.at), reason: failure.reason }
 }
 
-pub(super) fn reload(report: ReloadReport) -> Reload {
+pub(super) fn reload(host: &Host, report: ReloadReport) -> Reload {
     Reload {
         generation: report.generation,
+        served_ms: saturating_millis(host.config_served_for()),
         changed: !report.is_unchanged(),
         settings_changed: report.changed_settings().map(str::to_owned).collect(),
         would_fail: report.would_fail(),
