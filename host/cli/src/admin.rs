@@ -205,8 +205,10 @@ impl Args {
                     .note("following the audit log; the file `audit.file` of the config has the lines of before");
                 match follow_audit(&client, &members, &mut output).await? {}
             }
-            Action::Sessions(list) => lists::sessions(&client, &list, self.json, &mut output).await?,
-            Action::Subscriptions(list) => lists::subscriptions(&client, &list, self.json, &mut output).await?,
+            Action::Sessions(list) => lists::sessions(&client, &list, self.json, context, &mut output).await?,
+            Action::Subscriptions(list) => {
+                lists::subscriptions(&client, &list, self.json, context, &mut output).await?
+            }
             Action::Cache(list) => lists::cache(&client, &list, self.json, &mut output).await?,
             Action::Disable { plugin } => act(&client, &plugin, "disable", self.json, &mut output).await?,
             Action::Enable { plugin } => act(&client, &plugin, "enable", self.json, &mut output).await?,

@@ -390,6 +390,9 @@ async fn the_commands_find_the_listener_in_the_config() {
     assert_eq!((&listed["total"], &listed["items"][0]["principal"]), (&json!(1), &json!("local")));
     let listed = command(&["admin", "subscriptions", "--json"]).await.success().json();
     assert_eq!(listed["resources"]["items"], json!([]));
+    let empty = command(&["admin", "subscriptions"]).await.success();
+    assert_eq!(empty.text(), "");
+    assert!(empty.stderr.contains("note: no client watches a resource\n"), "{}", empty.stderr);
     let cache = command(&["admin", "cache", "--limit", "1"]).await.success().text();
     assert!(cache.starts_with("PLUGIN  HITS") && cache.contains("\na  ") && cache.contains("\nall        "), "{cache}");
     assert_eq!(command(&["admin", "reset", "a"]).await.success().text(), "a  ready\n");
