@@ -97,6 +97,15 @@ pub struct Recorder {
     pub sink: Arc<dyn RecordingSink>,
     /// The creator of passthroughs.
     pub passthrough: MakePassthrough,
+    /// The name of the only plugin that is recorded from its loading on; if none, all are.
+    pub only: Option<String>,
+}
+
+impl Recorder {
+    /// Returns whether this plugin is recorded from its loading on.
+    pub(crate) fn includes(&self, plugin: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| only == plugin)
+    }
 }
 
 impl fmt::Debug for Recorder {

@@ -74,7 +74,7 @@ impl Plugin {
 
     /// Records its calls from the next one on.
     pub(super) async fn begin_recording(&self, recorder: Recorder) -> Result<(), RecordingError> {
-        let Recorder { sink, passthrough } = recorder;
+        let Recorder { sink, passthrough, .. } = recorder;
         let Some(component) = self.component() else { return Err(RecordingError::Native(self.name.to_string())) };
         let is_busy = || RecordingError::Busy(self.name.to_string());
         if component.recording.load().is_some() {

@@ -108,7 +108,7 @@ impl AdminServer {
             .ok_or_else(|| Refusal::new(StatusCode::CONFLICT, "this program does not record calls", None))?;
         let (queue, receiver) = Queue::new(calls);
         queue.write(recording::to_line(&Line::McpHostRecording(recording::VERSION)));
-        let recorder = Recorder { sink: queue.clone(), passthrough };
+        let recorder = Recorder { sink: queue.clone(), passthrough, only: None };
         let guard = self.host.record_plugin(administrator, name, recorder).await?;
         let (host, authority, unloaded) = (self.host.clone(), self.authority.clone(), guard.unloaded());
         let (is_complete, draining) = (queue.is_complete.clone(), self.draining.clone());
