@@ -325,8 +325,8 @@ async fn a_plugin_that_has_answered_no_call_is_untried_in_the_list_of_status() {
 async fn the_warnings_about_a_plugin_are_in_the_log_of_the_server_and_counted_in_its_status() {
     let folder = tempfile::tempdir().unwrap();
     let listen = format!("\n[admin]\nlisten = \"unix:{}\"\n", folder.path().join("admin.sock").display());
-    let web = Plugin::new("web", &fixture("fetch"), "fetch://web/");
-    let config = ConfigFile::new().plugin(Plugin::sample("a")).plugin(web).append(&listen).write();
+    let web_plugin = || Plugin::new("web", &fixture("fetch"), "fetch://web/");
+    let config = ConfigFile::new().plugin(Plugin::sample("a")).plugin(web_plugin()).append(&listen).write();
     let wire = RawStdio::start(&config, SESSIONS).await;
     let warning = "it imports `wasi:http/outgoing-handler`, which is of no use without `grants.http`";
     let line = wire.log_line(warning).await;
@@ -343,8 +343,13 @@ async fn the_warnings_about_a_plugin_are_in_the_log_of_the_server_and_counted_in
     let plugins = status(&["--json"]).await.json()["plugins"]["items"].clone();
     let web = plugins.as_array().unwrap().iter().find(|plugin| plugin["name"] == "web").unwrap();
     assert_eq!(web["warnings"], 1, "{web:#}");
+    // A reload adds a plugin: the warning about the first one is not repeated.
+    let late = Plugin::new("late", &fixture("fetch"), "fetch://late/");
+    let with_late = ConfigFile::new().plugin(Plugin::sample("a")).plugin(web_plugin()).plugin(late);
+    config.replace(with_late.append(&listen));
+    wire.log_line(r#"every request will be refused plugin="late""#).await;
     let log = wire.end().await.log;
-    assert_eq!(log.matches(warning).count(), 1, "{log}");
+    assert_eq!(log.matches(warning).count(), 2, "{log}");
 }
 
 #[tokio::test]
