@@ -205,8 +205,10 @@ impl Args {
                     .note("following the audit log; the file `audit.file` of the config has the lines of before");
                 match follow_audit(&client, &members, &mut output).await? {}
             }
-            Action::Sessions(list) => lists::sessions(&client, &list, self.json, &mut output).await?,
-            Action::Subscriptions(list) => lists::subscriptions(&client, &list, self.json, &mut output).await?,
+            Action::Sessions(list) => lists::sessions(&client, &list, self.json, context, &mut output).await?,
+            Action::Subscriptions(list) => {
+                lists::subscriptions(&client, &list, self.json, context, &mut output).await?
+            }
             Action::Cache(list) => lists::cache(&client, &list, self.json, &mut output).await?,
             Action::Disable { plugin } => act(&client, &plugin, "disable", self.json, &mut output).await?,
             Action::Enable { plugin } => act(&client, &plugin, "enable", self.json, &mut output).await?,
@@ -263,7 +265,11 @@ fn print_reload(reload: &Reload, is_dry_run: bool, output: &mut Output<'_>) -> R
         (true, _) if is_same => format!("a reload would change nothing; generation {generation} is served"),
         (true, _) => format!("a reload would change this; generation {generation} is served"),
         (false, true) => format!("reloaded; generation {generation}, in {took}"),
-        (false, false) => format!("reloaded: nothing changed; generation {generation}, in {took}"),
+        // The server may have loaded a changed file by itself before.
+        (false, false) => {
+            let ago = ago(Duration::from_millis(reload.served_ms));
+            format!("nothing to reload: the config was loaded {ago}, as generation {generation}")
+        }
     })?;
     for (what, names) in [
         ("added", &reload.plugins_added),
@@ -285,6 +291,14 @@ fn print_reload(reload: &Reload, is_dry_run: bool, output: &mut Output<'_>) -> R
         output.line(&format!("  {}: {}", escape::line(plugin), escape::line(&keys.join(", "))))?;
     }
     Ok(())
+}
+
+/// A time span until now, in whole seconds: `1m 4s ago`.
+fn ago(span: Duration) -> String {
+    match span.as_secs() {
+        0 => "less than 1s ago".to_owned(),
+        seconds => format!("{} ago", humantime::format_duration(Duration::from_secs(seconds))),
+    }
 }
 
 fn print_log(log: &LogView, output: &mut Output<'_>) -> Result<(), CliError> {
@@ -329,6 +343,12 @@ fn print_explanation(found: &Explanation, output: &mut Output<'_>) -> Result<(),
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reload_that_changes_nothing_says_since_when_the_config_is_served() {
+        assert_eq!(ago(Duration::from_millis(999)), "less than 1s ago");
+        assert_eq!(ago(Duration::from_millis(64_500)), "1m 4s ago");
+    }
 
     #[test]
     fn a_time_of_the_log_is_a_second_to_a_day() {

@@ -8,6 +8,7 @@ use clap::ColorChoice;
 use mcp_host_config::diagnostics::Diagnostic;
 use mcp_host_config::{Config, ConfigError, Environment, find_component};
 use mcp_host_engine::Compiler;
+use mcp_host_model::uri::Router;
 use mcp_resource_host::host::{Host, HostBuilder};
 use mcp_resource_host::telemetry::Telemetry;
 use parking_lot::Mutex;
@@ -37,6 +38,8 @@ pub(super) struct Context {
     calls: Option<Arc<CallRecorder>>,
     /// The recording of calls, if one is made.
     pub(super) recording: OnceLock<Arc<RecordingFile>>,
+    /// The only resource whose plugin is recorded, if it is not all of them.
+    recorded_uri: OnceLock<String>,
     /// The config, if it was read before the confinement of this process.
     loaded: Mutex<Option<Result<Config, ConfigError>>>,
     programs: Programs,
@@ -75,6 +78,7 @@ impl Context {
             telemetry,
             calls,
             recording: OnceLock::new(),
+            recorded_uri: OnceLock::new(),
             loaded,
             programs,
         }
@@ -149,14 +153,22 @@ impl Context {
 
     /// A builder of a host with this config, which reports progress on the terminal.
     pub(super) fn builder(&self, config: Config) -> HostBuilder {
+        let only = self.recorded_uri.get().and_then(|uri| plugin_of(&config, uri));
         let mut builder = self.programs.of_host(Host::builder(config));
         if let Some(calls) = &self.calls {
             builder = builder.observe_calls(calls.clone());
         }
         if let Some(recording) = self.recording.get() {
-            builder = builder.record_calls(recorder(recording.clone()));
+            builder = builder.record_calls(recorder(recording.clone(), only));
         }
         builder.command().compiler(Compiler::CurrentExe).progress(progress::with_spinners(&self.messages))
+    }
+
+    /// Restricts a recording to the plugin that serves this resource, in hosts that are built from now on. A resource of the host itself,
+    /// such as a search, restricts nothing.
+    pub(super) fn record_only(&self, uri: &str) {
+        // A command reads one resource.
+        let _ = self.recorded_uri.set(uri.to_owned());
     }
 
     /// Returns the file of a component. The command line has its path or, as in a config, the name of a provider: names are
@@ -171,4 +183,11 @@ impl Context {
     pub(super) fn output(&self) -> Output<'static> {
         Output::stdout(self.color)
     }
+}
+
+/// Returns the name of the plugin of the config that serves a URI.
+fn plugin_of(config: &Config, uri: &str) -> Option<String> {
+    let mounts = config.plugins.iter().map(|plugin| (plugin.mount.clone(), plugin.name.to_string()));
+    let router = Router::new(mounts).ok()?;
+    router.route(uri).ok().map(|routed| routed.target.clone())
 }

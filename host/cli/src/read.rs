@@ -74,6 +74,7 @@ pub(super) struct Args {
 impl Args {
     pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
         context.observe(&self.observation)?;
+        context.record_only(&self.uri);
         let host = context.start_host().await?;
         let result = self.read(&host, context).await;
         context.shutdown(&host).await;

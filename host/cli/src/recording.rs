@@ -117,9 +117,9 @@ pub(super) fn make_passthrough() -> MakePassthrough {
     MakePassthrough::new(passthrough)
 }
 
-/// A recorder that writes to this file.
-pub(super) fn recorder(sink: Arc<RecordingFile>) -> Recorder {
-    Recorder { sink, passthrough: make_passthrough() }
+/// A recorder that writes the calls of one plugin, or of all, to this file.
+pub(super) fn recorder(sink: Arc<RecordingFile>, only: Option<String>) -> Recorder {
+    Recorder { sink, passthrough: make_passthrough(), only }
 }
 
 /// The counts of a recording, in a sentence.

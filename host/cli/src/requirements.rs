@@ -34,8 +34,8 @@ pub(super) fn report(requirements: &Requirements) -> Vec<RequirementReport<'_>> 
 }
 
 /// One row per capability that takes a grant: its name, imports, grants, and status. If the provider declares its needs, imports
-/// that are neither declared nor granted are left out: the runtime of its language has them. A config that is not granted is left
-/// out unless it is declared.
+/// that are neither declared nor granted are left out: the runtime of its language has them. So is a config without keys of which
+/// none is declared as required.
 pub(super) fn rows<'r>(
     requirements: &'r Requirements,
     asked: Option<&'r Needs>,
@@ -43,9 +43,7 @@ pub(super) fn rows<'r>(
     let is_shown = move |need: &&plugin::Requirement| match need.status {
         GrantStatus::NotRequired => false,
         // Every SDK imports this interface.
-        GrantStatus::NotGranted if need.capability == Capability::Config => {
-            asked.is_some_and(|needs| needs.asks_for(need.capability))
-        }
+        GrantStatus::NotGranted if need.capability == Capability::Config => false,
         GrantStatus::NotGranted => asked.is_none_or(|needs| needs.asks_for(need.capability)),
         _ => true,
     };

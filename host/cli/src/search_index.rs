@@ -1,5 +1,8 @@
 //! `index`: shows the state of the search index, or rebuilds it.
 
+use std::pin::pin;
+use std::time::Duration;
+
 use bytesize::ByteSize;
 use mcp_host_base::log_target;
 use mcp_resource_host::host::{DataDirs, Host};
@@ -13,6 +16,9 @@ const EXAMPLES: &str = "\
 Examples:
   mcp-host index status      what does the index have of each plugin?
   mcp-host index rebuild     delete it, and read everything again";
+
+/// The time after which a command without a terminal says what it waits for.
+const NOTE_AFTER: Duration = Duration::from_secs(2);
 
 /// The columns of each plugin.
 const HEADER: [&str; 4] = ["PLUGIN", "RESOURCES", "TEXT", "STATE"];
@@ -83,14 +89,23 @@ async fn rebuild(host: &Host, context: &Context) -> Result<(), CliError> {
     Ok(output.flush()?)
 }
 
-/// Waits until the index is up to date with the plugins. Shows progress on a terminal, and the parts that cannot be indexed.
+/// Waits until the index is up to date with the plugins. Shows progress on a terminal, or says once what takes so long, and the parts
+/// that cannot be indexed.
 pub(super) async fn wait_until_indexed(host: &Host, context: &Context) {
     let names: Vec<_> = host.search_status().into_iter().map(|status| status.plugin).collect();
     if names.is_empty() {
         return;
     }
-    let spinner = context.messages.spin(format!("indexing {}", names.join(", ")));
-    host.wait_until_indexed().await;
+    let names = names.join(", ");
+    let spinner = context.messages.spin(format!("indexing {names}"));
+    // A terminal shows the spinner.
+    let is_terminal = context.messages.columns().is_some();
+    let note = || {
+        if !is_terminal {
+            context.messages.note(&format!("indexing {names}; what is indexed is kept for later searches"));
+        }
+    };
+    with_note(host.wait_until_indexed(), NOTE_AFTER, note).await;
     drop(spinner);
     // The host logs the reason why a plugin cannot be indexed.
     let is_logged = tracing::enabled!(target: log_target::SEARCH, tracing::Level::WARN);
@@ -101,6 +116,18 @@ pub(super) async fn wait_until_indexed(host: &Host, context: &Context) {
                 _ => &gap,
             };
             context.messages.warning(&format!("plugin `{}`: {gap}", status.plugin));
+        }
+    }
+}
+
+/// Waits for a future, and calls `note` if it is not ready after this time.
+async fn with_note<T>(future: impl Future<Output = T>, after: Duration, note: impl FnOnce()) -> T {
+    let mut future = pin!(future);
+    match tokio::time::timeout(after, future.as_mut()).await {
+        Ok(output) => output,
+        Err(_) => {
+            note();
+            future.await
         }
     }
 }
@@ -141,4 +168,20 @@ fn to_json(StoredStatus { status, passages }: &StoredStatus) -> serde_json::Valu
         "error": error,
         "embeddings": embeddings,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_takes_long_is_told_once_and_what_does_not_is_not() {
+        let (told, indexed) = oneshot::channel();
+        let waited = with_note(indexed, Duration::ZERO, || told.send("told").unwrap()).await;
+        assert_eq!(waited, Ok("told"), "it ends only after the note");
+        let ready = with_note(std::future::ready(1), NOTE_AFTER, || panic!("there is nothing to wait for")).await;
+        assert_eq!(ready, 1);
+    }
 }

@@ -193,6 +193,7 @@ impl Args {
             AbortOnDropHandle::new(tokio::spawn(administer(host.clone(), listener, draining, controls)))
         });
         let load_logger = AbortOnDropHandle::new(tokio::spawn(log_when_loaded(host.clone())));
+        let warning_logger = AbortOnDropHandle::new(tokio::spawn(log_plugin_warnings(host.clone())));
         // Plugins that load quickly are ready for the first request.
         let startup = tokio::time::timeout(START_GRACE, host.wait_until_loaded());
         if shutdown.run_until_cancelled(startup).await.is_none() {
@@ -243,7 +244,7 @@ impl Args {
             }
             server::serve_stdio(host.clone(), Principal::LOCAL, shutdown).await?;
         }
-        drop((reloading, load_logger, stop_loading, drain_delay));
+        drop((reloading, load_logger, warning_logger, stop_loading, drain_delay));
         log_cached_responses(&host);
         context.shutdown(&host).await;
         tracing::info!(target: log_target::SERVER, "stopped");
@@ -336,6 +337,11 @@ async fn administer(host: Arc<Host>, listener: AdminListener, draining: Cancella
 async fn stop_loading_on(shutdown: CancellationToken, host: Arc<Host>) {
     shutdown.cancelled().await;
     host.stop_loading();
+}
+
+/// Logs the warnings about plugins, as they are loaded.
+async fn log_plugin_warnings(host: Arc<Host>) {
+    host.log_plugin_warnings().await;
 }
 
 /// Logs that all plugins are loaded or have failed.

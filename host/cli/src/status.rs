@@ -166,6 +166,10 @@ fn print(status: &Status, is_wide: bool, output: &mut Output<'_>) -> Result<(), 
         Table::always_with_headings(HEADER).print(plugins.items.iter().map(row).collect(), output)?;
     }
     plugins.items.iter().try_for_each(|plugin| print_reason(plugin, output))?;
+    plugins.items.iter().try_for_each(|plugin| print_warnings(plugin, output))?;
+    if plugins.items.iter().any(is_untried) {
+        output.prose("untried: loaded, and has answered no call yet; `mcp-host check` tries plugins")?;
+    }
     if plugins.items.len() < plugins.total {
         output.line(&format!("the first {} of {} plugins", plugins.items.len(), plugins.total))?;
     }
@@ -238,7 +242,7 @@ fn row(plugin: &PluginStatus) -> [Cell; 7] {
     let memory = plugin.memory.as_ref().map(|memory| format!("{} %", percent(memory)));
     [
         Cell::text(&plugin.name),
-        state(&plugin.state),
+        state_or_untried(plugin),
         Cell::optional(plugin.recent.as_ref().map(rate).as_deref()),
         duration_cell(plugin, |recent| recent.p99_us),
         Cell::optional(memory.as_deref()),
@@ -251,7 +255,7 @@ fn wide_row(plugin: &PluginStatus) -> [Cell; 10] {
     [
         Cell::text(&plugin.name),
         Cell::verbatim(&plugin.mount),
-        state(&plugin.state),
+        state_or_untried(plugin),
         Cell::optional(plugin.recent.as_ref().map(rate).as_deref()),
         duration_cell(plugin, |recent| recent.p50_us),
         duration_cell(plugin, |recent| recent.p99_us),
@@ -307,6 +311,25 @@ pub(super) fn hits(cache: &CacheStatus) -> Option<String> {
     let lookups = cache.hits.saturating_add(cache.misses);
     let percent = cache.hits.saturating_mul(100).checked_div(lookups)?;
     Some(format!("{percent} %"))
+}
+
+/// Prints that there are warnings about a plugin.
+pub(super) fn print_warnings(plugin: &PluginStatus, output: &mut Output<'_>) -> Result<(), CliError> {
+    if plugin.warnings == 0 {
+        return Ok(());
+    }
+    let warnings = counted(plugin.warnings, "warning");
+    Ok(output.prose(&format!("{}: {warnings} about its grants and settings: see `mcp-host check`", plugin.name))?)
+}
+
+/// Whether it is not known if a plugin of the config that is ready works.
+pub(super) fn is_untried(plugin: &PluginStatus) -> bool {
+    plugin.configured && !plugin.answered && matches!(plugin.state, PluginState::Ready {})
+}
+
+/// The state of a plugin, or that it is ready and untried.
+fn state_or_untried(plugin: &PluginStatus) -> Cell {
+    if is_untried(plugin) { Cell::warning("untried") } else { state(&plugin.state) }
 }
 
 /// The state of a plugin.

@@ -13,6 +13,7 @@ use super::diagnostic::quote;
 use super::paths::{CreatableDirectory, ExistingFile};
 use super::reader::{FromNode, Node, Schema};
 use super::registry::source;
+use super::suggest::closest;
 
 /// No directory of the plugin path has a provider with this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,6 +25,22 @@ pub struct ProviderNotFound {
     pub file: String,
     /// The directories of the plugin path.
     pub searched: Vec<PathBuf>,
+}
+
+/// The maximum number of files of a directory that are compared with a misspelled name.
+const MAX_COMPARED: usize = 1000;
+
+impl ProviderNotFound {
+    /// Returns the name of the provider in the plugin path that was probably meant. Reads its directories.
+    fn nearest(&self) -> Option<String> {
+        let directories = self.searched.iter().filter_map(|directory| directory.read_dir().ok());
+        let entries = directories.flat_map(|entries| entries.take(MAX_COMPARED));
+        let files = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let names = files.filter_map(|file| file.strip_suffix(".wasm").map(str::to_owned));
+        let mut names: Vec<_> = names.filter(|name| is_provider_name(name)).collect();
+        names.sort_unstable();
+        closest(&self.name, names.iter().map(String::as_str)).map(str::to_owned)
+    }
 }
 
 fn searched_text(file: &str, searched: &[PathBuf]) -> String {
@@ -114,10 +131,16 @@ impl FromNode for Component {
     }
 }
 
-/// Returns the suggestion: the file beside the config if there is one, or how providers are found.
+/// Returns the suggestion: the file beside the config if there is one, a provider with a similar name, or how providers are found.
 fn help(node: &Node<'_>, error: &ProviderNotFound) -> String {
     let beside = [format!("./{}", error.name), error.file.clone()];
     let beside = beside.iter().find(|file| node.context.base_dir.join(file).is_file());
+    if beside.is_none()
+        && let Some(nearest) = error.nearest()
+    {
+        let assignment = node.assignment_hint(&format!("{nearest:?}"));
+        return format!("did you mean {}? write {assignment}", quote(&nearest));
+    }
     match beside {
         Some(file) => format!(
             "{} is a name, which is looked up in `plugin-path` of `[server]`; for the file beside the config write {}",
@@ -183,6 +206,8 @@ mod tests {
             let searched = format!("there is no provider `{name}`: no file `{name}.wasm` in `{}`", a.display());
             assert!(error.contains(&searched) && error.contains(help), "{error}");
         }
+        let error = parse(&text("gti"), &file, &environment).unwrap_err();
+        assert!(error.contains("did you mean `git`? write `component = \"git\"`"), "{error}");
         let error = parse(&format!("server.plugin-path = []\n{}", text("git")), &file, &environment).unwrap_err();
         assert!(error.contains("no directory has providers by name"), "{error}");
     }

@@ -1,5 +1,6 @@
 //! Warnings about a valid config.
 
+mod admin_token;
 mod anonymous_access;
 mod certificate;
 mod client_authorities;
@@ -40,6 +41,13 @@ pub enum Warning {
     NoHosts {
         /// The address.
         address: HttpAddress,
+    },
+    /// The administration listener has a port and no token, so no administrator can authenticate there.
+    AdminWithoutToken {
+        /// The address.
+        address: HttpAddress,
+        /// Whether clients may log in to the console: `admin.users`.
+        users: bool,
     },
     /// A rule allows access without credentials, and other machines can reach the server.
     AnonymousAccess {
@@ -250,7 +258,7 @@ impl Config {
             self.unmatched_globs(other_mounts).map(move |glob| deferred(move || self.unmatched_glob(&glob)));
         let of_server =
             self.exposure_warnings().chain(self.anonymous_access_warnings()).chain(self.certificate_warnings());
-        let of_server = of_server.chain(self.client_authority_warnings());
+        let of_server = of_server.chain(self.client_authority_warnings()).chain(self.admin_token_warning());
         let of_files = self.secret_warnings().chain(self.file_warnings());
         let of_rules = self.unused_name_warnings().chain(self.redundancy_warnings());
         let of_search = self.embedding_warnings().chain(self.saved_search_warnings(other_mounts));

@@ -129,7 +129,7 @@ pub struct Plugin {
     poll_identity: Option<Box<[u8]>>,
     info: ProviderInfo,
     /// The declared needs of its provider, once they have been requested.
-    needs: OnceCell<Option<Needs>>,
+    needs: OnceCell<Result<Option<Needs>, NeedsError>>,
     /// The preparation of its provider; none if it does not export `prepare`.
     preparation: Option<Preparation>,
     call_context: Arc<CallContext>,
@@ -285,6 +285,12 @@ impl Plugin {
     pub fn failing(&self) -> Option<Failing> {
         let grant = self.call_context.backend.sandbox().and_then(Sandbox::unusable_grant);
         grant.map(Failing::from).or_else(|| self.health.failing(Instant::now()))
+    }
+
+    /// Returns whether its provider has answered a call since it was loaded or [`reset`](Self::reset), besides those of loading:
+    /// `describe` and `prepare`.
+    pub fn has_answered(&self) -> bool {
+        self.health.has_answered()
     }
 
     /// Closes the circuit breaker, clears its failing state and the client inputs that made it fail, and prepares its data again.

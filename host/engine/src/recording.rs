@@ -32,7 +32,6 @@ mod replay;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use mcp_host_config as config;
@@ -59,9 +58,9 @@ use crate::plugin::fault::{Fault, FaultKind};
 /// The maximum length of a line of a recording, in bytes. A call that has more is skipped.
 pub const MAX_LINE: usize = 64 << 20;
 
-/// Receives the lines of a recording. It is called on the threads of the calls.
+/// Receives the lines of a recording, and counts its calls. It is called on the threads of the calls.
 pub trait RecordingSink: Send + Sync {
-    /// Writes a line, without a line break. Returns whether there was room for it.
+    /// Writes a line, without a line break. Returns whether there was room for it; if not, a call counts as skipped.
     fn write(&self, line: String) -> bool;
 
     /// Counts a call that is served and not recorded.
@@ -98,6 +97,15 @@ pub struct Recorder {
     pub sink: Arc<dyn RecordingSink>,
     /// The creator of passthroughs.
     pub passthrough: MakePassthrough,
+    /// The name of the only plugin that is recorded from its loading on; if none, all are.
+    pub only: Option<String>,
+}
+
+impl Recorder {
+    /// Returns whether this plugin is recorded from its loading on.
+    pub(crate) fn includes(&self, plugin: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| only == plugin)
+    }
 }
 
 impl fmt::Debug for Recorder {
@@ -137,8 +145,6 @@ pub(crate) struct Recording {
     passthrough: LinkedPassthrough,
     redaction: Arc<Redaction>,
     permits: Arc<Semaphore>,
-    calls: AtomicU64,
-    skipped: AtomicU64,
 }
 
 impl Recording {
@@ -157,16 +163,7 @@ impl Recording {
         let linker = linker(engine.wasmtime(), &component.component_type(), Some(passthrough)).map_err(imports)?;
         let pre = linker.instantiate_pre(component).and_then(ProviderPre::new).map_err(imports)?;
         sink.write(to_line(&Line::Plugin(plugin.clone())));
-        Ok(Self {
-            plugin,
-            sink,
-            pre,
-            passthrough: linked,
-            redaction,
-            permits: engine.recorded.clone(),
-            calls: AtomicU64::new(0),
-            skipped: AtomicU64::new(0),
-        })
+        Ok(Self { plugin, sink, pre, passthrough: linked, redaction, permits: engine.recorded.clone() })
     }
 
     /// Returns a permit to record a call; none if too many calls are being recorded. Then the call is counted as
@@ -174,19 +171,9 @@ impl Recording {
     pub(crate) fn try_permit(&self) -> Option<OwnedSemaphorePermit> {
         let permit = self.permits.clone().try_acquire_owned().ok();
         if permit.is_none() {
-            self.skip();
+            self.sink.skip();
         }
         permit
-    }
-
-    fn skip(&self) {
-        self.skipped.fetch_add(1, Ordering::Relaxed);
-        self.sink.skip();
-    }
-
-    /// Returns the recording's state so far.
-    pub(crate) fn end(&self) -> RecordingEnd {
-        RecordingEnd { calls: self.calls.load(Ordering::Relaxed), skipped: self.skipped.load(Ordering::Relaxed) }
     }
 
     /// Instantiates the component in a store whose state [`OpenRecord::begin`] has prepared.
@@ -278,7 +265,7 @@ impl OpenRecord {
 impl Drop for OpenRecord {
     fn drop(&mut self) {
         if self.is_discarded {
-            self.recording.skip();
+            self.recording.sink.skip();
             return;
         }
         let (host_calls, complete) = self.ended.take().unwrap_or_else(|| self.host_calls.take());
@@ -293,12 +280,10 @@ impl Drop for OpenRecord {
         };
         let line = to_line(&json_call(&line));
         if line.len() > MAX_LINE {
-            self.recording.skip();
+            self.recording.sink.skip();
             return;
         }
-        let written = self.recording.sink.write(line);
-        let count = if written { &self.recording.calls } else { &self.recording.skipped };
-        count.fetch_add(1, Ordering::Relaxed);
+        self.recording.sink.write(line);
     }
 }
 

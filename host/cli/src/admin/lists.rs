@@ -6,6 +6,7 @@ use mcp_host_server::admin_api::{
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
+use crate::context::Context;
 use crate::error::CliError;
 use crate::output::Output;
 use crate::status::{hits, size};
@@ -41,6 +42,7 @@ pub(super) async fn sessions(
     client: &AdminClient,
     list: &ListArgs,
     json: bool,
+    context: &Context,
     output: &mut Output<'_>,
 ) -> Result<bool, CliError> {
     let sessions: Page<SessionView> = client.get(&list.path("sessions")).await?;
@@ -59,6 +61,9 @@ pub(super) async fn sessions(
     };
     Table::always_with_headings(["NUMBER", "PRINCIPAL", "REVISION", "OPENED", "SESSION"])
         .print(rows(&sessions, row), output)?;
+    if sessions.total == 0 {
+        context.messages.note("no client has a session");
+    }
     end(&sessions, "sessions", output)
 }
 
@@ -67,6 +72,7 @@ pub(super) async fn subscriptions(
     client: &AdminClient,
     list: &ListArgs,
     json: bool,
+    context: &Context,
     output: &mut Output<'_>,
 ) -> Result<bool, CliError> {
     let found: SubscriptionsView = client.get(&list.path("subscriptions")).await?;
@@ -84,6 +90,9 @@ pub(super) async fn subscriptions(
     };
     Table::always_with_headings(["RESOURCE", "SUBSCRIBERS", "WITHOUT STREAM", "PRINCIPALS"])
         .print(rows(&found.resources, row), output)?;
+    if found.resources.total == 0 {
+        context.messages.note("no client watches a resource");
+    }
     end(&found.resources, "resources", output)
 }
 

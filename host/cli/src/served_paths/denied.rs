@@ -28,7 +28,9 @@ pub(super) fn globs<'p>(config_path: Option<&str>, repositories: impl IntoIterat
     let environment = ENVIRONMENT.map(|(before, behind)| format!("{before}{}{behind}", any_case(".env")));
     let extensions = KEY_EXTENSIONS.iter().map(|extension| format!("**/*.{}", any_case(extension)));
     let keys = extensions.chain(KEY_NAMES.iter().map(|name| format!("**/{}", any_case(name))));
-    let copies: Vec<_> = COPIES.iter().flat_map(|copy| [(*copy).to_owned(), copy.to_ascii_uppercase()]).collect();
+    let mut copies: Vec<_> = COPIES.iter().flat_map(|copy| [(*copy).to_owned(), copy.to_ascii_uppercase()]).collect();
+    // A suffix without letters is the same in both cases.
+    copies.dedup();
     let copies = format!("{{{}}}", copies.join(","));
     let keys = keys.flat_map(|glob| [format!("{glob}{copies}"), glob]);
     config.into_iter().chain(bare).chain([REPOSITORIES.to_owned()]).chain(environment).chain(keys).collect()
@@ -109,6 +111,24 @@ mod tests {
         }
         for name in ["id_rsa", "id_ed25519_sk"] {
             assert!(is_denied(&format!("git://a/blob/HEAD/.ssh/{name}")), "{name}");
+        }
+    }
+
+    #[test]
+    fn no_glob_and_no_alternative_is_there_twice() {
+        let globs = globs(None, []);
+        let mut distinct = globs.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(distinct.len(), globs.len());
+        for glob in globs {
+            for alternatives in glob.split('{').skip(1).filter_map(|rest| rest.split_once('}')) {
+                let mut seen: Vec<_> = alternatives.0.split(',').collect();
+                seen.sort_unstable();
+                let count = seen.len();
+                seen.dedup();
+                assert_eq!(seen.len(), count, "{glob}");
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use mcp_host_server::admin_api::{
     PreparationView, ProgramView, ProgramsView, RequirementView, SearchView, UsageView,
 };
 
-use super::{duration, hits, of_limit, print_reason, rate, size};
+use super::{duration, hits, is_untried, of_limit, print_reason, print_warnings, rate, size};
 use crate::error::CliError;
 use crate::escape;
 use crate::output::Output;
@@ -30,6 +30,7 @@ pub(super) fn print(details: &PluginDetails, output: &mut Output<'_>) -> Result<
         output.line(&format!("{label:<10} {}", escape::line(&text)))?;
     }
     print_reason(status, output)?;
+    print_warnings(status, output)?;
     if let Some(from) = log.len().checked_sub(LOG_LINES) {
         output.line(&format!("{:<10} the last {LOG_LINES} of {} lines; `--json` has all", "log", log.len()))?;
         return log.iter().skip(from).try_for_each(|line| print_log_line(line, output));
@@ -51,9 +52,11 @@ fn of_requirements(requirements: &[RequirementView]) -> impl Iterator<Item = (&'
 }
 
 fn of_status(status: &PluginStatus) -> Vec<(&'static str, String)> {
-    let PluginStatus { name, mount, state, digest, memory, faults, cache, recent, watched, preparation, configured: _ } =
-        status;
+    let PluginStatus { name, mount, state, digest, memory, faults, cache, recent, watched, preparation, .. } = status;
     let mut lines = vec![("plugin", name.clone()), ("state", state.name().to_owned()), ("mount", mount.clone())];
+    if is_untried(status) {
+        lines.push(("untried", "it has answered no call yet; `mcp-host check` tries it".to_owned()));
+    }
     lines.extend(digest.iter().map(|digest| ("digest", digest.clone())));
     lines.extend(recent.iter().map(|recent| {
         let quantile = |microseconds: Option<u64>| microseconds.map_or_else(|| "-".to_owned(), duration);

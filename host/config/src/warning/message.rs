@@ -22,6 +22,16 @@ impl fmt::Display for Warning {
                 "the server listens at `{address}`, and rejects requests from other machines (403), because no `Host` but \
                  `localhost` and loopback addresses is allowed; add the names that clients use: `http.hosts`"
             ),
+            Self::AdminWithoutToken { address, users } => {
+                let working =
+                    if *users { "`/readyz`, `/metrics` and the console's pages for `users`" } else { "`/readyz` and `/metrics`" };
+                write!(
+                    f,
+                    "`[admin]` has no `token`: of the listener at `{address}` only `/livez`, {working} work; `mcp-host status` and \
+                     `mcp-host admin` are refused, and an administrator can log in to the console only by `serve --open`; write \
+                     `token = {{ file = \"admin.token\" }}` under `[admin]`, a file that `openssl rand -hex 32` makes"
+                )
+            }
             Self::AnonymousAccess { rule, name, token_group } => {
                 let who = match name.as_str() {
                     "*" => "`*`, which includes clients without credentials".to_owned(),

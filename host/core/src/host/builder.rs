@@ -35,7 +35,7 @@ use crate::response_cache::CachedPlugin;
 use crate::watch::replicas::Replicas;
 
 /// The maximum number of logged warnings about one config.
-const MAX_WARNINGS: usize = 20;
+pub(super) const MAX_WARNINGS: usize = 20;
 
 /// Settings of a host, to start it, to check it ([`check`](Self::check)) or to inspect a component
 /// ([`inspect`](Self::inspect)).

@@ -231,7 +231,7 @@ impl PluginCheck {
             None => runtime.needs(&plugin.component).await,
         };
         if let Ok(Some(needs)) = &needs {
-            requirements.excuse_optional_buckets(needs);
+            requirements.apply_needs(needs);
         }
         let provider = CheckedProvider {
             needs,

@@ -219,6 +219,12 @@ impl Generation {
         self.slots.iter().find(|slot| slot.name == name)
     }
 
+    /// Returns a loaded plugin of the config, with its entry there.
+    pub(super) fn configured(&self, name: &str) -> Option<(&config::Plugin, &Arc<CachedPlugin>)> {
+        let declared = self.config.plugins.iter().find(|plugin| plugin.name.as_str() == name)?;
+        Some((declared, self.slot(name)?.plugin.as_ref().ok()?))
+    }
+
     /// The names of the plugins that are being loaded.
     pub(super) fn loading(&self) -> impl Iterator<Item = &str> {
         self.slots.iter().filter(|slot| slot.is_loading()).map(|slot| slot.name.as_str())

@@ -1,12 +1,13 @@
 //! The status of plugins: loaded, suspended, and their faults.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
+use mcp_host_base::log_target;
 use mcp_host_config::Config;
 use mcp_host_engine::plugin::{
-    Failing, FaultKind, LoadError, PluginUsage, PreparationStatus, RecentLine, Requirements,
+    Failing, FaultKind, LoadError, Plugin, PluginUsage, PreparationStatus, RecentLine, Requirements,
 };
 use mcp_host_model::digest::Digest;
 use mcp_host_model::provider::{Outage, Programs};
@@ -14,6 +15,7 @@ use mcp_host_model::uri::Mount;
 use mcp_host_sandbox::grant_usage::BucketUsage;
 
 use super::Host;
+use super::builder::MAX_WARNINGS;
 use crate::catalog::{Disabled, NotLoaded, PluginSlot};
 use crate::response_cache::{CacheCounts, CacheUsage, CachedPlugin};
 use crate::watch::Hub;
@@ -30,6 +32,9 @@ pub struct PluginStatus {
     pub state: PluginState,
     /// The digest of the component that is served; none for a native provider.
     pub digest: Option<Digest>,
+    /// Whether its provider has answered a call since it was loaded, besides those of loading. Until then it is not known whether a
+    /// plugin that is [`Ready`](PluginState::Ready) works.
+    pub has_answered: bool,
     /// The number of faults since it was loaded, by kind. Kinds without faults are left out.
     pub faults: BTreeMap<FaultKind, u64>,
     /// How often responses were in the [response cache](mcp_host_config::Server::response_cache), and how often not, since it was
@@ -42,6 +47,9 @@ pub struct PluginStatus {
     pub memory: Option<(u64, u64)>,
     /// The progress of its preparation; none if it is not loaded, or its provider does not export `prepare`.
     pub preparation: Option<PreparationStatus>,
+    /// The number of warnings about its grants and settings, as [`Host::log_plugin_warnings`] logs them. 0 until its component was
+    /// inspected for them.
+    pub warnings: usize,
     /// The number of its resources that clients watch.
     pub watched: usize,
     /// Whether the config declares it. If not, it is a native plugin.
@@ -82,21 +90,78 @@ impl Host {
         SystemTime::UNIX_EPOCH.checked_add(since_epoch)
     }
 
+    /// Returns for how long the current config has been served: since the start, or the last successful reload that changed something.
+    pub fn config_served_for(&self) -> Duration {
+        let loaded = SystemTime::UNIX_EPOCH.checked_add(self.counters().last_reload.get().unwrap_or_default());
+        // The clock may have been set back.
+        loaded.and_then(|loaded| loaded.elapsed().ok()).unwrap_or_default()
+    }
+
     /// Returns the needs of a plugin's provider that are not granted, or not configured as required, one line each. Empty if it is
     /// not loaded, or has no needs. May read the component file.
     pub async fn unmet_needs(&self, plugin: &str) -> Vec<String> {
         let now = self.generation.load_full();
-        let config = now.config.plugins.iter().find(|config| config.name.as_str() == plugin);
-        let loaded = now.slot(plugin).and_then(|slot| slot.plugin.as_ref().ok());
-        match (config, loaded) {
-            (Some(config), Some(loaded)) => self.plugin_runtime.unmet_needs(loaded.uncached(), config).await,
-            _ => Vec::new(),
+        match now.configured(plugin) {
+            Some((config, loaded)) => self.plugin_runtime.unmet_needs(loaded.uncached(), config).await,
+            None => Vec::new(),
         }
     }
 
-    /// Returns the imports of a plugin's component, compared with its grants; none if it is not loaded.
-    pub fn requirements(&self, plugin: &str) -> Option<Requirements> {
-        self.of_loaded(plugin, |plugin| plugin.requirements().clone())
+    /// Logs the warnings about the grants and settings of each plugin that is loaded: now, and each time that plugins are loaded or
+    /// replaced, if they differ from the last ones of its name. Each time, at most the first 20 are logged, and the number of others.
+    /// Inspects the component of each plugin. Runs until it is dropped.
+    pub async fn log_plugin_warnings(&self) {
+        let mut replaced = self.generation_store.subscribe();
+        let mut logged: HashMap<String, (Weak<Plugin>, Vec<String>)> = HashMap::new();
+        loop {
+            let now = self.generation.load_full();
+            let declared: HashMap<_, _> =
+                now.config.plugins.iter().map(|plugin| (plugin.name.as_str(), plugin)).collect();
+            logged.retain(|name, _| declared.contains_key(name.as_str()));
+            let loaded: Vec<_> = now.plugins().map(|plugin| plugin.uncached()).collect();
+            let mut count: usize = 0;
+            for plugin in loaded {
+                let name = plugin.name();
+                let Some(declared) = declared.get(name) else { continue };
+                let before = logged.get(name);
+                if before.is_some_and(|(known, _)| std::ptr::eq(known.as_ptr(), Arc::as_ptr(plugin))) {
+                    continue;
+                }
+                let warnings = self.plugin_runtime.warnings(plugin, declared).await;
+                if before.is_none_or(|(_, before)| *before != warnings) {
+                    for warning in &warnings {
+                        count = count.saturating_add(1);
+                        if count <= MAX_WARNINGS {
+                            tracing::warn!(target: log_target::PLUGIN, plugin = name, "{warning}");
+                        }
+                    }
+                }
+                logged.insert(name.to_owned(), (Arc::downgrade(plugin), warnings));
+            }
+            let more = count.saturating_sub(MAX_WARNINGS);
+            if more > 0 {
+                tracing::warn!(
+                    target: log_target::PLUGIN, "and {more} more warnings about plugins; `mcp-host check` prints them all"
+                );
+            }
+            // An old generation is not kept while waiting.
+            drop(declared);
+            drop(now);
+            // This fails only without a sender, and the host owns it.
+            if replaced.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Returns the imports of a plugin's component, compared with its grants and with what its provider asks for; empty if it is not
+    /// loaded, or has no component. May read the component file.
+    pub async fn requirements(&self, plugin: &str) -> Requirements {
+        let now = self.generation.load_full();
+        match now.configured(plugin) {
+            Some((config, loaded)) => self.plugin_runtime.requirements(loaded.uncached(), config).await,
+            None => Requirements::default(),
+        }
     }
 
     /// Returns the programs that an upstream runs; none if it is not loaded, or runs no program.
@@ -129,18 +194,22 @@ impl PluginStatus {
     pub(super) fn new(slot: &PluginSlot, hub: &Hub, config: &Config) -> Self {
         let loaded = slot.plugin.as_ref().ok();
         let digest = loaded.and_then(|plugin| plugin.digest());
+        let declared = config.plugins.iter().find(|plugin| plugin.name.as_str() == slot.name);
+        let warnings = loaded.zip(declared).map(|(plugin, declared)| plugin.known_warnings(declared).len());
         Self {
             name: slot.name.clone(),
             mount: slot.mount.clone(),
             state: PluginState::of(slot),
             digest,
+            has_answered: loaded.is_some_and(|plugin| plugin.has_answered()),
             faults: loaded.map(|plugin| plugin.faults()).unwrap_or_default(),
             cached_responses: loaded.map(|plugin| plugin.response_cache_counts()).unwrap_or_default(),
             cache_usage: loaded.map(|plugin| plugin.response_cache_usage()).unwrap_or_default(),
             memory: loaded.map(|plugin| plugin.memory()),
             preparation: loaded.and_then(|plugin| plugin.preparation()),
+            warnings: warnings.unwrap_or_default(),
             watched: hub.watched_below(&slot.mount),
-            is_configured: config.plugins.iter().any(|plugin| plugin.name.as_str() == slot.name),
+            is_configured: declared.is_some(),
         }
     }
 }

@@ -16,6 +16,10 @@
 //! provider reports the failure itself. It is the client if the provider exceeds a limit or traps, because the client could go on
 //! with ever new inputs. If a plugin answers no client, all of its failures count.
 //!
+//! A loaded plugin is *untried* until its provider has answered a call besides `describe` and `prepare`
+//! ([`Plugin::has_answered`](super::Plugin::has_answered)): a start calls nothing else, so a provider whose calls would all fail looks
+//! the same as one that works.
+//!
 //! A plugin is also failing while one of its grants cannot be used, although its calls may work without the grant: its key-value
 //! store ([`FailingCause::Grant`]). This is tried when the plugin is loaded, and known from each use.
 //!
@@ -167,6 +171,11 @@ impl Health {
         state.failing()
     }
 
+    /// Returns whether it has answered a call.
+    pub(super) fn has_answered(&self) -> bool {
+        !self.state.lock().answered.is_empty()
+    }
+
     /// Clears the state.
     pub(super) fn clear(&self) {
         *self.state.lock() = State::default();
@@ -297,6 +306,19 @@ mod tests {
             answers += 1;
         }
         assert!(!calls.is_failing() && answers < WINDOW_CALLS, "{answers}");
+    }
+
+    #[test]
+    fn it_is_untried_until_it_answers_a_call_that_is_not_made_for_loading() {
+        let mut calls = Calls::new();
+        calls.health.record::<()>(FunctionName::Describe, None, &Ok(()), calls.now);
+        calls.health.record::<()>(FunctionName::Prepare, None, &Ok(()), calls.now);
+        calls.fail("ada", "a");
+        assert!(!calls.health.has_answered());
+        calls.record("ada", "a", Err(Fault::NotFound));
+        assert!(calls.health.has_answered(), "that there is no resource is an answer");
+        calls.health.clear();
+        assert!(!calls.health.has_answered());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Inspection of a component without any grants.
+//! Inspection of a component without any grants, and of a loaded plugin: what its provider needs against what it is granted.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -34,6 +34,25 @@ pub struct Inspection {
     pub info: Result<ProviderInfo, LoadError>,
 }
 
+impl Plugin {
+    /// Returns the warnings about its grants and settings without reading a file: empty until its declared needs have been read
+    /// ([`PluginRuntime::warnings`]), and for a native provider.
+    pub fn known_warnings(&self, config: &config::Plugin) -> Vec<String> {
+        let mut requirements = self.requirements.clone();
+        requirements.record_denied_buckets(self.denied_buckets());
+        let of_needs = match self.needs.get() {
+            None => return Vec::new(),
+            Some(Ok(None)) => Vec::new(),
+            Some(Ok(Some(needs))) => {
+                requirements.apply_needs(needs);
+                needs.warnings(config)
+            }
+            Some(Err(error)) => vec![error.warning()],
+        };
+        requirements.warnings().chain(of_needs).collect()
+    }
+}
+
 impl PluginRuntime {
     /// Compiles a plugin's component and, if it is a provider, calls `describe` in a sandbox without grants. No other code of it
     /// runs.
@@ -50,7 +69,7 @@ impl PluginRuntime {
         let needs = self.needs(&plugin.component).await;
         let mut requirements = Requirements::new(component.imports(engine).map(|(name, _)| name), plugin);
         if let Ok(Some(needs)) = &needs {
-            requirements.excuse_optional_buckets(needs);
+            requirements.apply_needs(needs);
         }
         Ok(Inspection {
             digest: compiled.digest,
@@ -70,6 +89,39 @@ impl PluginRuntime {
         section.map(|section| Needs::parse(&section)).transpose()
     }
 
+    /// Returns the imports of a loaded plugin's component and the buckets that it opened, compared with the grants of this config
+    /// and with the declared needs of its provider. Reads the component's file once.
+    pub async fn requirements(&self, plugin: &Plugin, config: &config::Plugin) -> Requirements {
+        let mut requirements = plugin.requirements().clone();
+        requirements.record_denied_buckets(plugin.denied_buckets());
+        if plugin.digest().is_some()
+            && let Ok(Some(needs)) = self.needs_of(plugin, config).await
+        {
+            requirements.apply_needs(needs);
+        }
+        requirements
+    }
+
+    /// Returns the warnings about a loaded plugin's grants and settings: those of `check` that need no server and no call. Reads the
+    /// component's file once.
+    pub async fn warnings(&self, plugin: &Plugin, config: &config::Plugin) -> Vec<String> {
+        if plugin.digest().is_some() {
+            // A failure is one of the warnings.
+            let _ = self.needs_of(plugin, config).await;
+        }
+        plugin.known_warnings(config)
+    }
+
+    /// Returns the declared needs of a loaded component's provider. Reads the component's file once.
+    async fn needs_of<'p>(
+        &self,
+        plugin: &'p Plugin,
+        config: &config::Plugin,
+    ) -> Result<Option<&'p Needs>, &'p NeedsError> {
+        let needs = plugin.needs.get_or_init(|| self.needs(&config.component)).await;
+        needs.as_ref().map(Option::as_ref)
+    }
+
     /// Returns the declared needs of a loaded plugin's provider that this config does not grant: one line each
     /// ([`Needs::notes`]). Also returns invalid settings ([`Needs::warnings`]), and whether its preparation is not permitted.
     /// Reads the component's file once.
@@ -77,8 +129,7 @@ impl PluginRuntime {
         if plugin.digest().is_none() {
             return Vec::new();
         }
-        let read = async { self.needs(&config.component).await.unwrap_or_default() };
-        let needs = plugin.needs.get_or_init(|| read).await;
+        let needs = self.needs_of(plugin, config).await.unwrap_or_default();
         let unmet = needs.iter().flat_map(|needs| needs.warnings(config).into_iter().chain(needs.notes(config)));
         unmet.chain(preparation_note(plugin.preparation().is_some(), config)).collect()
     }

@@ -17,7 +17,7 @@
 //!
 //! All members are optional; unknown and repeated ones are invalid. The section is read from the top level of
 //! the component, else from its core modules. An invalid or repeated section causes a warning and is ignored.
-//! Loading a plugin never reads it.
+//! Loading a plugin never reads it: a server reads it once the plugin is loaded, for the log of warnings.
 //!
 //! The publisher of the component wrote all of this: names are valid by their types, and texts must be
 //! escaped before they are shown.

@@ -12,12 +12,11 @@ use super::backend::{Backend, ComponentBackend};
 use super::call::CallContext;
 use crate::MAX_COMPONENT_SIZE;
 use crate::diagnostics::{CallObserver, ObservedPlugin};
-use crate::recording::{Recorder, Recording, RecordingEnd, RecordingError, Replays};
+use crate::recording::{Recorder, Recording, RecordingError, Replays};
 
 /// A recording that ends when this is dropped.
 pub struct RecordingGuard {
     context: Weak<CallContext>,
-    recording: Arc<Recording>,
 }
 
 /// A profile that ends when this is dropped.
@@ -44,11 +43,6 @@ impl RecordingGuard {
             }
         }
     }
-
-    /// Returns the recording's state so far.
-    pub fn end(&self) -> RecordingEnd {
-        self.recording.end()
-    }
 }
 
 impl Drop for RecordingGuard {
@@ -64,8 +58,8 @@ impl Drop for RecordingGuard {
 impl Plugin {
     /// Records its calls, from the next one until the guard is dropped. One recording at a time.
     pub async fn record(&self, recorder: Recorder) -> Result<RecordingGuard, RecordingError> {
-        let recording = self.begin_recording(recorder).await?;
-        Ok(RecordingGuard { context: Arc::downgrade(&self.call_context), recording })
+        self.begin_recording(recorder).await?;
+        Ok(RecordingGuard { context: Arc::downgrade(&self.call_context) })
     }
 
     /// Reports its calls, and stack samples of computing guests, to an observer until the guard is dropped.
@@ -79,8 +73,8 @@ impl Plugin {
     }
 
     /// Records its calls from the next one on.
-    pub(super) async fn begin_recording(&self, recorder: Recorder) -> Result<Arc<Recording>, RecordingError> {
-        let Recorder { sink, passthrough } = recorder;
+    pub(super) async fn begin_recording(&self, recorder: Recorder) -> Result<(), RecordingError> {
+        let Recorder { sink, passthrough, .. } = recorder;
         let Some(component) = self.component() else { return Err(RecordingError::Native(self.name.to_string())) };
         let is_busy = || RecordingError::Busy(self.name.to_string());
         if component.recording.load().is_some() {
@@ -104,8 +98,8 @@ impl Plugin {
         let recording = prepared.map_err(|error| RecordingError::File { file, reason: error.to_string() })??;
         let recording = Arc::new(recording);
         let none: Option<Arc<Recording>> = None;
-        let before = component.recording.compare_and_swap(&none, Some(recording.clone()));
-        if before.is_some() { Err(is_busy()) } else { Ok(recording) }
+        let before = component.recording.compare_and_swap(&none, Some(recording));
+        if before.is_some() { Err(is_busy()) } else { Ok(()) }
     }
 
     /// Returns the replays that its calls are made from, if any.

@@ -14,6 +14,7 @@
 //! | all other | | [`NotRequired`](GrantStatus::NotRequired): clocks, random numbers, streams, the log |
 //!
 //! A grant without an import is [`Unused`](GrantStatus::Unused). Values of variables and settings are not read.
+//! What the provider declares that it needs ([`Needs`]) changes the status ([`Requirements::apply_needs`]).
 
 use std::collections::BTreeMap;
 
@@ -191,7 +192,7 @@ pub enum GrantStatus {
     Granted,
     /// It is imported and not granted. This is often intended: standard libraries import everything that they can use.
     NotGranted,
-    /// It is imported and not granted, and has no use without a grant.
+    /// It is imported and not granted, and has no use without a grant, or the provider declares that it needs it.
     Missing,
     /// It is granted and not imported: the grant can be removed.
     Unused,
@@ -286,14 +287,20 @@ impl Requirements {
         }
     }
 
-    /// Records that the provider opens no bucket without a grant, so that optional buckets are not missing grants.
-    pub fn excuse_optional_buckets(&mut self, needs: &Needs) {
-        let are_optional = !needs.keyvalue.is_empty() && needs.keyvalue.iter().all(|need| need.optional);
-        let keyvalue = self.0.iter_mut().find(|need| need.capability == Capability::Keyvalue);
-        if let Some(keyvalue) = keyvalue.filter(|need| are_optional && need.denied.is_empty())
-            && keyvalue.status == GrantStatus::Missing
-        {
-            keyvalue.status = GrantStatus::NotGranted;
+    /// Applies the declared needs of the provider. A capability that it asks for and of which nothing is granted is missing. Buckets
+    /// are not if all of them are optional and the provider has opened none without a grant.
+    pub fn apply_needs(&mut self, needs: &Needs) {
+        let has_optional_buckets = !needs.keyvalue.is_empty() && needs.keyvalue.iter().all(|need| need.optional);
+        for requirement in &mut self.0 {
+            let is_optional =
+                requirement.capability == Capability::Keyvalue && has_optional_buckets && requirement.denied.is_empty();
+            match requirement.status {
+                GrantStatus::Missing if is_optional => requirement.status = GrantStatus::NotGranted,
+                GrantStatus::NotGranted if !is_optional && needs.asks_for(requirement.capability) => {
+                    requirement.status = GrantStatus::Missing;
+                }
+                _ => {}
+            }
         }
     }
 
@@ -436,11 +443,37 @@ mod tests {
             let asked = format!(r#"{{ "keyvalue": [{{ "bucket": "pages", "optional": {optional} }}] }}"#);
             let mut requirements = Requirements::new(["wasi:keyvalue/store@0.2.0-draft2"].into_iter(), &plugin());
             requirements.record_denied_buckets(denied);
-            requirements.excuse_optional_buckets(&Needs::parse(asked.as_bytes()).unwrap());
+            requirements.apply_needs(&Needs::parse(asked.as_bytes()).unwrap());
             let keyvalue = requirements.iter().find(|need| need.capability == Capability::Keyvalue).unwrap();
             assert_eq!(keyvalue.status, expected);
             assert_eq!(keyvalue.warning().is_some(), expected == GrantStatus::Missing);
         }
+    }
+
+    #[test]
+    fn what_the_provider_asks_for_and_is_not_granted_is_missing_and_the_note_about_it_is_no_second_warning() {
+        let asked =
+            r#"{ "dirs": [{ "guest": "/results" }], "config": { "rev": { "type": "string", "required": true } } }"#;
+        let needs = Needs::parse(asked.as_bytes()).unwrap();
+        let imports = ["wasi:filesystem/types@0.2.6", "wasi:cli/environment@0.2.6", "wasi:config/store@0.2.0-rc.1"];
+        let applied = |plugin: &config::Plugin| {
+            let mut requirements = Requirements::new(imports.into_iter(), plugin);
+            requirements.apply_needs(&needs);
+            requirements
+        };
+        let requirements = applied(&plugin());
+        let statuses: Vec<_> = requirements.iter().map(|need| (need.capability.name(), need.status)).collect();
+        let expected = [
+            ("directories", GrantStatus::Missing),
+            ("variables", GrantStatus::NotGranted),
+            ("config", GrantStatus::Missing),
+        ];
+        assert_eq!(statuses, expected);
+        assert_eq!(requirements.warnings().count(), 0);
+        let granted = applied(&plugin_with_grants());
+        let is_granted =
+            |what| granted.iter().any(|need| need.capability == what && need.status == GrantStatus::Granted);
+        assert!(is_granted(Capability::Directories) && is_granted(Capability::Config), "{granted:?}");
     }
 
     #[test]

@@ -152,7 +152,7 @@ impl PluginRuntime {
         let compiled = self.loader.load(config).await?;
         let component = self.loader.link(config, &compiled)?;
         let mut plugin = self.build(config, &compiled, component);
-        if let Some(recorder) = &self.recorder {
+        if let Some(recorder) = self.recorder.as_ref().filter(|recorder| recorder.includes(config.name.as_str())) {
             plugin.begin_recording(recorder.clone()).await?;
         }
         plugin.info = plugin.describe().await.map_err(LoadError::Describe)?;

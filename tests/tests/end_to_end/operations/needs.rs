@@ -78,6 +78,18 @@ async fn what_is_not_granted_and_what_nobody_reads_is_a_note_and_no_warning() {
 }
 
 #[tokio::test]
+async fn an_import_that_the_provider_asks_a_grant_for_is_missing_in_the_table_too() {
+    let config = ConfigFile::new().plugin(Plugin::new("results", &component("results"), "results:///")).write();
+    let report = check(&config, &["--json"]).await.json();
+    let plugin = &report["plugins"][0];
+    let requirements = plugin["requirements"].as_array().unwrap();
+    let directories = requirements.iter().find(|one| one["capability"] == "directories").unwrap();
+    assert_eq!(directories["status"], "missing", "{plugin:#}");
+    let notes = plugin["notes"].to_string();
+    assert!(notes.contains("it asks for `/results (ro)` in `grants.dirs`, which is not granted"), "{plugin:#}");
+}
+
+#[tokio::test]
 async fn a_setting_of_another_type_than_the_provider_declares_is_a_warning() {
     let asking = json!({ "config": { "lines": { "type": "integer", "why": "of a file" } } });
     let (_folder, file) = with_sections(&[asking.to_string().as_bytes()]);
@@ -136,7 +148,9 @@ async fn a_section_that_is_invalid_or_there_twice_is_a_warning_and_the_provider_
         let mut server = RawStdio::start(&config, Revision::V_2025_11_25).await;
         let listed = server.request("resources/list", json!({})).await.result().clone();
         assert_eq!(listed["resources"].as_array().unwrap().len(), 1, "{expected}");
-        assert!(!server.end().await.log.contains(" WARN "), "loading never reads it");
+        let line = server.log_line("its custom section `mcp-host:needs/v1`, what it asks for, is ignored: ").await;
+        assert!(line.contains("WARN") && line.contains(r#"plugin="hello""#), "{line}");
+        server.end().await;
     }
 }
 

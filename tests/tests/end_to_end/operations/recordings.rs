@@ -157,6 +157,28 @@ async fn a_recording_is_for_its_owner_only() {
 }
 
 #[tokio::test]
+async fn of_a_read_only_the_plugin_that_serves_the_resource_is_recorded() {
+    let folder = Folder::with_files([("a.txt", "x"), ("people.csv", "name,born\nAda,1815\n")]);
+    let csv = patient(Plugin::new("csv", &fixture("csv-rust"), "csv:///")).dir(folder.path(), "/csv");
+    let config = ConfigFile::new().plugin(csv).plugin(Plugin::faulty("faulty", folder.path())).write();
+    let (_dir, file) = recordings();
+    let recorded = |member: &str, key: &str| {
+        let mut names: Vec<_> =
+            lines(&file, member).iter().map(|line| line[key].as_str().unwrap().to_owned()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    };
+    record(&config, &["read", "faulty://faulty/a.txt"], &file).await.success();
+    assert_eq!(
+        (recorded("plugin", "name"), recorded("call", "plugin")),
+        (vec!["faulty".to_owned()], vec!["faulty".to_owned()])
+    );
+    record(&config, &["list"], &file).await.success();
+    assert_eq!(recorded("plugin", "name"), ["csv", "faulty"], "a listing has all plugins");
+}
+
+#[tokio::test]
 async fn a_trap_is_recorded_and_replayed_as_one() {
     let folder = Folder::with_files([("a.txt", "x")]);
     folder.write(".faults/read.trap", "");
@@ -292,6 +314,7 @@ async fn calls_of_a_running_server_are_recorded_for_its_administrator() {
     }
     let recorded = recording.await.unwrap().success();
     assert!(recorded.stderr.contains("3 calls recorded in "), "{}", recorded.stderr);
+    assert_eq!((lines(&file, "call").len(), &lines(&file, "end")[0]["calls"]), (3, &3.into()));
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     // After the recording, the server continues as before.
     assert!(server.read("faulty://faulty/a.txt").await.is_ok());

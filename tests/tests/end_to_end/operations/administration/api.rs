@@ -6,7 +6,7 @@ use std::time::Duration;
 use jsonschema::Validator;
 use mcp_host_tests::{
     CertificateAuthority, ConfigFile, Folder, HttpServer, Plugin, RawStdio, ReservedPort, Revision, Rule, TIMEOUT,
-    WrittenConfig, host_command, run, wait_until,
+    WrittenConfig, fixture, host_command, run, wait_until,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
@@ -297,6 +297,62 @@ async fn the_log_and_the_rules_can_be_asked_of_a_running_server() {
 }
 
 #[tokio::test]
+async fn a_plugin_that_has_answered_no_call_is_untried_in_the_list_of_status() {
+    let folder = tempfile::tempdir().unwrap();
+    let listen = format!("\n[admin]\nlisten = \"unix:{}\"\n", folder.path().join("admin.sock").display());
+    let config = ConfigFile::new().plugin(Plugin::sample("a")).append(&listen).write();
+    let path = config.path();
+    let status = async |option: &[&str]| {
+        let command = ["status", "--config", path.to_str().unwrap()];
+        run(command.into_iter().chain(option.iter().copied())).await.success()
+    };
+    let mut wire = RawStdio::start(&config, SESSIONS).await;
+    let shown = status(&[]).await.text();
+    assert!(shown.lines().any(|line| line.starts_with("a ") && line.contains(" untried ")), "{shown}");
+    assert!(shown.contains("untried: loaded, and has answered no call yet; `mcp-host check` tries plugins"), "{shown}");
+    let plugin = status(&["--json"]).await.json()["plugins"]["items"][0].clone();
+    assert_eq!((&plugin["answered"], &plugin["state"]["name"]), (&json!(false), &json!("ready")));
+    assert!(status(&["a"]).await.text().contains("untried    it has answered no call yet"));
+
+    assert!(wire.read("sample://a/plain").await.is_ok());
+    let shown = status(&[]).await.text();
+    assert!(shown.lines().any(|line| line.starts_with("a ") && line.contains(" ready ")), "{shown}");
+    assert!(!shown.contains("untried"), "{shown}");
+    wire.end().await;
+}
+
+#[tokio::test]
+async fn the_warnings_about_a_plugin_are_in_the_log_of_the_server_and_counted_in_its_status() {
+    let folder = tempfile::tempdir().unwrap();
+    let listen = format!("\n[admin]\nlisten = \"unix:{}\"\n", folder.path().join("admin.sock").display());
+    let web_plugin = || Plugin::new("web", &fixture("fetch"), "fetch://web/");
+    let config = ConfigFile::new().plugin(Plugin::sample("a")).plugin(web_plugin()).append(&listen).write();
+    let wire = RawStdio::start(&config, SESSIONS).await;
+    let warning = "it imports `wasi:http/outgoing-handler`, which is of no use without `grants.http`";
+    let line = wire.log_line(warning).await;
+    assert!(line.contains("WARN") && line.contains(r#"plugin="web""#), "{line}");
+    let path = config.path();
+    let status = async |option: &[&str]| {
+        let command = ["status", "--config", path.to_str().unwrap()];
+        run(command.into_iter().chain(option.iter().copied())).await.success()
+    };
+    let told = "web: 1 warning about its grants and settings: see `mcp-host check`";
+    for shown in [status(&[]).await.text(), status(&["web"]).await.text()] {
+        assert!(shown.contains(told), "{shown}");
+    }
+    let plugins = status(&["--json"]).await.json()["plugins"]["items"].clone();
+    let web = plugins.as_array().unwrap().iter().find(|plugin| plugin["name"] == "web").unwrap();
+    assert_eq!(web["warnings"], 1, "{web:#}");
+    // A reload adds a plugin: the warning about the first one is not repeated.
+    let late = Plugin::new("late", &fixture("fetch"), "fetch://late/");
+    let with_late = ConfigFile::new().plugin(Plugin::sample("a")).plugin(web_plugin()).plugin(late);
+    config.replace(with_late.append(&listen));
+    wire.log_line(r#"every request will be refused plugin="late""#).await;
+    let log = wire.end().await.log;
+    assert_eq!(log.matches(warning).count(), 2, "{log}");
+}
+
+#[tokio::test]
 async fn the_commands_find_the_listener_in_the_config() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("admin.sock");
@@ -339,13 +395,17 @@ async fn the_commands_find_the_listener_in_the_config() {
     assert_eq!((&listed["total"], &listed["items"][0]["principal"]), (&json!(1), &json!("local")));
     let listed = command(&["admin", "subscriptions", "--json"]).await.success().json();
     assert_eq!(listed["resources"]["items"], json!([]));
+    let empty = command(&["admin", "subscriptions"]).await.success();
+    assert_eq!(empty.text(), "");
+    assert!(empty.stderr.contains("note: no client watches a resource\n"), "{}", empty.stderr);
     let cache = command(&["admin", "cache", "--limit", "1"]).await.success().text();
     assert!(cache.starts_with("PLUGIN  HITS") && cache.contains("\na  ") && cache.contains("\nall        "), "{cache}");
     assert_eq!(command(&["admin", "reset", "a"]).await.success().text(), "a  ready\n");
     let absent = command(&["admin", "reset", "absent"]).await;
     assert!(absent.code() == 1 && absent.stderr.contains("the config has no plugin `absent`"), "{}", absent.stderr);
     let reload = command(&["admin", "reload"]).await.success().text();
-    assert!(reload.starts_with("reloaded: nothing changed; generation "), "{reload}");
+    assert!(reload.starts_with("nothing to reload: the config was loaded "), "{reload}");
+    assert!(reload.contains(" ago, as generation "), "{reload}");
     let explained = command(&["admin", "explain", "sample://a/plain"]).await.success().text();
     assert!(explained.starts_with("allowed: ") && explained.contains("plugin     a\n"), "{explained}");
     let denied = command(&["admin", "explain", "--as", "anonymous", "sample://a/plain"]).await;

@@ -118,7 +118,7 @@ impl AdminServer {
             Err(_) => None,
         };
         match outcome {
-            Some(Ok(report)) => Ok(ok(&views::reload(report))),
+            Some(Ok(report)) => Ok(ok(&views::reload(&self.host, report))),
             None => {
                 let answer = ErrorAnswer {
                     error: "the reload goes on".to_owned(),
@@ -140,7 +140,7 @@ impl AdminServer {
             return Err(Refusal::new(StatusCode::CONFLICT, error, None));
         };
         match timeout(COMPARE_WAIT, trigger.compare()).await {
-            Ok(Some(Ok(report))) => Ok(ok(&views::reload(report))),
+            Ok(Some(Ok(report))) => Ok(ok(&views::reload(&self.host, report))),
             Ok(Some(Err(reason))) => {
                 let help = "correct the config; `mcp-host check` says what is wrong";
                 Err(Refusal::new(StatusCode::CONFLICT, format!("the config cannot be used: {reason}"), Some(help)))

@@ -14,7 +14,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -26,7 +26,8 @@ use futures::stream;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::engine::diagnostics::CallObserver;
 use mcp_resource_host::engine::plugin::RecordingGuard;
-use mcp_resource_host::engine::recording::{self, Line, Recorder, RecordingSink};
+use mcp_resource_host::engine::recording::{self, Line, Recorder, RecordingEnd, RecordingSink};
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -105,16 +106,9 @@ impl AdminServer {
             .passthrough
             .clone()
             .ok_or_else(|| Refusal::new(StatusCode::CONFLICT, "this program does not record calls", None))?;
-        let (sender, receiver) = mpsc::unbounded_channel();
-        let queue = Arc::new(Queue {
-            sender,
-            queued: AtomicUsize::new(0),
-            bytes: AtomicU64::new(0),
-            calls: AtomicU64::new(calls),
-            is_complete: CancellationToken::new(),
-        });
+        let (queue, receiver) = Queue::new(calls);
         queue.write(recording::to_line(&Line::McpHostRecording(recording::VERSION)));
-        let recorder = Recorder { sink: queue.clone(), passthrough };
+        let recorder = Recorder { sink: queue.clone(), passthrough, only: None };
         let guard = self.host.record_plugin(administrator, name, recorder).await?;
         let (host, authority, unloaded) = (self.host.clone(), self.authority.clone(), guard.unloaded());
         let (is_complete, draining) = (queue.is_complete.clone(), self.draining.clone());
@@ -189,35 +183,80 @@ struct Queue {
     sender: mpsc::UnboundedSender<Bytes>,
     /// The bytes that wait.
     queued: AtomicUsize,
-    /// All bytes of the recording.
-    bytes: AtomicU64,
-    /// The number of calls that remain to be recorded.
-    calls: AtomicU64,
+    /// The number of calls after which the recording is complete.
+    max_calls: u64,
+    sent: Mutex<Sent>,
     /// Fires when all requested calls are recorded, or when there is no more room.
     is_complete: CancellationToken,
 }
 
+/// The lines that were sent. The lock makes the counts of the last line those of the lines before it.
+#[derive(Default)]
+struct Sent {
+    /// All bytes of the recording.
+    bytes: u64,
+    end: RecordingEnd,
+    /// Whether no further line is sent.
+    is_complete: bool,
+}
+
+impl Queue {
+    fn new(max_calls: u64) -> (Arc<Self>, mpsc::UnboundedReceiver<Bytes>) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let queued = AtomicUsize::new(0);
+        let queue = Self { sender, queued, max_calls, sent: Mutex::default(), is_complete: CancellationToken::new() };
+        (Arc::new(queue), receiver)
+    }
+
+    /// Sends a line. Returns whether there was room for it.
+    fn send(&self, sent: &mut Sent, line: String) -> bool {
+        let len = line.len().saturating_add(1);
+        if self.queued.load(Ordering::Relaxed).saturating_add(len) > MAX_QUEUED {
+            return false;
+        }
+        sent.bytes = sent.bytes.saturating_add(len as u64);
+        if sent.bytes > MAX_RECORDING {
+            sent.is_complete = true;
+            return false;
+        }
+        self.queued.fetch_add(len, Ordering::Relaxed);
+        self.sender.send(Bytes::from(line + "\n")).is_ok()
+    }
+
+    /// Ends the recording: no further line is sent. Returns the counts of the lines that were sent.
+    fn close(&self) -> RecordingEnd {
+        let mut sent = self.sent.lock();
+        sent.is_complete = true;
+        sent.end
+    }
+}
+
 impl RecordingSink for Queue {
     fn write(&self, line: String) -> bool {
-        if self.is_complete.is_cancelled() {
-            return false;
-        }
         let is_call = line.starts_with("{\"call\"");
-        let len = line.len().saturating_add(1);
-        if self.queued.fetch_add(len, Ordering::Relaxed).saturating_add(len) > MAX_QUEUED {
-            self.queued.fetch_sub(len, Ordering::Relaxed);
+        let mut sent = self.sent.lock();
+        if sent.is_complete {
             return false;
         }
-        let len = len as u64;
-        if self.bytes.fetch_add(len, Ordering::Relaxed).saturating_add(len) > MAX_RECORDING {
-            self.is_complete.cancel();
-            return false;
+        let is_sent = self.send(&mut sent, line);
+        if is_call {
+            let count = if is_sent { &mut sent.end.calls } else { &mut sent.end.skipped };
+            *count = count.saturating_add(1);
         }
-        let is_sent = self.sender.send(Bytes::from(line + "\n")).is_ok();
-        if is_call && self.calls.fetch_sub(1, Ordering::Relaxed) <= 1 {
+        if sent.end.calls >= self.max_calls {
+            sent.is_complete = true;
+        }
+        if sent.is_complete {
             self.is_complete.cancel();
         }
         is_sent
+    }
+
+    fn skip(&self) {
+        let mut sent = self.sent.lock();
+        if !sent.is_complete {
+            sent.end.skipped = sent.end.skipped.saturating_add(1);
+        }
     }
 }
 
@@ -243,7 +282,8 @@ impl Lines {
             tokio::select! {
                 biased;
                 () = &mut self.ended => {
-                    let end = self.guard.take().map(|guard| guard.end()).unwrap_or_default();
+                    self.guard = None;
+                    let end = self.queue.close();
                     self.last = Some(Bytes::from(recording::to_line(&Line::End(end)) + "\n"));
                 }
                 line = self.receiver.recv() => {
@@ -253,5 +293,55 @@ impl Lines {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CALL: &str = "{\"call\":{}}";
+
+    fn received(receiver: &mut mpsc::UnboundedReceiver<Bytes>) -> u64 {
+        let lines = std::iter::from_fn(|| receiver.try_recv().ok());
+        lines.filter(|line| line.starts_with(CALL.as_bytes())).count() as u64
+    }
+
+    #[test]
+    fn the_last_requested_call_is_in_the_count_and_later_ones_are_not() {
+        let (queue, mut receiver) = Queue::new(2);
+        assert!(queue.write("{\"plugin\":{}}".to_owned()) && queue.write(CALL.to_owned()));
+        queue.skip();
+        assert!(!queue.is_complete.is_cancelled());
+        assert!(queue.write(CALL.to_owned()));
+        assert!(queue.is_complete.is_cancelled());
+        assert!(!queue.write(CALL.to_owned()), "the recording is complete");
+        queue.skip();
+        assert_eq!(queue.close(), RecordingEnd { calls: 2, skipped: 1 });
+        assert_eq!(received(&mut receiver), 2);
+    }
+
+    #[test]
+    fn the_count_is_that_of_the_lines_when_calls_end_meanwhile() {
+        let (queue, mut receiver) = Queue::new(u64::MAX);
+        let end = std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| while queue.write(CALL.to_owned()) {});
+            }
+            while queue.sent.lock().end.calls < 100 {
+                std::thread::yield_now();
+            }
+            queue.close()
+        });
+        assert_eq!(received(&mut receiver), end.calls);
+    }
+
+    #[test]
+    fn a_call_without_room_is_counted_as_skipped() {
+        let (queue, mut receiver) = Queue::new(10);
+        queue.queued.store(MAX_QUEUED, Ordering::Relaxed);
+        assert!(!queue.write(CALL.to_owned()));
+        assert_eq!(queue.close(), RecordingEnd { calls: 0, skipped: 1 });
+        assert_eq!(received(&mut receiver), 0);
     }
 }

@@ -82,7 +82,7 @@ pub(super) async fn plugin(host: &Host, traffic: &Traffic, name: &str) -> Option
         None => None,
     };
     let programs = host.programs(name).map(ProgramsView::from);
-    let requirements = host.requirements(name).unwrap_or_default();
+    let requirements = host.requirements(name).await;
     let requirements = requirements.iter().map(|requirement| RequirementView {
         capability: requirement.capability.name().to_owned(),
         status: requirement.status.name().to_owned(),
@@ -294,9 +294,10 @@ pub(super) fn reload_failure(failure: ReloadFailure) -> FailedReload {
     FailedReload { time: time(failure.at), reason: failure.reason }
 }
 
-pub(super) fn reload(report: ReloadReport) -> Reload {
+pub(super) fn reload(host: &Host, report: ReloadReport) -> Reload {
     Reload {
         generation: report.generation,
+        served_ms: saturating_millis(host.config_served_for()),
         changed: !report.is_unchanged(),
         settings_changed: report.changed_settings().map(str::to_owned).collect(),
         would_fail: report.would_fail(),
@@ -370,11 +371,13 @@ impl From<host::PluginStatus> for PluginStatus {
             cache: CacheStatus::from(&status),
             state: (&status.state).into(),
             mount: status.mount.to_string(),
+            answered: status.has_answered,
             configured: status.is_configured,
             digest: status.digest.map(|digest| digest.to_string()),
             memory: status.memory.map(|(used, limit)| Memory { used, limit }),
             faults,
             recent: None,
+            warnings: status.warnings,
             watched: status.watched,
             preparation: status.preparation.map(|preparation| PreparationView {
                 state: preparation.state.name().to_owned(),

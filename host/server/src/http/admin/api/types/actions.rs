@@ -12,6 +12,8 @@ api_types! {
     struct Reload {
         /// The number of the generation that is served now.
         pub generation: u64,
+        /// For how long its config has been served: since the start, or the last successful reload that changed something.
+        pub served_ms: u64,
         /// Whether anything has changed.
         pub changed: bool,
         /// The plugins that were added.

@@ -185,6 +185,9 @@ api_types! {
         pub mount: String,
         /// Its state.
         pub state: PluginState,
+        /// Whether the plugin's provider has answered a call since it was loaded, besides those of loading. Until then it is not known
+        /// whether a plugin in the state `ready` works.
+        pub answered: bool,
         /// Whether the config declares the plugin. If not, it is a native plugin of the program.
         pub configured: bool,
         /// The SHA-256 digest of the component.
@@ -197,6 +200,9 @@ api_types! {
         pub cache: CacheStatus,
         /// The plugin's calls of the last minute; null if the plugin is not loaded.
         pub recent: Option<RecentCalls>,
+        /// The number of warnings about the plugin's grants and settings, which `mcp-host check` prints; 0 until the server has inspected
+        /// its component for them, which follows its loading.
+        pub warnings: usize,
         /// The number of the plugin's resources that clients watch.
         pub watched: usize,
         /// The progress of the plugin's preparation; null if the plugin is not loaded, or its provider does not prepare data.
