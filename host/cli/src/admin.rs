@@ -25,8 +25,8 @@ use super::table::Table;
 use super::{escape, logging, status};
 
 const EXAMPLES: &str = "\
-The listener, its token and its certificate are those of `[admin]` in the config. Each action has a line in the audit log; what only
-prints has none.
+The listener, its token and its certificate are in `[admin]` of the config. Each action has a line in the audit log; \
+commands that only print have none.
 
 Examples:
   mcp-host admin reload                          read the config and the components again, and say what changed
@@ -34,7 +34,7 @@ Examples:
   mcp-host admin explain notes:///plan.md        which rule of the running server decides?
   mcp-host admin explain --who notes:///plan.md  who may read it?
   mcp-host admin log debug --for 10m             log more for ten minutes
-  mcp-host admin log --restore                   log as the server started
+  mcp-host admin log --restore                   restore the configured filter
   mcp-host admin disable notes                   stop serving a plugin, until it is enabled or the server restarts
   mcp-host admin enable notes
   mcp-host admin reset notes                     close its circuit breaker, and drop its cached responses
@@ -59,11 +59,12 @@ pub(super) struct Args {
 enum Action {
     /// Read the config and the components again; exit code 1 if they cannot be used
     Reload {
-        /// Only say what would change, which plugins fail, and what is wrong with the config; components are not compiled
+        /// Only print what would change, which plugins fail, and the errors of the config; components are not compiled
         #[arg(long)]
         dry_run: bool,
     },
-    /// Explain which rule of the running server decides; exit code 1 if the operation is denied, with `--who` to everyone
+    /// Explain which rule of the running server decides; exit code 1 if the operation is denied, with `--who` to all
+    /// principals
     Explain {
         /// The resource
         #[arg(value_name = "URI", value_parser = parse_uri)]
@@ -71,43 +72,44 @@ enum Action {
         /// The operation: list, templates, read, metadata, complete or subscribe
         #[arg(long = "op", value_name = "OPERATION", default_value = "read", value_parser = operation)]
         operation: Operation,
-        /// The principal: `local`, `anonymous`, one of the config, or `ISSUER/NAME`
+        /// The principal: `local`, `anonymous`, a principal of the config, or `ISSUER/NAME`
         #[arg(long = "as", value_name = "PRINCIPAL", default_value = "local")]
         principal: String,
-        /// A group that it is in, as a token would say; may be repeated
+        /// A group of the principal, as a token would name it; may be repeated
         #[arg(long = "group", value_name = "GROUP")]
         groups: Vec<String>,
-        /// List everyone whom the rules allow or deny it: principals, groups and others, each with the rule that decides
+        /// List the principals, groups and others that the rules allow or deny the operation, each with the rule that
+        /// decides
         #[arg(long, conflicts_with_all = ["principal", "groups"])]
         who: bool,
     },
-    /// Change the filter of the log for a time
+    /// Change the log filter of the server for a limited time
     Log {
-        /// The filter, as the option `--log` has it
+        /// The filter, in the syntax of `--log`
         #[arg(value_name = "FILTER", value_parser = filter, required_unless_present = "restore")]
         filter: Option<String>,
-        /// The time after which the server logs as it started: `30s`, `10m`, `2h`; a day at most
+        /// The time after which the configured filter is restored: `30s`, `10m`, `2h`; a day at most
         #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = log_time)]
         time: Duration,
-        /// Log as the server started, from now on
+        /// Restore the configured filter now
         #[arg(long, conflicts_with_all = ["filter", "time"])]
         restore: bool,
     },
-    /// Print lines of the audit log as they are written: JSON, one object a line
+    /// Print lines of the audit log as they are written: JSON, one object per line
     Audit {
-        /// Only those of a principal
+        /// Only lines of this principal
         #[arg(long, value_name = "PRINCIPAL")]
         principal: Option<String>,
-        /// Only those of a plugin
+        /// Only lines of this plugin
         #[arg(long, value_name = "PLUGIN")]
         plugin: Option<String>,
-        /// Only those of an operation, such as `read` or `authenticate`
+        /// Only lines of this operation, such as `read` or `authenticate`
         #[arg(long, value_name = "OPERATION", value_parser = OPERATIONS, hide_possible_values = true)]
         operation: Option<String>,
-        /// Only those whose decision of the access rules is this one
+        /// Only lines with this decision of the access rules
         #[arg(long, value_parser = DECISIONS)]
         decision: Option<String>,
-        /// Only those with an outcome; a request that the rules deny has that of a resource that does not exist
+        /// Only lines with this outcome; a request that the rules deny has the outcome of a resource that does not exist
         #[arg(long, value_parser = OUTCOMES)]
         outcome: Option<String>,
     },
@@ -127,7 +129,7 @@ enum Action {
         /// The plugin
         plugin: String,
     },
-    /// Close the circuit breaker of a plugin, and drop its cached responses; load it again if it could not be loaded
+    /// Close the circuit breaker of a plugin, and drop its cached responses; load the plugin again if that failed before
     Reset {
         /// The plugin
         plugin: String,

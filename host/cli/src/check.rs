@@ -27,11 +27,11 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Treat warnings as errors: those about grants, rules, principals, exposure, certificates and permissions of files
+    /// Treat warnings as errors: about grants, rules, principals, exposure, certificates and permissions of files
     #[arg(long)]
     strict: bool,
 
-    /// Connect to no server: neither to upstreams, origins and databases of grants, nor for access tokens
+    /// Connect to no server: no upstream, no origin or database of a grant, no source of access tokens
     #[arg(long)]
     offline: bool,
 

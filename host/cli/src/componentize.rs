@@ -19,16 +19,16 @@ const EXAMPLES: &str = "\
 For compilers that make core modules, such as Go's, or clang for wasm32-wasip1. The contract and the adapter for WASI 0.1 are part \
 of this program: no other tool is needed.
 
-Exit codes: 0 written, 1 no component can be made of it.
+Exit codes: 0 written, 1 the module cannot become a component.
 
 Examples:
   GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -o notes.core.wasm && mcp-host componentize notes.core.wasm
   mcp-host componentize build/notes.core.wasm -o plugins/notes.wasm
-  mcp-host componentize notes.core.wasm --needs needs.json    embed what the provider asks for";
+  mcp-host componentize notes.core.wasm --needs needs.json    embed the needs of the provider";
 
-/// Make a component of a core module that exports the contract, as Go and clang build it
+/// Make a component from a core module that exports the contract, such as the output of Go and clang
 ///
-/// An existing file is replaced, atomically.
+/// An existing file is replaced atomically.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -40,11 +40,12 @@ pub(super) struct Args {
     #[arg(long, short, value_name = "OUT")]
     output: Option<PathBuf>,
 
-    /// A file with what the provider asks for, as JSON: `docs/providers.md` describes it
+    /// A JSON file with the needs of the provider: `docs/providers.md` describes its format
     #[arg(long, value_name = "FILE")]
     needs: Option<PathBuf>,
 
-    /// The world of the contract, for a module whose bindings embed none [default: all that a provider may import]
+    /// The world of the contract, for a module whose bindings embed none [default: everything that a provider may
+    /// import]
     #[arg(long, value_name = "NAME")]
     world: Option<String>,
 }

@@ -30,8 +30,9 @@ use super::context::Context;
 use super::error::{CliError, CommandError, EXIT_FAILURE, EXIT_USAGE};
 
 const EXAMPLES: &str = "\
-Without PATH it is the server of the config: one that the client starts, or the one at the HTTP address that the config names. A token \
-is never printed or part of a link: the entry has the client's own input or variable in its place.
+Without PATH the entry is for the server of the config: the client starts it, or connects to the HTTP address that the \
+config names. A token is never printed, and never part of a link: the entry refers to an input or a variable of the \
+client instead.
 
 Examples:
   mcp-host connect vscode                       print the entry for the server of ./mcp-host.toml
@@ -42,25 +43,25 @@ Examples:
   mcp-host connect codex --url https://mcp.example.com/mcp --token
   mcp-host connect --json ~/notes               the entry in the form that most other clients read
 
-`npx add-mcp` knows the files of some twenty clients more. `mcp-host disconnect CLIENT` removes the entry.";
+`npx add-mcp` knows the files of some twenty more clients. `mcp-host disconnect CLIENT` removes the entry.";
 
 /// Connect a client to a server: print its entry, or write it into the client's file
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// The client; with `--json`, another PATH
+    /// The client; with `--json`, a further PATH
     #[arg(value_name = "CLIENT", value_parser = ClientParser)]
     client: Option<ClientOrPath>,
 
-    /// The client starts a server for these, without a config, as `mcp-host serve PATH` does
+    /// The paths of a server that the client starts without a config, as `mcp-host serve PATH` does
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
 
-    /// The name of the server in the client; by default, that of the config or of the path
+    /// The name of the server in the client; by default, the name of the config's server or of the path
     #[arg(long, value_name = "NAME", value_parser = server_name)]
     name: Option<String>,
 
-    /// Write the entry into the client's file, with a backup beside it; all else in it stays as it is
+    /// Write the entry into the client's file, with a backup beside it; the rest of the file stays as it is
     #[arg(long)]
     write: bool,
 
@@ -68,14 +69,14 @@ pub(super) struct Args {
     #[arg(long, conflicts_with = "write")]
     link: bool,
 
-    /// Print the entry in the form that most clients read, for one that is not listed
+    /// Print the entry in the form that most clients read, for a client that is not listed
     #[arg(long, conflicts_with_all = ["write", "link"])]
     json: bool,
 
     #[command(flatten)]
     place: PlaceArgs,
 
-    /// With `--write`: replace a server of that name that is another one
+    /// With `--write`: replace a different server that has this name
     #[arg(long, requires = "write")]
     force: bool,
 
@@ -86,11 +87,11 @@ pub(super) struct Args {
 /// Which file of a client it is.
 #[derive(Debug, clap::Args)]
 struct PlaceArgs {
-    /// The file of the project in the current directory, instead of the user's
+    /// Use the file of the project in the current directory, instead of the user's
     #[arg(long)]
     project: bool,
 
-    /// Another file, such as that of a profile, which has the client's form
+    /// Use another file in the client's format, such as the file of a profile
     #[arg(long, value_name = "FILE", conflicts_with = "project")]
     file: Option<PathBuf>,
 }

@@ -66,10 +66,11 @@ use super::serve;
 use super::signals::{self, Hangup};
 
 const EXAMPLES: &str = "\
-The directory has a `mcp-host.toml` with the plugin. The build command is `build` of `[dev]` in it, else that of the \
-project's kind: `cargo build`, `npm run build`, `make`. A build that fails changes nothing: the last component is served.
+The directory has a `mcp-host.toml` with the plugin. The build command is `build` of its `[dev]`, else the usual one \
+for this kind of project: `cargo build`, `npm run build`, `make`. A failed build changes nothing: the last component \
+is served.
 
-Keys: r read a resource, t test the provider, l list, b build now, ? help, q quit. Without a terminal there are none.
+Keys: r read a resource, t test the provider, l list, b build now, ? help, q quit. Without a terminal there are no keys.
 
 Examples:
   mcp-host dev                           the project here
@@ -91,7 +92,7 @@ pub(super) struct Args {
     #[arg(value_name = "DIR", default_value = ".")]
     dir: PathBuf,
 
-    /// Build with this shell command, whatever the config says
+    /// Build with this shell command, instead of the command of the config
     #[arg(long, value_name = "COMMAND")]
     build: Option<BuildCommand>,
 

@@ -11,15 +11,15 @@ use super::output::Output;
 use super::table::{Cell, Table};
 
 const EXAMPLES: &str = "\
-Each tool is asked for its version, for at most 10 s. Nothing is installed.
+The version of each tool is requested, for at most 10 s. Nothing is installed.
 
 Exit codes: 0 all tools can be used, 1 some cannot, or did not answer.
 
 Examples:
   mcp-host doctor               the tools of every language
-  mcp-host doctor --lang go     those of one";
+  mcp-host doctor --lang go     the tools of one language";
 
-/// Check whether this machine has the tools that a provider is built with, and say how to install them
+/// Check whether this machine has the tools that build a provider, and print how to install them
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {

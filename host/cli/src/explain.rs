@@ -17,19 +17,19 @@ use super::options::{PrincipalArgs, parse_uri};
 use super::output::Output;
 
 const EXAMPLES: &str = "\
-Exit codes: 0 if the operation is allowed, 1 if it is denied; with `--who`, 0 if anyone is allowed it.
+Exit codes: 0 if the operation is allowed, 1 if it is denied; with `--who`, 0 if any principal is allowed.
 
 Examples:
   mcp-host explain git://linux/blob/main/README
   mcp-host explain --as ci --op list git://linux/tree/main
   mcp-host explain --as corp/ada --group corp/engineering notes:///plan.md
-  mcp-host explain --who notes:///plan.md      everyone who may read it, and by which rule
-  mcp-host explain --as ci                     all rules that apply to it";
+  mcp-host explain --who notes:///plan.md      who may read it, and by which rule
+  mcp-host explain --as ci                     all rules that apply to `ci`";
 
 /// Explain which rule decides what a principal may do
 ///
-/// Without a URI: the rules that apply to the principal. What a running server knows beside the config, such as a plugin that
-/// does not load, is not considered.
+/// Without a URI, prints the rules that apply to the principal. Only the config counts, not the state of a running server,
+/// such as a plugin that is not loaded.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -41,7 +41,7 @@ pub(super) struct Args {
     #[arg(long = "op", value_name = "OPERATION", default_value = "read", value_parser = operation)]
     operation: Operation,
 
-    /// List everyone whom the rules allow or deny it: principals, groups and others, each with the rule that decides
+    /// List the principals, groups and others that the rules allow or deny the operation, each with the rule that decides
     #[arg(long, requires = "uri", conflicts_with_all = ["name", "groups"])]
     who: bool,
 

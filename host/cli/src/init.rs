@@ -27,21 +27,21 @@ const DEFAULT_CONFIG: &str = "mcp-host.toml";
 
 /// Write a commented config for git repositories, folders and databases
 ///
-/// A git repository is served with its files, a folder with Markdown files as notes, any other folder as files, and a database of SQLite
-/// as tables; all read-only. In a work tree, what `.gitignore` names is not served. An existing config is never overwritten.
+/// A git repository is served with its files, a folder with Markdown files as notes, any other folder as files, and a SQLite database as
+/// tables; all are read-only. Files of a work tree that `.gitignore` names are not served. An existing config is never overwritten.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// What is served: git repositories, folders, databases of SQLite
+    /// The paths to serve: git repositories, folders, SQLite databases
     #[arg(value_name = "PATH", default_value = ".", hide_default_value = true)]
     paths: Vec<PathBuf>,
 
-    /// The directory with the components of the providers; by default, those of the installed package, or `plugins` beside the
+    /// The directory with the components of the providers; by default, the directory of the installed package, or `plugins` beside the
     /// program, one level above it, or in the current directory
     #[arg(long, value_name = "DIR")]
     plugins: Option<PathBuf>,
 
-    /// Accept the home directory, and directories that have it
+    /// Accept the home directory, and directories that contain it
     #[arg(long)]
     yes: bool,
 }

@@ -30,7 +30,7 @@ Examples:
 /// The maximum length of a shown description, in characters.
 const MAX_DESCRIPTION: usize = 4000;
 
-/// Show what a component file is: its digest, its description, its imports and the grants for them, and what it asks for
+/// Show a component file: its digest, description, imports and needs, and the grants for the imports
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -38,7 +38,7 @@ pub(super) struct Args {
     #[arg(value_name = "FILE.wasm|NAME")]
     file: PathBuf,
 
-    /// Compare with the grants of that plugin of the config
+    /// Compare with the grants of this plugin in the config
     #[arg(long, value_name = "NAME")]
     plugin: Option<String>,
 

@@ -22,17 +22,17 @@ use mcp_resource_host::keyvalue::{BucketUsage, MAX_VALUE_BYTES, PluginBuckets};
 
 const EXAMPLES: &str = "\
 Examples:
-  mcp-host keyvalue list web                            the buckets of the plugin `web`, and what they hold
+  mcp-host keyvalue list web                            the buckets of the plugin `web`, with their usage
   mcp-host keyvalue list web pages --prefix docs.rs/    keys of the bucket `pages`
   mcp-host keyvalue get web pages docs.rs/serde | jq    the value of a key
   mcp-host keyvalue put web settings language ja        text as a value
   mcp-host keyvalue put web models small < small.bin    standard input as a value
   mcp-host keyvalue delete web pages docs.rs/serde";
 
-/// See and fill the key-value buckets of plugins
+/// Show and fill the key-value buckets of plugins
 ///
-/// Works beside a running server, whose plugins see a change at their next call. Only buckets that the config grants are
-/// there, and their quotas hold.
+/// A server can run at the same time; its plugins see a change at their next call. Only buckets that the config grants
+/// exist, and their quotas apply.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -48,10 +48,10 @@ enum KeyvalueCommand {
         plugin: String,
         /// The bucket
         bucket: Option<String>,
-        /// List only keys that begin with this
+        /// List only keys with this prefix
         #[arg(long, default_value = "", hide_default_value = true, requires = "bucket")]
         prefix: String,
-        /// Print a JSON object; of keys, one per line with an array of up to 1000
+        /// Print a JSON object; for keys, one per line with an array of up to 1000
         #[arg(long)]
         json: bool,
     },
@@ -68,19 +68,19 @@ enum KeyvalueCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Write the value of a key: the argument, a file, or standard input
+    /// Write the value of a key, from the argument, a file, or standard input
     Put {
         #[command(flatten)]
         place: Place,
         /// The key
         key: String,
-        /// The value; without it and `--file`, it is read from standard input
+        /// The value; without it and without `--file`, it is read from standard input
         value: Option<String>,
         /// Read the value from this file
         #[arg(long, short, value_name = "FILE", conflicts_with = "value")]
         file: Option<PathBuf>,
     },
-    /// Delete keys: all of them or, if that fails, none
+    /// Delete keys, all or none
     Delete {
         #[command(flatten)]
         place: Place,

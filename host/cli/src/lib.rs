@@ -108,16 +108,16 @@ Examples:
   mcp-host serve                          serve ./mcp-host.toml over stdio, or over HTTP if it says so
   mcp-host serve --http 127.0.0.1:8080    serve it over HTTP, at http://127.0.0.1:8080/mcp
   mcp-host init                           write a config for the repository or the folder here
-  mcp-host connect vscode --write         let a client know the server
+  mcp-host connect vscode --write         add the server to a client
   mcp-host new notes --lang python        start a provider of your own
   mcp-host dev                            build a provider whenever its sources change, and serve it
-  mcp-host check                          validate it, load and try every plugin
+  mcp-host check                          validate the config, load and try every plugin
   mcp-host list                           what would clients see?
   mcp-host read notes:///welcome.md       the content that a client gets
   mcp-host search circuit breaker         what a client finds
   mcp-host add web oci://HOST/NAME:1.4    a provider from a registry, verified and locked
 
-Exit codes: 0 success, 1 failure, 2 invalid command line or config, 3 somebody has to agree (`update`).";
+Exit codes: 0 success, 1 failure, 2 invalid command line or config, 3 an agreement is missing (`update`).";
 
 /// Serves MCP resources from sandboxed WebAssembly components.
 #[derive(Debug, Parser)]

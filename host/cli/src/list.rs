@@ -25,7 +25,7 @@ const EXAMPLES: &str = "\
 Examples:
   mcp-host list                                 the first page of everything
   mcp-host list --all                           everything
-  mcp-host list git://linux/tree/main/docs      what is directly below one resource
+  mcp-host list git://linux/tree/main/docs      the direct children of one resource
   mcp-host list --templates                     templates of URIs that can be read
   mcp-host list --as anonymous                  what clients over HTTP see
   mcp-host list --all --json | jq -r '.resources[].uri'";
@@ -46,7 +46,7 @@ pub(super) struct Args {
     #[arg(long)]
     all: bool,
 
-    /// List the page with this cursor, which the page before printed
+    /// List the page with this cursor, which the previous page printed
     #[arg(long, value_name = "CURSOR", conflicts_with = "all", allow_hyphen_values = true)]
     cursor: Option<String>,
 
@@ -57,7 +57,7 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Print on standard error what the calls cost: times, host calls, memory; as a JSON object per page with `--json`
+    /// Print the cost of the calls on standard error: times, host calls, memory; with `--json`, a JSON object per page
     #[arg(long)]
     timing: bool,
 

@@ -23,7 +23,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// The directory to write them to: `mcp-host.1`, `mcp-host-serve.1` and so on; it is made if it is missing
+    /// The directory for the pages: `mcp-host.1`, `mcp-host-serve.1` and so on; it is created if it is missing
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }

@@ -13,8 +13,8 @@ use super::error::CliError;
 use super::escape;
 
 const EXAMPLES: &str = "\
-The project has the SDK and the contract in it. It serves the files of a directory, as a start: text and binary resources, a template \
-with completion, changes, config, and a unit test. Existing files are never overwritten.
+The project contains the SDK and the contract. As a start, it serves the files of a directory, with text and binary \
+resources, a template with completion, changes, config, and a unit test. Existing files are never overwritten.
 
 Examples:
   mcp-host new notes --lang python        write ./notes
@@ -30,7 +30,7 @@ const LANGUAGES: &str = "rust|python|typescript|javascript|c|go";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, override_usage = "mcp-host new [OPTIONS] --lang <LANG> <NAME>")]
 pub(super) struct Args {
-    /// The directory of the project, which is made if it is missing; its last segment names it
+    /// The directory of the project, which is created if it is missing; its last segment is the project's name
     #[arg(value_name = "NAME")]
     dir: PathBuf,
 

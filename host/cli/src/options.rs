@@ -49,7 +49,7 @@ pub(super) fn parse_uri(text: &str) -> Result<String, Infallible> {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Common options")]
 pub(super) struct GlobalArgs {
-    /// The config: what is served, to whom, and within which bounds [env: MCP_HOST_CONFIG] [default: mcp-host.toml]
+    /// The config: plugins, access rules and limits [env: MCP_HOST_CONFIG] [default: mcp-host.toml]
     #[arg(long, global = true, value_name = "FILE", default_value = DEFAULT_CONFIG.as_os_str(), hide_default_value = true)]
     pub(super) config: PathBuf,
 
@@ -78,12 +78,12 @@ pub(super) struct GlobalArgs {
 /// The principal, for the commands that make requests.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub(super) struct PrincipalArgs {
-    /// Make the request as this principal, under its access rules: `local`, `anonymous`, one of the config, or `ISSUER/NAME` for
-    /// one of an `[[issuer]]` or a `client-ca` of that name
+    /// Make the request as this principal, under its access rules: `local`, `anonymous`, a principal of the config, or
+    /// `ISSUER/NAME` for a principal of this `[[issuer]]` or `client-ca`
     #[arg(long = "as", value_name = "PRINCIPAL", default_value = LOCAL, value_hint = ValueHint::Other)]
     name: String,
 
-    /// Make it as a member of this group, as a token would say; may be repeated
+    /// Make the request as a member of this group, as a token would name it; may be repeated
     #[arg(long = "group", value_name = "GROUP", value_hint = ValueHint::Other)]
     groups: Vec<String>,
 }

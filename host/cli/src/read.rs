@@ -42,9 +42,8 @@ Examples:
 
 /// Read a resource as a client does
 ///
-/// Text goes to standard output. Binary content goes to a file or a pipe, never to a terminal. Of a resource in several
-/// formats, a file or a pipe gets the preferred one. Before a search is read, or a selection, the index is brought level with what the
-/// plugins serve.
+/// Text goes to standard output. Binary content goes to a file or a pipe, never to a terminal. Of a resource in several formats, a
+/// file or a pipe gets the preferred one. Before a search or a selection is read, the index is updated.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -63,7 +62,7 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Print on standard error what the call cost: times, host calls, memory; as a JSON object with `--json`
+    /// Print the cost of the call on standard error: times, host calls, memory; with `--json`, a JSON object
     #[arg(long)]
     timing: bool,
 

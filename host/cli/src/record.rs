@@ -11,8 +11,8 @@ use super::error::CliError;
 use super::recording::{RecordingFile, summary};
 
 const EXAMPLES: &str = "\
-The file has what the provider read and answered, and is readable by its owner only. The server, which must have `[admin]` in the \
-config, writes a line in its audit log.
+The file contains the data that the provider read, and its answers. Only the owner of the file can read it. The server, \
+which must have `[admin]` in the config, writes a line in its audit log.
 
 Examples:
   mcp-host record notes --out notes.jsonl              until Ctrl-C, 10,000 calls, or 10 minutes
@@ -34,7 +34,7 @@ pub(super) struct Args {
     #[arg(long, short, value_name = "FILE")]
     out: PathBuf,
 
-    /// End after that number of calls
+    /// End after this number of calls
     #[arg(long, value_name = "CALLS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max: u32,
 

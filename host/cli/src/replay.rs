@@ -21,10 +21,10 @@ use super::escape;
 use super::output::Output;
 
 const EXAMPLES: &str = "\
-The component gets nothing but what the record has: no directory, no network, no clock. What it calls and answers is compared with \
-the record.
+The component gets only recorded data: no directory, no network, no clock. Its calls and its answers are compared with \
+the recording.
 
-Exit codes: 0 all calls are as recorded, 1 one is not, 2 the command line is invalid.
+Exit codes: 0 all calls are as recorded, 1 a call differs, 2 the command line is invalid.
 
 Examples:
   mcp-host read notes:///a.md --record a.jsonl      record what a command does
@@ -35,7 +35,7 @@ Examples:
 /// The maximum number of characters of a value in a difference.
 const MAX_SHOWN: usize = 300;
 
-/// Repeat recorded calls of a provider without grants, and compare what it does
+/// Repeat recorded calls of a provider without grants, and compare its behavior with the recording
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -51,7 +51,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME")]
     plugin: Option<String>,
 
-    /// Replay each call that number of times
+    /// Replay each call N times
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     times: u32,
 

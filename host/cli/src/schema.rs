@@ -19,7 +19,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// What is described
+    /// The subject of the schema
     #[arg(value_name = "SUBJECT", default_value = "config")]
     subject: Subject,
 }

@@ -21,10 +21,9 @@ Examples:
   mcp-host search budget --as anonymous                what may clients over HTTP find?
   mcp-host search TODO --json | jq -r '.results[].uri'";
 
-/// Search the resources of the plugins that are searched, as a client does
+/// Search the resources of the plugins that are indexed for search, as a client does
 ///
-/// The index is brought level with what the plugins serve before. A text in double quotes is a phrase; of other words a result
-/// has at least one.
+/// The index is updated first. A text in double quotes is a phrase; of the other words a result has at least one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -32,7 +31,7 @@ pub(super) struct Args {
     #[arg(value_name = "WORDS", required = true)]
     words: Vec<String>,
 
-    /// Search only this resource, and those below it
+    /// Search only this resource, and the resources below it
     #[arg(long = "in", value_name = "URI", value_parser = parse_uri)]
     within: Option<String>,
 

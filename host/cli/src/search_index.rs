@@ -14,8 +14,8 @@ use super::table::{Cell, Table};
 
 const EXAMPLES: &str = "\
 Examples:
-  mcp-host index status      what does the index have of each plugin?
-  mcp-host index rebuild     delete it, and read everything again";
+  mcp-host index status      how much of each plugin is indexed?
+  mcp-host index rebuild     delete the index, and index all resources again";
 
 /// The time after which a command without a terminal says what it waits for.
 const NOTE_AFTER: Duration = Duration::from_secs(2);
@@ -33,13 +33,13 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Show what the index has of each plugin; no plugin is started
+    /// Show how much of each plugin is indexed; no plugin is started
     Status {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Delete the index, and read everything again
+    /// Delete the index, and index all resources again
     Rebuild,
 }
 

@@ -46,12 +46,14 @@ const FREE_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0
 pub(super) const ADDRESS_KEY: &str = "server.http";
 
 const EXAMPLES: &str = "\
-SIGINT and SIGTERM shut it down gracefully: requests in flight are completed first. A second signal exits at once. \
-It reloads when the config or a component changes, and on SIGHUP: no connection, subscription or request in flight is \
-lost. Rules apply at once; plugins that cannot be used are logged and change nothing.
+SIGINT and SIGTERM start a graceful shutdown: requests in flight are completed first. A second signal terminates the \
+server immediately. The server reloads when the config or a component changes, and on SIGHUP: no connection, \
+subscription or request in flight is lost. Rules apply immediately; plugins that cannot be used are logged and change \
+nothing.
 
-With PATH no config is read and nothing is reloaded. On a terminal it listens at a free port of this machine, and prints the \
-entry for a client with a token of this run; `--http` names another address, and `--stdio` is for a client that starts it.
+With PATH no config is read and nothing is reloaded. On a terminal the server listens at a free port of this machine, \
+and prints the entry for a client, with a token for this run. `--http` names another address; `--stdio` is for a \
+client that starts the server.
 
 Examples:
   mcp-host serve .                       the repository or the folder here, without a config
@@ -73,7 +75,7 @@ pub(super) struct Args {
     #[arg(long, conflicts_with = "http")]
     stdio: bool,
 
-    /// Serve over HTTP at this address and port, whatever the config says
+    /// Serve over HTTP at this address and port; takes precedence over the config
     #[arg(long, value_name = "ADDRESS", value_parser = http_address)]
     http: Option<HttpAddress>,
 

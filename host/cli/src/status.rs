@@ -32,23 +32,23 @@ const WIDE_HEADER: [&str; 10] =
     ["PLUGIN", "MOUNT", "STATE", "CALLS/S", "P50", "P99", "MEMORY", "FAULTS", "CACHE HITS", "WATCHED"];
 
 const EXAMPLES: &str = "\
-The listener, its token and its certificate are those of `[admin]` in the config.
+The listener, its token and its certificate are in `[admin]` of the config.
 
 Exit codes: 0 if the server answers, and with `--probe` if it is ready; otherwise 1.
 
 Examples:
   mcp-host status              plugins: state, calls of the last minute, memory, faults, and what clients watch
-  mcp-host status --wide       beside that their mounts, the median of calls, limits of memory, and hits of the cache
+  mcp-host status --wide       also mounts, the median of calls, limits of memory, and hits of the cache
   mcp-host status notes        one plugin, with its component, limits, grants and log
   mcp-host status --watch      the same every two seconds, until it is interrupted
   mcp-host status --json       for programs: the answer of `/api/v1/status`
   mcp-host status --probe      for a health check: is the server ready?";
 
-/// Show how a running server is
+/// Show the state of a running server
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Show only this plugin, with all that is known of it
+    /// Show only this plugin, with all details
     #[arg(value_name = "PLUGIN")]
     plugin: Option<String>,
 
@@ -64,7 +64,7 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Print whether the server is ready, and why it is not
+    /// Print whether the server is ready, and the reasons if it is not
     #[arg(long, conflicts_with_all = ["watch", "json", "plugin"])]
     probe: bool,
 }

@@ -21,8 +21,9 @@ use super::observation::ObservationArgs;
 use super::replay::{ReplayFileError, ReplayOptions, replay_file};
 
 const EXAMPLES: &str = "\
-The component runs in its sandbox, with these grants and nothing else, under the default limits; with --plugin, with the \
-grants, the config and the limits of that plugin of the config. Key-value buckets are temporary, directories are the real ones.
+The component runs in its sandbox, with these grants only, under the default limits; with --plugin, with the grants, \
+the config and the limits of that plugin in the config. Key-value buckets are temporary; directories are the real \
+ones.
 
 Exit codes: 0 no check failed, 1 some did, 2 the command line or the config is invalid.
 
@@ -30,8 +31,8 @@ Examples:
   mcp-host test target/hello.wasm
   mcp-host test notes.wasm --dir ~/notes=/notes --edit 'date >> ~/notes/log.md'
   mcp-host test http-cache.wasm --http https://docs.rs --keyvalue pages --junit report.xml
-  mcp-host test notes.wasm --replay recordings/     as it was when `--record` recorded it
-  mcp-host test new/git.wasm --plugin linux       with the grants of that plugin of the config";
+  mcp-host test notes.wasm --replay recordings/     replays recordings of `--record`
+  mcp-host test new/git.wasm --plugin linux       with the grants of that plugin in the config";
 
 /// Test whether a provider keeps the contract, with a report of what to fix
 #[derive(Debug, clap::Args)]
@@ -44,7 +45,7 @@ pub(super) struct Args {
     #[command(flatten)]
     provider: ProviderOptions,
 
-    /// Run this shell command to edit the data behind the provider: `changes` must report it
+    /// Run this shell command to edit the data behind the provider: `changes` must report the edit
     #[arg(long, value_name = "COMMAND")]
     edit: Option<String>,
 

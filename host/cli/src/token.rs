@@ -47,7 +47,7 @@ enum TokenCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Print the digest of the token on standard input: its first line
+    /// Print the digest of the token on the first line of standard input
     Hash,
 }
 

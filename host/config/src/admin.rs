@@ -162,16 +162,16 @@ written_as! {
 
 table! {
     pub(crate) struct AdminKeys {
-        /// The address: an IP address with a port, or `unix:` and the path of a socket.
+        /// The address to listen on: an IP address with a port, or `unix:` and the path of a socket.
         #[required]
         listen: AdminAddress,
-        /// The bearer token of administrators, at least 32 characters. Required, as is `tls`, at an address that other machines can
-        /// reach.
+        /// The bearer token of administrators, at least 32 characters. An address that other machines can reach requires `token` and
+        /// `tls`.
         token: Option<AdminToken>,
-        /// The certificate for TLS. Without it: plain HTTP.
+        /// The certificate for TLS. Without it the listener uses plain HTTP.
         tls: Option<Tls>,
-        /// Whether clients with a bearer token that `/mcp` accepts may log in to the console, and see what they may see. `false` unless
-        /// set.
+        /// Whether clients with a bearer token that `/mcp` accepts may log in to the console, and see the view of their principal.
+        /// `false` unless set.
         users: bool,
     }
 }

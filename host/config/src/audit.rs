@@ -86,17 +86,17 @@ impl Audit {
 
 table! {
     pub(crate) struct AuditKeys {
-        /// The file that lines are appended to. Its directory must exist. This or `stderr` is required.
+        /// The file that lines are appended to. Its directory must exist. Either `file` or `stderr` is required.
         #[read(CreatableFile)]
         file: Option<PathBuf>,
-        /// `true`: lines are written to standard error instead of a file.
+        /// `true` writes lines to standard error instead of a file.
         stderr: Option<True>,
         /// The size at which the file is rotated. 64 MiB unless set; 64 KiB to 1 TiB.
         max_size: AuditFileSize,
         /// The number of rotated files. 10 unless set; 1 to 1000.
         keep: RotatedFiles,
-        /// What happens to requests while no line can be written: `drop` answers them and counts the lines that are
-        /// lost; `refuse` refuses them. `drop` unless set.
+        /// The handling of requests while no line can be written: `drop` answers them and counts the lost lines;
+        /// `refuse` refuses them. `drop` unless set.
         on_full: OnFull,
     }
 }

@@ -52,16 +52,16 @@ table! {
         #[required]
         #[read(NatsServers)]
         pub nats: Vec<NatsUrl>,
-        /// What the servers demand: a token, or `USER:PASSWORD`, from a variable or a file. Nothing unless set.
+        /// The credentials for the servers: a token, or `USER:PASSWORD`, from a variable or a file. None unless set.
         pub credentials: Option<NatsCredentials>,
-        /// A PEM file of certificate authorities that are trusted for the servers, in place of the machine's own.
+        /// A PEM file of certificate authorities that are trusted for the servers, instead of the machine's own.
         pub ca: Option<CaBundle>,
-        /// The time within which a replica is replaced that polls for all. 10 s unless set; 2 s to 5 min.
+        /// The time within which another replica replaces the one that polls for all. 10 s unless set; 2 s to 5 min.
         pub lease: Lease,
-        /// The number of live replicas by which rates of clients are divided at most. 32 unless set; 1 to 1024.
+        /// The maximum number of live replicas by which the rates of clients are divided. 32 unless set; 1 to 1024.
         pub max_replicas: MaxReplicas,
-        /// Where sessions of the revisions up to 2025-11-25 are: `"sticky"`, at the replica that opened them, or `"shared"`, at any
-        /// replica. `"sticky"` unless set.
+        /// The replicas that serve a session of the revisions up to 2025-11-25: `"sticky"`, the one that opened the session, or
+        /// `"shared"`, any replica. `"sticky"` unless set.
         pub sessions: SessionPlace,
     }
 }

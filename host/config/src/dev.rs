@@ -23,11 +23,12 @@ table! {
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Dev as "a table", such as "{ build = \"make\" }" {
-        /// The shell command that builds the component, run in the directory of the project. Unless set, that of the
-        /// project's kind: `cargo build` where there is a `Cargo.toml`, for example.
+        /// The shell command that builds the component, run in the directory of the project. Unless set, it follows from the
+        /// kind of the project: for example, `cargo build` with a `Cargo.toml`.
         pub build: Option<BuildCommand>,
-        /// The sources: files, directories or globs, relative to the directory of the project. A change of one starts a
-        /// build. Unless set: the whole directory. Files that `.gitignore` names, hidden files and build output do not count.
+        /// The sources: files, directories or globs, relative to the directory of the project. A change of a source starts a
+        /// build. The whole directory unless set. Files that `.gitignore` names, hidden files and build output are not
+        /// watched.
         pub watch: Vec<WatchPattern>,
     }
 }

@@ -39,15 +39,15 @@ table! {
         /// Directories of the host, by the path at which the provider sees them.
         #[read(Dirs)]
         pub dirs: BTreeMap<GuestPath, DirGrant>,
-        /// Environment variables of the provider. It sees none of the host's own.
+        /// Environment variables of the provider. The provider sees no variable of the host.
         #[read(Env)]
         pub env: BTreeMap<EnvName, Secret<String>>,
-        /// Web servers that it may send requests to, by their origins.
+        /// The origins of web servers that the provider may send requests to.
         pub http: HttpGrants,
         /// Key-value buckets, by the name that the provider opens.
         #[read(Keyvalue)]
         pub keyvalue: BTreeMap<BucketName, KeyvalueGrant>,
-        /// SQL databases that it may query, by the name that the provider asks for.
+        /// SQL databases that the provider may query, by the name that it uses for them.
         #[read(Sql)]
         pub sql: BTreeMap<DatabaseName, SqlGrant>,
     }

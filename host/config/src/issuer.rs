@@ -35,28 +35,30 @@ table! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Issuer {
-        /// Its name in rules: its principals are `NAME/…`, and so are its groups. Unique.
+        /// The name of the issuer in rules: its principals and groups are `NAME/…`. Unique among issuers and `client-ca`.
         #[required]
         pub name: PrincipalName,
-        /// Its issuer identifier, a URL that is exactly the claim `iss` of its tokens. Clients find it in the metadata of this server.
+        /// The issuer identifier: a URL, exactly as the claim `iss` of the issuer's tokens. Clients find it in the metadata of this
+        /// server.
         #[required]
         #[read(IdentifierUrl)]
         pub issuer: EndpointUrl,
-        /// Its public keys, a JSON Web Key Set: a URL, or a `file`. Either this or `introspection`.
+        /// The public keys of the issuer, a JSON Web Key Set: a URL, or a `file`. Either `jwks` or `introspection` is required.
         pub jwks: Option<Jwks>,
-        /// Its introspection endpoint, for tokens that are not signed, or that it can revoke. Either this or `jwks`.
+        /// The introspection endpoint of the issuer, for tokens that are not signed, or that the issuer can revoke. Either `jwks` or
+        /// `introspection` is required.
         pub introspection: Option<Introspection>,
-        /// Audiences of tokens that are accepted in addition to `http.public-url`. None unless set.
+        /// The audiences of tokens that are accepted in addition to `http.public-url`. None unless set.
         #[read_each(Audience)]
         pub audiences: Vec<String>,
         /// The signature algorithms that are accepted. All asymmetric ones unless set.
         #[read(Algorithms)]
         #[default(SignatureAlgorithm::ALL.into())]
         pub algorithms: BTreeSet<SignatureAlgorithm>,
-        /// The claim with the name of the principal. `sub` unless set. With a leading slash it is a JSON Pointer.
+        /// The claim with the name of the principal. `sub` unless set. A claim with a leading slash is a JSON Pointer.
         #[default(ClaimName::new("sub"))]
         pub principal_claim: ClaimName,
-        /// The claims with groups: a text or a list of texts each. `["groups"]` unless set. With a leading slash one is a JSON
+        /// The claims with groups, each a text or a list of texts. `["groups"]` unless set. A claim with a leading slash is a JSON
         /// Pointer.
         #[default(vec![ClaimName::new("groups")])]
         pub group_claims: Vec<ClaimName>,
@@ -68,9 +70,9 @@ table! {
         /// Scopes that include others: `{ "mcp:all" = ["mcp:read", "mcp:subscribe"] }`. None unless set.
         #[read(ScopeIncludes)]
         pub scope_includes: BTreeMap<Scope, Vec<Scope>>,
-        /// The difference between the clocks of this machine and of the issuer that is tolerated. 10 s unless set; 0 s to 5 min.
+        /// The tolerated difference between the clocks of this machine and of the issuer. 10 s unless set; 0 s to 5 min.
         pub clock_skew: ClockSkew,
-        /// A PEM file of certificate authorities that are trusted for its URLs, in addition to the machine's own.
+        /// A PEM file of certificate authorities that are trusted for the URLs of the issuer, in addition to the machine's own.
         pub ca: Option<CaBundle>,
     }
 }

@@ -230,11 +230,11 @@ pub struct Config {
 table! {
     #[derive(Default)]
     struct ConfigKeys {
-        /// The host as a server: its name, address, pages and directories.
+        /// The server: its name, address, page sizes, directories and tools.
         server: Server,
         /// The HTTP server: TLS, CORS and limits of clients.
         http: Http,
-        /// The administration listener: probes for liveness and readiness, apart from the listener of clients.
+        /// The administration listener, separate from the listener of clients: health checks, metrics, an API and the console.
         admin: Option<Admin>,
         /// An issuer of OAuth 2.1 access tokens, which authenticate principals over HTTP.
         #[read(Issuers)]
@@ -251,7 +251,7 @@ table! {
         search: Option<Search>,
         /// The registries that components come from, and the store of verified components.
         registry: Registry,
-        /// Whose signatures are required for components from a registry.
+        /// The signatures that are required for components from a registry.
         #[read(Trusts)]
         trust: Vec<Trust>,
         /// A provider with its mount, config, grants and limits.
@@ -265,9 +265,9 @@ table! {
         /// A group of principals, for rules.
         #[read(Groups)]
         group: Vec<PrincipalGroup>,
-        /// An access rule: the principals, and the resources that they may or may not use.
+        /// An access rule: its principals, and the resources that they may or may not use.
         rule: Vec<Rule>,
-        /// Development of the provider in this directory, for the command `mcp-host dev`: how it is built.
+        /// The build of the provider in this directory, for the command `mcp-host dev`.
         dev: Option<Dev>,
     }
 }

@@ -22,9 +22,9 @@ table! {
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Log as "a table", such as "{ format = \"json\" }" {
         /// The format of the log of `serve`: `text` for people, or `json`, one object per line. The option `--log-format` takes
-        /// precedence. `text` unless set; fields of the journal where standard error is the journal of systemd.
+        /// precedence. `text` unless set; if standard error is the journal of systemd, fields of the journal.
         pub format: Option<LogFormat>,
-        /// The filter of the log of `serve`. The option `--log` takes precedence, and then the variable `MCP_HOST_LOG`. `info`
+        /// The filter of the log of `serve`. The option `--log` takes precedence, then the variable `MCP_HOST_LOG`. `info`
         /// unless set.
         pub filter: Option<LogFilter>,
     }

@@ -29,49 +29,49 @@ table! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Plugin as "a plugin",
     such as "{ name = \"notes\", component = \"plugins/notes.wasm\", mount = \"notes:///\" }" {
-        /// Its name in the log and in messages. Unique within a config.
+        /// The name of the plugin in the log and in messages. Unique within a config.
         #[required]
         pub name: PluginName,
-        /// The component's file. A config file must name an existing one, the name of a provider in `server.plugin-path`, or a
-        /// component in a registry that is locked, `oci://registry.example.com/acme/web:1.4`.
+        /// The component. In a config file: an existing file, the name of a provider in `server.plugin-path`, or a locked
+        /// component in a registry, `oci://registry.example.com/acme/web:1.4`.
         #[required]
         #[read(Component)]
         pub component: PathBuf,
-        /// A prefix of the titles of its entries and templates in merged listings, which distinguishes two plugins of one
-        /// provider for people.
+        /// A prefix of the titles of the plugin's entries and templates in merged listings, so that people can distinguish two
+        /// plugins of one provider.
         #[read(Title)]
         pub title: Option<String>,
-        /// The required digest of the component's file. Without it: any content.
+        /// The required digest of the component's file. Without it any content is accepted.
         pub digest: Option<Digest>,
-        /// The URI prefix that it owns. No two mounts of a config overlap.
+        /// The URI prefix that the plugin owns. Mounts of a config do not overlap.
         #[required]
         #[read(ComponentMount)]
         pub mount: Mount,
         /// The provider's own config: strings as written, other values as JSON.
         #[read(Settings)]
         pub config: BTreeMap<String, String>,
-        /// Whether the server is ready (`/readyz` of `[admin]`) only when it is loaded. `false` unless set.
+        /// Whether the server is ready (`/readyz` of `[admin]`) only when the plugin is loaded. `false` unless set.
         pub required: bool,
-        /// Its access to the outside world. Nothing unless set.
+        /// The access of the plugin to the outside world. None unless set.
         pub grants: Grants,
-        /// Its resource limits.
+        /// The resource limits of the plugin.
         pub limits: Limits,
         /// Instance reuse. Each call gets a fresh instance unless set.
         pub instances: Option<InstanceReuse>,
-        /// The interval at which it is polled for changes while a client watches it, unless it hints otherwise. 2 s
-        /// unless set; 100 ms to 1 h.
+        /// The interval of polls for changes while a client watches, unless the provider returns another interval. 2 s unless set;
+        /// 100 ms to 1 h.
         pub watch_interval: WatchInterval,
-        /// Who polls it in a cluster: each replica, or one for all. `each` unless set where it has directories, key-value buckets
-        /// or a SQLite database, and otherwise `shared`.
+        /// The replicas of a cluster that poll the plugin: `each`, or one for all (`shared`). Unless set, `each` for a plugin with
+        /// directories, key-value buckets or a SQLite database, and otherwise `shared`.
         pub polling: Option<Polling>,
-        /// Whether its responses with a time to live are cached, within `server.response-cache`. `true` unless set.
+        /// Whether responses of the plugin with a time to live are cached, within `server.response-cache`. `true` unless set.
         #[default(true)]
         pub response_cache: bool,
-        /// What is indexed for search. Nothing unless set; an empty table selects all defaults.
+        /// The resources that are indexed for search. None unless set; an empty table selects all defaults.
         pub search: Option<PluginSearch>,
-        /// The directories that are skills if they have a `SKILL.md`: globs of their URIs, such as `**/skills/*`. None unless set.
+        /// Globs of the URIs of directories that are skills if they have a `SKILL.md`, such as `**/skills/*`. None unless set.
         pub skills: Vec<UriGlob>,
-        /// The existing server that it is, `[[upstream]]`, in the place of a component: `component` is empty then.
+        /// The existing server (`[[upstream]]`) that serves in place of a component. `component` is empty then.
         #[internal]
         pub upstream: Option<Box<Upstream>>,
     }

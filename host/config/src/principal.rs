@@ -20,10 +20,12 @@ table! {
     /// A principal that authenticates with a bearer token over HTTP: `[[principal]]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct TokenPrincipal as "a principal", such as "{ name = \"ci\", token-sha256 = \"…\" }" {
-        /// Its name in rules, groups and the audit log. Unique, and no built-in one.
+        /// The name of the principal in rules, groups and the audit log. Unique, and not the name of a built-in
+        /// principal.
         #[required]
         pub name: PrincipalName,
-        /// The SHA-256 digests of its tokens, as 64 lower-case hexadecimal digits. `mcp-host token new` creates both.
+        /// The SHA-256 digests of the principal's tokens, each 64 lower-case hexadecimal digits. `mcp-host token new`
+        /// creates a token and its digest.
         #[required]
         pub token_sha256: TokenDigests,
     }
@@ -34,13 +36,14 @@ table! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct PrincipalGroup as "a group", such as "{ name = \"developers\", principals = [\"ci\"] }" {
-        /// Its name in rules. Unique among groups.
+        /// The name of the group in rules. Unique among groups.
         #[required]
         pub name: PrincipalName,
-        /// Its members: principals of the config, built-in ones, and principals of issuers, such as `corp/ada`.
+        /// The members: principals of the config, built-in principals, and principals of issuers, such as `corp/ada`.
         #[read_each(Member)]
         pub principals: Vec<String>,
-        /// The groups of others whose members are members of it, too, such as `corp/engineering`.
+        /// Groups that an issuer or an embedding application names, such as `corp/engineering`. Their members are
+        /// members of this group, too.
         #[read_each(ExternalGroup)]
         pub groups: Vec<String>,
     }

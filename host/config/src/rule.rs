@@ -27,10 +27,10 @@ table! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Rule {
-        /// The principals that it applies to.
+        /// The principals that the rule applies to.
         #[read(NonEmpty<PrincipalSelector>)]
         pub principals: Vec<PrincipalSelector>,
-        /// The groups to whose members it applies.
+        /// The groups whose members the rule applies to.
         #[read(NonEmpty<GroupSelector, Vec<String>>)]
         pub groups: Vec<String>,
         /// The resources that are allowed.
@@ -39,11 +39,11 @@ table! {
         /// The resources that are denied.
         #[read(NonEmpty<UriGlob>)]
         pub deny: Vec<UriGlob>,
-        /// The operations that it applies to. All, unless set.
+        /// The operations that the rule applies to. All unless set.
         #[read(NonEmpty<Operation, BTreeSet<Operation>>)]
         #[default(Operation::ALL.into())]
         pub operations: BTreeSet<Operation>,
-        /// Its position in the config file.
+        /// The line of the rule in the config file.
         pub line: RuleLine,
     }
 }

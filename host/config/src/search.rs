@@ -56,13 +56,14 @@ table! {
     /// Search over all plugins: `[search]`.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Search as "a table about search", such as "{ max-size = \"1GiB\" }" {
-        /// The maximum size of the index on disk. Resources that it has no room for are not found. 1 GiB unless set; 1 MiB
-        /// to 1 TiB.
+        /// The maximum size of the index on disk. Resources for which the index has no room are not found. 1 GiB unless set;
+        /// 1 MiB to 1 TiB.
         pub max_size: IndexSize,
         /// Searches that are listed as resources, `search:///saved/NAME`, and can be subscribed to.
         #[read(SavedSearches)]
         pub saved: Vec<SavedSearch>,
-        /// The endpoint that computes embeddings of passages, by which searches find what has other words. None unless set.
+        /// The endpoint that computes embeddings of passages, so that searches also find passages with other words. None unless
+        /// set.
         pub embeddings: Option<Embeddings>,
     }
 }
@@ -73,23 +74,23 @@ table! {
     pub struct PluginSearch {
         /// Globs of the URIs that are indexed. All unless set.
         pub include: Vec<UriGlob>,
-        /// Globs of URIs that are not indexed.
+        /// Globs of the URIs that are not indexed.
         pub exclude: Vec<UriGlob>,
-        /// The MIME types whose content is read, such as `text/markdown` or `text/*`. Unless set: all but `image/*`, `audio/*`,
-        /// `video/*` and `font/*`. Of other resources the name, the title and the description are indexed.
+        /// The MIME types whose content is read, such as `text/markdown` or `text/*`. All but `image/*`, `audio/*`, `video/*`
+        /// and `font/*` unless set. Resources of other types are indexed by name, title, description and path.
         pub types: Vec<MediaRange>,
-        /// The maximum size of the text of one resource. A larger resource is indexed by its name, title and description. 1 MiB
-        /// unless set; 1 KiB to 64 MiB.
+        /// The maximum size of the text of one resource. Of a longer text the beginning is indexed. 1 MiB unless set; 1 KiB to
+        /// 64 MiB.
         pub max_document: DocumentSize,
         /// The maximum size of the text of all resources, before it is indexed. 256 MiB unless set; 1 KiB to 1 TiB.
         pub max_bytes: IndexedBytes,
-        /// The interval at which the listing is compared with the index. A provider that reports changes is also asked for them
-        /// at `watch-interval`. 10 min unless set; 1 s to 7 days.
+        /// The interval at which the listing is compared with the index. A provider that reports changes is also polled for
+        /// changes at `watch-interval`. 10 min unless set; 1 s to 7 days.
         pub refresh: RefreshInterval,
-        /// The rate limit of reads for the index, which count towards the limits of the plugin as well. 500/s unless set; 1/h to
-        /// 1000000/s.
+        /// The rate limit of reads for the index. These reads also count towards the limits of the plugin. 500/s unless set; 1/h
+        /// to 1000000/s.
         pub reads: IndexReads,
-        /// Whether the text is sent to the endpoint of `[search.embeddings]`. `false` unless set.
+        /// Whether the text of the resources is sent to the endpoint of `[search.embeddings]`. `false` unless set.
         pub embeddings: bool,
     }
 }
@@ -99,7 +100,7 @@ table! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct SavedSearch as "a saved search", such as "{ name = \"todo\", query = \"TODO FIXME\" }" {
-        /// Its name, the last segment of its URI. Unique.
+        /// The name of the search, which is the last segment of its URI. Unique.
         #[required]
         pub name: SearchName,
         /// The title for people.
@@ -112,9 +113,9 @@ table! {
         /// A URI prefix: only resources below it are searched.
         #[read(Line)]
         pub within: Option<String>,
-        /// A MIME type, or its part before the slash: only resources of it are searched.
+        /// A MIME type, or its part before the slash: only resources of this type are searched.
         pub kind: Option<KindFilter>,
-        /// The code of a language, such as `en`: only resources in it are searched.
+        /// The code of a language, such as `en`: only resources in this language are searched.
         pub lang: Option<LanguageCode>,
         /// The number of results. 20 unless set; 1 to 100.
         pub limit: ResultCount,

@@ -37,50 +37,51 @@ table! {
         /// The display name of the server.
         #[read(Name)]
         pub title: Option<String>,
-        /// Instructions for models on the resources of this server. They are sent as written to every client, whatever it may see.
+        /// Instructions for models on the resources of this server. Every client gets them as written, whichever resources it may
+        /// access.
         #[read(Text)]
         pub instructions: Option<String>,
         /// The address of the HTTP server. Without it the server uses stdio.
         pub http: Option<HttpAddress>,
         /// The maximum number of resources on a page. 1000 unless set; 1 to 10000.
         pub page_size: PageSize,
-        /// The maximum size of a page, measured in memory, which is about the size as JSON. 2 MiB unless set; 1 KiB to
-        /// 64 MiB. A page has at least one resource, of any size.
+        /// The maximum size of a page in memory, which is about its size as JSON. 2 MiB unless set; 1 KiB to 64 MiB. A page has at
+        /// least one resource, of any size.
         pub page_bytes: PageBytes,
-        /// The memory for encoded responses whose providers give a time to live, divided equally among the plugins. 64 MiB unless
-        /// set; 0 B, which switches the cache off, to 64 GiB.
+        /// The memory of the cache for encoded responses with a time to live, divided equally among the plugins. 64 MiB unless set; 0 B
+        /// to 64 GiB. 0 B switches the cache off.
         pub response_cache: ResponseCacheSize,
         /// Whether the command `mcp-host serve` is confined by the kernel (Landlock) to the files, directories and ports that
         /// the config names when it starts. `false` unless set.
         pub confine: bool,
-        /// The time after a termination signal in which requests are still accepted, while `/readyz` of `[admin]` says that the
-        /// server is not ready. Then the graceful shutdown begins. 0 s unless set; to 10 min.
+        /// The time after a termination signal in which requests are still accepted, while `/readyz` of `[admin]` reports that the
+        /// server is not ready. Then the graceful shutdown begins. 0 s unless set; at most 10 min.
         pub drain_delay: DrainDelay,
-        /// The directories in which `component = "git"` finds `git.wasm`; the first that has it counts. Without it: `plugins` beside
-        /// the program, `../lib/mcp-host/plugins` from there, and `/usr/lib/mcp-host/plugins`.
+        /// The directories in which `component = "git"` finds `git.wasm`. The first directory with the file is used. Unless set:
+        /// `plugins` beside the program, `../lib/mcp-host/plugins` from there, and `/usr/lib/mcp-host/plugins`.
         #[read(PluginPath)]
         pub plugin_path: Option<Vec<PathBuf>>,
-        /// The directory of compiled components. Without it: the user's cache directory.
+        /// The directory of compiled components. The user's cache directory unless set.
         #[read(CreatableDirectory)]
         pub cache: Option<PathBuf>,
         /// Resource limits of compiling one component.
         pub compile: CompileLimits,
-        /// The directory of persistent state. Without it: the user's state directory.
+        /// The directory of persistent state. The user's state directory unless set.
         #[read(StateDirectory)]
         pub state: Option<PathBuf>,
-        /// The key that seals cursors, for replicas that continue each other's listings; or a list, of which the first seals, and all
-        /// open, while a key is replaced. Without it: a key that is generated once and stored in the state directory.
+        /// The key that encrypts cursors, so that replicas can continue each other's listings. To replace the key, write a list: the
+        /// first key encrypts, and all decrypt. Unless set, a key is generated once and stored in the state directory.
         #[read(CursorKeys)]
         pub cursor_key: Vec<Secret<[u8; 32]>>,
-        /// Capabilities that are advertised although the host has no items of them. None unless set.
+        /// Capabilities that are advertised although their lists are empty. None unless set.
         pub advertise: Vec<AdvertisedCapability>,
-        /// Tools that are offered to clients that know only tools. None unless set.
+        /// Tools that are offered to clients that support only tools. None unless set.
         pub tools: Vec<Tool>,
-        /// Whether results of tools have links to resources (`resource_link`) beside their text. `false` unless set: some clients end a
-        /// conversation at one.
+        /// Whether results of tools have links to resources (`resource_link`) beside their text. `false` unless set, because some
+        /// clients end a conversation at a link.
         pub tool_links: bool,
-        /// Whether results of tools have structured content beside their text, and tools output schemas. `false` unless set: it repeats
-        /// the text, and some clients show it to the model in place of the text.
+        /// Whether results of tools have structured content beside their text, and tools have output schemas. `false` unless set,
+        /// because it repeats the text, and some clients show it to the model instead of the text.
         pub tool_structured_content: bool,
         /// Extensions of MCP that are enabled. None unless set.
         pub extensions: Vec<Extension>,

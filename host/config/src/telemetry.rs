@@ -34,12 +34,12 @@ table! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Telemetry as "a table with `otlp`", such as "{ otlp = \"http://127.0.0.1:4318\" }" {
-        /// The base URL of the OpenTelemetry collector (OTLP/HTTP), such as `http://127.0.0.1:4318`: traces are sent to `v1/traces`
+        /// The base URL of the OpenTelemetry collector (OTLP/HTTP), such as `http://127.0.0.1:4318`. Traces are sent to `v1/traces`
         /// below it. `http://` is for this machine only.
         #[required]
         #[read(BaseUrl)]
         pub otlp: EndpointUrl,
-        /// The part of requests that are traced, 0 to 1. Whether a client traces its request does not matter. 0.01 unless set.
+        /// The part of requests that are traced, 0 to 1, whether or not their clients trace them. 0.01 unless set.
         pub sample: SampleRatio,
         /// Headers that are added to each request to the collector, from a variable or a file.
         #[read(Credentials)]

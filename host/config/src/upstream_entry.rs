@@ -19,52 +19,53 @@ use super::upstream::{Authentication, SandboxMode, Upstream, UpstreamCommand, Up
 
 table! {
     struct UpstreamKeys {
-        /// Its name in the log and in messages. Unique among plugins and upstreams.
+        /// The name of the upstream in the log and in messages. Unique among plugins and upstreams.
         #[required]
         name: PluginName,
-        /// A prefix of the titles of its entries and templates in merged listings.
+        /// A prefix of the titles of the upstream's entries and templates in merged listings.
         #[read(Title)]
         title: Option<String>,
         /// The URL of a server that speaks streamable HTTP: `https`, or `http` to this machine.
         url: Option<EndpointUrl>,
-        /// A program that is installed, and its arguments. It speaks over its standard input and output.
+        /// An installed program, and its arguments. The program speaks MCP over its standard input and output.
         command: Option<UpstreamCommand>,
-        /// The URI prefix that it owns: `NAME+` in front of its URIs, or a mount like a plugin's that replaces `prefix`.
+        /// The URI prefix that the upstream owns: `NAME+`, in front of its URIs, or a mount like a plugin's, which replaces `prefix`.
         #[required]
         mount: Mount,
-        /// The beginning of its URIs that the mount replaces. URIs that do not begin with it are dropped.
+        /// The beginning of the upstream's URIs that the mount replaces. URIs that do not begin with it are dropped.
         #[read(ExchangedPrefix)]
         prefix: Option<Mount>,
-        /// How the host authenticates. Not at all unless set.
+        /// The credentials of the host at the upstream. None unless set.
         auth: Option<Authentication>,
-        /// What a program is granted: `dirs`, `env` and `http`.
+        /// The grants of a program: `dirs`, `env` and `http`.
         grants: Grants,
-        /// What confines a program: `full`, or `none` if it may do everything that the user of the host may do. `full` unless set.
+        /// The confinement of a program: `full`, or `none`, so that the program may do everything that the user of the host may do.
+        /// `full` unless set.
         sandbox: SandboxMode,
-        /// The user of a program, by name or number, if the host is root. `nobody` unless set; with `sandbox = "none"` that of the host.
+        /// The user that a program runs as, by name or number, if the host is root. `nobody` unless set; with `sandbox = "none"`, the
+        /// user of the host.
         #[read(UserName)]
         user: Option<String>,
-        /// Its resource limits, as those of a plugin. `memory` of a program, which has it beside what its calls take here, is 256 MiB
-        /// unless set.
+        /// The resource limits, with the keys of a plugin's. `memory` of a program is 256 MiB unless set, in addition to the memory that
+        /// its calls take in the host.
         limits: Limits,
-        /// The interval at which changes are asked for while a client watches and the server does not notify. 2 s unless set; 100 ms to
-        /// 1 h.
+        /// The interval of polls for changes while a client watches and the server does not notify. 2 s unless set; 100 ms to 1 h.
         watch_interval: WatchInterval,
-        /// Who shares what it answers. `"principal"`: nobody; each principal has a connection of its own, or a program, with the same
-        /// credentials, and nothing is cached, indexed or watched. `"shared"` unless set. Of no effect with `auth.tokens` and
-        /// `auth.forward`, where no two identities share anything.
+        /// Whether principals share the responses of the upstream. With `"principal"` each principal has its own connection or program,
+        /// with the same credentials, and nothing is cached, indexed or watched. `"shared"` unless set. The key has no effect with
+        /// `auth.tokens` and `auth.forward`, because there no two identities share responses.
         views: Views,
-        /// Whether watched resources are read again at that interval, and not before their time to live is over, if the server cannot
+        /// Whether watched resources are read again at `watch-interval`, but not before their time to live ends, if the server cannot
         /// notify of changes. `false` unless set.
         poll: bool,
-        /// Whether the server is ready (`/readyz` of `[admin]`) only when it is connected to. `false` unless set.
+        /// Whether this server is ready (`/readyz` of `[admin]`) only when the upstream is connected. `false` unless set.
         required: bool,
-        /// Whether its responses with a time to live are cached, within `server.response-cache`. `true` unless set.
+        /// Whether responses of the upstream with a time to live are cached, within `server.response-cache`. `true` unless set.
         #[default(true)]
         response_cache: bool,
-        /// What is indexed for search. Nothing unless set; an empty table selects all defaults.
+        /// The resources that are indexed for search. None unless set; an empty table selects all defaults.
         search: Option<PluginSearch>,
-        /// The directories that are skills if they have a `SKILL.md`: globs of their URIs, such as `**/skills/*`. None unless set.
+        /// Globs of the URIs of directories that are skills if they have a `SKILL.md`, such as `**/skills/*`. None unless set.
         skills: Vec<UriGlob>,
     }
 }

@@ -27,7 +27,8 @@ pub use crate::counters::ReloadFailure;
 use crate::counters::HostCounters;
 use crate::host::Host;
 
-const BUILD: Family = Family::gauge("mcp_host_build_info", &["version"], "1, with the version of the program.");
+const BUILD: Family =
+    Family::gauge("mcp_host_build_info", &["version"], "Always 1. The label is the version of the program.");
 const GENERATION: Family = Family::gauge(
     "mcp_host_generation",
     &[],
@@ -41,15 +42,14 @@ const RELOADS: Family = Family::counter(
 const LAST_RELOAD: Family = Family::gauge(
     "mcp_host_last_reload_timestamp_seconds",
     &[],
-    "When the config was applied last, at the start or by a reload, in seconds since the epoch of Unix.",
+    "The time when the config was last applied, at the start or by a reload, in seconds since the Unix epoch.",
 );
 const LAST_RELOAD_SUCCESSFUL: Family = Family::gauge(
     "mcp_host_last_reload_successful",
     &[],
     "1 if the config file is served as it is, 0 if the last reload failed.",
 );
-const REQUESTS_RUNNING: Family =
-    Family::gauge("mcp_host_requests_running", &[], "Requests of all transports that are executed.");
+const REQUESTS_RUNNING: Family = Family::gauge("mcp_host_requests_running", &[], "Running requests of all transports.");
 const AUTHENTICATION_FAILURES: Family = Family::counter(
     "mcp_host_authentication_failures_total",
     &["reason"],
@@ -58,7 +58,7 @@ const AUTHENTICATION_FAILURES: Family = Family::counter(
 const AUDIT_FAILING: Family = Family::gauge(
     "mcp_host_audit_failing",
     &[],
-    "1 while the audit log cannot be written, as on a full disk. What `audit.on-full` says happens once its queue is full.",
+    "1 while the audit log cannot be written, as on a full disk. When its queue is full, `audit.on-full` applies.",
 );
 const AUDIT_QUEUE: Family =
     Family::gauge("mcp_host_audit_queue_bytes", &[], "Bytes of the audit log that wait to be written.");
@@ -69,7 +69,7 @@ const AUDIT_DROPPED: Family =
 const AUDIT_REFUSED: Family = Family::counter(
     "mcp_host_audit_refused_requests_total",
     &[],
-    "Requests that were refused, because the audit log had no space (`audit.on-full`).",
+    "Requests that were refused because the audit log had no space (`audit.on-full`).",
 );
 
 fn to_u64(number: usize) -> u64 {

@@ -71,7 +71,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(30);
 const SPANS: Family = Family::counter(
     "mcp_host_telemetry_spans_total",
     &["outcome"],
-    "Spans of traced requests: exported, dropped because the queue was full, or failed (not taken by the collector).",
+    "Spans of traced requests by outcome: exported, dropped (the queue was full), failed (the collector did not accept them).",
 );
 
 /// The numbers of exported and dropped spans, as metrics.

@@ -18,7 +18,7 @@ pub(super) struct ListArgs {
     /// The number of items, 1000 at most
     #[arg(long, value_name = "COUNT", default_value_t = MAX_PAGE, value_parser = limit)]
     limit: usize,
-    /// Continue after this item, which the end of the part before names
+    /// Continue after this item, which the last line of the previous part names
     #[arg(long, value_name = "ITEM")]
     after: Option<String>,
 }

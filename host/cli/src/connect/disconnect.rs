@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::error::CliError;
 
 const EXAMPLES: &str = "\
-All else in the file stays as it is, and a backup is written beside it.
+The rest of the file stays as it is. A backup is written beside it.
 
 Examples:
   mcp-host disconnect vscode                  the only server of mcp-host
@@ -27,11 +27,11 @@ pub(crate) struct Args {
     #[arg(value_name = "CLIENT")]
     client: Client,
 
-    /// The name of the server; without it, the only one that starts `mcp-host`, or is at the URL
+    /// The name of the server; by default, the only server that starts `mcp-host`, or that is at the URL
     #[arg(long, value_name = "NAME", value_parser = server_name)]
     name: Option<String>,
 
-    /// The URL of a server that `connect` added; by default, that of the config's server
+    /// The URL of a server that `connect` added; by default, the URL of the config's server
     #[arg(long, value_name = "URL", value_parser = endpoint)]
     url: Option<EndpointUrl>,
 

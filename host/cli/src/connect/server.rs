@@ -19,7 +19,7 @@ const DEFAULT_NAME: &str = "mcp-host";
 /// The options that say which server it is.
 #[derive(Debug, clap::Args)]
 pub(super) struct ServerArgs {
-    /// The server runs at this URL, such as `https://mcp.example.com/mcp`, whatever the config says
+    /// The server runs at this URL, such as `https://mcp.example.com/mcp`; takes precedence over the config
     #[arg(long, value_name = "URL", conflicts_with = "stdio", value_parser = endpoint)]
     url: Option<EndpointUrl>,
 
@@ -31,7 +31,7 @@ pub(super) struct ServerArgs {
     #[arg(long)]
     stdio: bool,
 
-    /// The variable of the client's environment that has the bearer token, for a client that has variables
+    /// The environment variable of the client with the bearer token, for clients that support variables
     #[arg(long, value_name = "NAME", default_value = "MCP_HOST_TOKEN", value_parser = variable)]
     token_variable: String,
 
@@ -39,7 +39,7 @@ pub(super) struct ServerArgs {
     #[arg(long, value_name = "DIR")]
     plugins: Option<PathBuf>,
 
-    /// With PATH: accept the home directory, and directories that have it
+    /// With PATH: accept the home directory, and directories that contain it
     #[arg(long)]
     yes: bool,
 }

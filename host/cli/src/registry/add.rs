@@ -13,11 +13,11 @@ use crate::context::Context;
 use crate::error::CliError;
 
 const EXAMPLES: &str = "\
-Adding is agreeing: what is shown is what `mcp-host update` compares later versions with. Nothing is granted; what the provider asks for
-stands in the config behind a `#`. Without `[[trust]]` for the source nothing is added. Where another version of the same repository is
-locked, what is new has to be agreed to.
+Adding is an agreement to the capabilities that are shown: `mcp-host update` compares later versions with them. \
+Nothing is granted; the config gets the grants that the provider requests as comments (`#`). Without `[[trust]]` for \
+the source nothing is added. If another version of the same repository is locked, new capabilities need `--agree`.
 
-Exit codes: 0 added, 1 failure, 2 invalid command line or config, 3 somebody has to agree.
+Exit codes: 0 added, 1 failure, 2 invalid command line or config, 3 an agreement is missing.
 
 Examples:
   mcp-host add web oci://registry.example.com/acme/web:1.4          the newest release of 1.4
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// The component: `oci://HOST/REPOSITORY:VERSION`
     source: Reference,
 
-    /// The URIs that it owns; `NAME:///` unless given
+    /// The URIs that the plugin owns [default: NAME:///]
     #[arg(long, value_name = "URI")]
     mount: Option<Mount>,
 

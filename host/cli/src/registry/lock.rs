@@ -9,25 +9,25 @@ use crate::context::Context;
 use crate::error::CliError;
 
 const EXAMPLES: &str = "\
-What is locked stays as it is: `mcp-host update` looks for newer versions. Locking is agreeing to what is shown; where another version of
-the same repository is locked, what is new has to be agreed to.
+Locked components stay as they are: `mcp-host update` looks for newer versions. Locking is an agreement to the \
+capabilities that are shown. If another version of the same repository is locked, new capabilities need `--agree`.
 
-Exit codes: 0 locked, 1 failure, 2 invalid command line or config, 3 somebody has to agree.
+Exit codes: 0 locked, 1 failure, 2 invalid command line or config, 3 an agreement is missing.
 
 Examples:
-  mcp-host lock            lock what the config names and the lock does not
+  mcp-host lock            lock the components that are not locked
   mcp-host lock web --agree http:https://api.example.com
   mcp-host lock --check    fail if there is something to lock, without a network: for CI";
 
-/// Lock what the config names: resolve, verify and show each component that is not locked
+/// Lock the components of the config: resolve, verify and show each component that is not locked
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Change nothing, and fail if the lock is not what the config needs
+    /// Change nothing, and fail if the lock does not match the config
     #[arg(long, conflicts_with_all = ["agree", "name"])]
     check: bool,
 
-    /// The plugin; all that are not locked unless given
+    /// The plugin [default: all that are not locked]
     name: Option<String>,
 
     /// Agree to a capability, as `lock` prints it

@@ -13,23 +13,24 @@ use crate::context::Context;
 use crate::error::CliError;
 
 const EXAMPLES: &str = "\
-The key is PKCS#8 in PEM without a password: ECDSA on P-256 or Ed25519. Credentials are those of `docker login`. `[registry]` of the
-config counts if there is a config.
+The key is PKCS#8 in PEM without a password: ECDSA on P-256 or Ed25519. Credentials come from `docker \
+login`. If there is a config, its `[registry]` applies.
 
 Examples:
   mcp-host push web.wasm oci://registry.example.com/acme/web:1.4.2 --sign acme.pem
   mcp-host push web.wasm oci://registry.example.com/acme/web:1.4.2 --sign acme.pem --sbom web.cdx.json --provenance web.slsa.json
-  mcp-host push web.wasm oci://registry.example.com/acme/web:1.4.2 --bundle web.sigstore.json   what another signer has made
+  mcp-host push web.wasm oci://registry.example.com/acme/web:1.4.2 --bundle web.sigstore.json   from another signer
   openssl genpkey -algorithm ed25519 -out acme.pem       make a key
-  openssl pkey -in acme.pem -pubout -out acme.pub        what others put into `[[trust]]`";
+  openssl pkey -in acme.pem -pubout -out acme.pub        the key that others put into `[[trust]]`";
 
 /// The maximum size of a document to read: the check of its kind rejects larger ones.
 const MAX_DOCUMENT_SIZE: usize = 2 << 20;
 
 /// Publish a component in a registry, and sign it
 ///
-/// Writes the artifact that CNCF TAG Runtime describes, with what the provider asks for as an annotation, and a signature bundle as cosign
-/// v3 writes it. A version that is there with another content is not replaced; what else refers to one that is there can be added.
+/// Writes the artifact in the format of CNCF TAG Runtime, with the needs of the provider as an annotation, and a signature bundle in the
+/// format of cosign v3. An existing version with another content is not replaced. Signatures and other referrers can be added to an
+/// existing version.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -37,15 +38,15 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE.wasm")]
     file: PathBuf,
 
-    /// Where to: `oci://HOST/REPOSITORY:VERSION` with a whole version
+    /// The reference to publish: `oci://HOST/REPOSITORY:VERSION` with a whole version
     #[arg(value_name = "REF")]
     reference: Reference,
 
-    /// Sign with that private key
+    /// Sign with this private key
     #[arg(long, value_name = "KEY.pem")]
     sign: Option<PathBuf>,
 
-    /// Add a signature bundle (Sigstore, 0.3) that another program has made for this manifest
+    /// Add a signature bundle (Sigstore, 0.3) that another program made for this manifest
     #[arg(long, value_name = "FILE.json")]
     bundle: Vec<PathBuf>,
 

@@ -12,7 +12,7 @@ The files in the store stay until `mcp-host store gc`.
 Examples:
   mcp-host remove web      undo `mcp-host add web …`";
 
-/// Remove a plugin from a registry from the config and the lock
+/// Remove a plugin that comes from a registry, from the config and the lock
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

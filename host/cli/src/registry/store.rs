@@ -20,11 +20,11 @@ use crate::table::{Cell, Table};
 
 const EXAMPLES: &str = "\
 Examples:
-  mcp-host store fetch            get what is locked, on another machine with the same config and lock
+  mcp-host store fetch            fetch locked components, on another machine with the same config and lock
   mcp-host store verify --json    without a network: config, lock, files and signatures
-  mcp-host store list             what is locked: versions, signers, provenance, bills of materials
+  mcp-host store list             locked components: versions, signers, provenance, bills of materials
   mcp-host store export all.tar   for a machine without a network, where `mcp-host store import all.tar` reads it
-  mcp-host store gc               remove what no lock names any more";
+  mcp-host store gc               remove components that no lock names any more";
 
 /// Fill, verify and clean the store of components from registries
 #[derive(Debug, clap::Args)]
@@ -36,7 +36,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum StoreCommand {
-    /// Get what is locked and not in the store, or was changed there
+    /// Fetch locked components that are missing in the store, or were changed there
     Fetch,
     /// Verify config, lock, files and signatures, without a network
     Verify {
@@ -44,33 +44,34 @@ enum StoreCommand {
         #[arg(long)]
         json: bool,
     },
-    /// List what is locked: its version, who has signed it, what it was built from, and its bills of materials
+    /// List the locked components: version, signers, provenance and bills of materials
     List {
         /// Print a JSON object for programs
         #[arg(long)]
         json: bool,
     },
-    /// Remove what no lock names
+    /// Remove components that no lock names
     Gc,
-    /// Write what is locked, with its signatures and the lock, into an archive: an OCI image layout
+    /// Write the locked components, with their signatures and the lock, into an archive: an OCI image layout
     Export {
         /// The archive
         #[arg(value_name = "FILE.tar")]
         file: PathBuf,
     },
-    /// Read such an archive into the store, and lock what of it the config names and `[[trust]]` accepts
+    /// Read an exported archive into the store, and lock its components that the config names and `[[trust]]` accepts
     ///
-    /// Where another version of the same repository is locked, what is new has to be agreed to. Exit code 3: somebody has to agree.
+    /// If another version of the same repository is locked, new capabilities need an agreement. Exit code 3: an agreement is
+    /// missing.
     Import {
         /// The archive
         #[arg(value_name = "FILE.tar")]
         file: PathBuf,
 
-        /// Only what that plugin names
+        /// Only the component of this plugin
         #[arg(long, value_name = "NAME")]
         plugin: Option<String>,
 
-        /// Agree to a capability of that plugin, as `import` prints it
+        /// Agree to a capability of this plugin, as `import` prints it
         #[arg(long, value_name = "CAPABILITY", requires = "plugin")]
         agree: Vec<String>,
     },

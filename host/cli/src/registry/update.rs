@@ -11,12 +11,12 @@ use crate::context::Context;
 use crate::error::CliError;
 
 const UPDATE_EXAMPLES: &str = "\
-A version is locked if all that it wants was agreed to. Otherwise the difference is printed, nothing of that component changes, and the
-exit code is 3. Beside capabilities, `--agree` takes `signer` (none of those has signed that signed before), `provenance` (there is none
-any more, or of another builder or repository), `provider` (it has another name), `downgrade` (the version is lower) and `moved` (the tag
-of the same version names another manifest).
+A version is locked if all capabilities that it wants were agreed to. Otherwise the difference is printed, that \
+component stays as it is, and the exit code is 3. In addition to capabilities, `--agree` takes `signer` (no earlier \
+signer has signed it), `provenance` (it is missing now, or from another builder or repository), `provider` (it has \
+another name), `downgrade` (the version is lower) and `moved` (the tag of the same version names another manifest).
 
-Exit codes: 0 up to date or updated, 1 failure, 2 invalid command line or config, 3 somebody has to agree.
+Exit codes: 0 up to date or updated, 1 failure, 2 invalid command line or config, 3 an agreement is missing.
 
 Examples:
   mcp-host update                                          all plugins from registries
@@ -30,11 +30,12 @@ Examples:
 
 /// Lock newer versions of components within the ranges of the config
 ///
-/// Prints what is different: the version, the signer, what it wants, what it imports, and which grants it could use now and could not before.
+/// Prints the differences: version, signer, wanted capabilities, imports, and grants that the component could not use before and can use
+/// now.
 #[derive(Debug, clap::Args)]
 #[command(after_help = UPDATE_EXAMPLES)]
 pub(crate) struct Args {
-    /// The plugin; all from registries unless given
+    /// The plugin [default: all from registries]
     name: Option<String>,
 
     /// Agree to a capability, as `update` prints it
@@ -49,7 +50,7 @@ pub(crate) struct DiffArgs {
     /// The plugin
     name: String,
 
-    /// The version to compare with; the newest within the range of the config unless given
+    /// The version to compare with [default: the newest within the range of the config]
     #[arg(value_name = "REF")]
     reference: Option<Reference>,
 }

@@ -23,16 +23,16 @@ const PRINCIPAL: &str = "client";
 /// The options of `serve` without a config.
 #[derive(Debug, Default, clap::Args)]
 pub(super) struct PathArgs {
-    /// Serve these without a config: git repositories, folders of notes or other files, databases of SQLite; each read-only
+    /// Serve these paths without a config, read-only: git repositories, folders of notes or other files, SQLite databases
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
 
-    /// With PATH: the directory with the components of the providers; by default, those of the installed package, or `plugins`
-    /// beside the program or one level above it
+    /// With PATH: the directory with the components of the providers; by default, the directory of the installed package, or
+    /// `plugins` beside the program or one level above it
     #[arg(long, value_name = "DIR", requires = "paths")]
     plugins: Option<PathBuf>,
 
-    /// With PATH: accept the home directory, and directories that have it
+    /// With PATH: accept the home directory, and directories that contain it
     #[arg(long, requires = "paths")]
     yes: bool,
 }

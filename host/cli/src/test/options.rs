@@ -11,7 +11,7 @@ use mcp_host_model::net::OriginPattern;
 /// What a provider is granted and configured with.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ProviderOptions {
-    /// Set a key of its config; may be repeated
+    /// Set a key of the provider's config; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_setting)]
     set: Vec<(String, String)>,
 
@@ -31,7 +31,7 @@ pub(crate) struct ProviderOptions {
     #[arg(long, value_name = "NAME=URL", value_parser = parse_database)]
     sql: Vec<(DatabaseName, SqlUrl)>,
 
-    /// Begin with the grants, the config and the limits of that plugin of the config
+    /// Start with the grants, the config and the limits of this plugin in the config
     #[arg(long, value_name = "NAME")]
     plugin: Option<String>,
 }

@@ -102,7 +102,8 @@ struct Dir {
 
 table! {
     pub(crate) struct DirKeys {
-        /// The directory, which must exist. Relative to the directory of the config file; `~` is the home directory.
+        /// The directory, which must exist. A relative path starts at the directory of the config file; `~` is the
+        /// home directory.
         #[required]
         #[read(ExistingDirectory)]
         host: Option<PathBuf>,

@@ -171,13 +171,13 @@ table! {
         /// them.
         #[read(Credentials)]
         headers_from: BTreeMap<CredentialName, Secret<CredentialValue>>,
-        /// A source of access tokens (OAuth 2.0), which the host adds to each request to the origin as `Authorization`. The
-        /// provider never sees them.
+        /// A source of access tokens (OAuth 2.0). The host adds a token to each request to the origin, as `Authorization`. The
+        /// provider never sees it.
         oauth: Option<OAuth>,
         /// A PEM file of certificate authorities that are trusted for the origin, in addition to the machine's own.
         ca: Option<CaBundle>,
-        /// Whether the host sends `traceparent` (W3C Trace Context) with each request to the origin while the request of a client is
-        /// traced. `false` unless set: it tells the origin which requests belong together.
+        /// Whether the host sends `traceparent` (W3C Trace Context) with each request to the origin while it traces the client's
+        /// request. `false` unless set, because the header tells the origin which requests belong together.
         trace: bool,
     }
 }

@@ -157,29 +157,30 @@ list_type! {
 table! {
     /// One entry of the list.
     struct Database {
-        /// The name that the provider asks for.
+        /// The name that the provider uses for the database.
         #[required]
         name: Option<DatabaseName>,
-        /// The database, from a variable or a file: `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, or `sqlite:PATH`.
-        /// A URL of SQLite may stand here itself.
+        /// The URL of the database, from a variable or a file: `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, or `sqlite:PATH`. A
+        /// URL of SQLite can also be written here directly.
         #[required]
         url: SqlUrl,
         /// PostgreSQL: the schemas whose tables and views can be read, and the `search_path`. `public` unless set.
         #[default(vec![SchemaName("public".to_owned())])]
         schemas: Vec<SchemaName>,
-        /// The maximum number of rows of a result; more are cut off. 1000 unless set; 1 to 100000.
+        /// The maximum number of rows of a result; further rows are cut off. 1000 unless set; 1 to 100000.
         max_rows: SqlRows,
         /// The maximum size of a result; a larger one fails. 4 MiB unless set; 1 KiB to 256 MiB.
         max_bytes: SqlBytes,
-        /// The maximum time of a query, with the wait for a connection. 5 s unless set; 10 ms to 10 min.
+        /// The maximum time of a query, including the wait for a connection. 5 s unless set; 10 ms to 10 min.
         timeout: SqlTimeout,
         /// The maximum number of connections. 4 unless set; 1 to 64.
         connections: SqlConnections,
-        /// PostgreSQL: a channel. When something notifies it (`NOTIFY`), what clients watch is checked for changes at once.
+        /// PostgreSQL: a channel. A notification on it (`NOTIFY`) starts a check of watched resources for changes immediately.
         listen: Option<ChannelName>,
         /// PostgreSQL: a PEM file of certificate authorities that are trusted in addition to the machine's own.
         ca: Option<CaBundle>,
-        /// PostgreSQL: whether to connect as a superuser, or as a role that can write. Such a role is refused unless set.
+        /// PostgreSQL: whether the role of the URL may be a superuser, or have write access. `false` unless set: the host refuses
+        /// such a role.
         allow_writing_role: bool,
     }
 }

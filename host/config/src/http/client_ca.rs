@@ -12,7 +12,8 @@ table! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct ClientAuthority as "an authority of client certificates", such as "{ name = \"devices\", ca = \"tls/clients.pem\" }" {
-        /// Its name in rules: the principals with its certificates are `NAME/…`. Unique among these and issuers.
+        /// The name of the authority in rules: principals with its certificates are `NAME/…`. Unique among authorities and
+        /// issuers.
         #[required]
         pub name: PrincipalName,
         /// A PEM file with the certificates of the authority.

@@ -49,57 +49,64 @@ table! {
     /// Resource limits of HTTP clients: `limits` of `[http]`.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct HttpServerLimits {
-        /// The bytes of the body of a request. 4 MiB unless set; 1 KiB to 64 MiB. A larger one is rejected with 413.
+        /// The maximum size of the body of a request. 4 MiB unless set; 1 KiB to 64 MiB. A larger body is rejected with
+        /// 413.
         pub body: BodySize,
-        /// The bytes of all bodies in transit. 64 MiB unless set; 1 MiB to 16 GiB, and not less than `body`. One
-        /// connection gets a quarter of it, or one body if that is more. The excess is rejected with 503; the first 4
-        /// KiB of each body are always accepted.
+        /// The maximum size of all request bodies that are being received, together. 64 MiB unless set; 1 MiB to 16 GiB,
+        /// and at least `body`. One client gets a quarter of it on one connection, or one `body` if that is more. A body
+        /// beyond it is rejected with 503; the first 4 KiB of each body are always accepted.
         pub body_memory: BodyMemory,
-        /// The bytes of a request before its body. 32 KiB unless set; 8 KiB to 1 MiB. More are rejected with 431.
+        /// The maximum size of the head of a request: the path and the header fields. 32 KiB unless set; 8 KiB to 1 MiB. A
+        /// larger head is rejected with 431.
         pub headers: Headers,
-        /// The number of open connections. 1024 unless set; 1 to 1048576. Further ones wait until one is closed.
+        /// The maximum number of open connections. 1024 unless set; 1 to 1048576. Further connections wait until one is
+        /// closed.
         pub connections: Connections,
-        /// The number of sessions. 1024 unless set; 1 to 65536. A further one ends the one that has been idle for
-        /// longest; while none is idle, it is rejected with 503.
+        /// The maximum number of sessions. 1024 unless set; 1 to 65536. A new session ends the session that has been idle
+        /// for longest. If no session is idle, the new one is rejected with 503.
         pub sessions: Sessions,
-        /// The number of open event streams for notifications. 1024 unless set; 1 to 1048576. A further one is rejected
-        /// with 503.
+        /// The maximum number of open event streams for notifications. 1024 unless set; 1 to 1048576. A further stream is
+        /// rejected with 503.
         pub streams: Streams,
-        /// The memory of all subscriptions: their URIs, and 400 bytes for each. 512 MiB unless set; 64 KiB to 64 GiB. A
-        /// further one is rejected for now.
+        /// The maximum memory of all subscriptions (ten times the length of each URI, and 400 bytes) and of the lists of
+        /// `subscriptions/listen`. 512 MiB unless set; 64 KiB to 64 GiB. A further subscription is rejected as temporarily
+        /// unavailable.
         pub subscription_memory: SubscriptionMemory,
-        /// The share of `connections` that one address may use, and of `sessions`, `streams`, `body-memory`,
-        /// `response-memory`, `subscription-memory` and `rate` that its requests without authentication may use. An
-        /// address is an IPv4 address, or an IPv6 network of 64 bits. 15/16 unless set; 1/64 to 1/1.
+        /// The maximum share of one address in `connections`, and of its requests without authentication in `sessions`,
+        /// `streams`, `body-memory`, `response-memory` and `rate`. All clients without authentication together have this
+        /// share of `subscription-memory`. An address is an IPv4 address, or an IPv6 network of 64 bits. 15/16 unless set;
+        /// 1/64 to 1/1.
         pub client_share: ClientShare,
-        /// The share of `sessions`, `streams`, `body-memory`, `response-memory`, `subscription-memory` and `rate` that one
-        /// authenticated principal may use, from all addresses together. 1/4 unless set; 1/64 to 1/1.
+        /// The maximum share of one authenticated principal, from all addresses together, in `sessions`, `streams`,
+        /// `body-memory`, `response-memory`, `subscription-memory` and `rate`. 1/4 unless set; 1/64 to 1/1.
         pub principal_share: PrincipalShare,
-        /// The rate of all requests, with a burst of the same number. 100000/s unless set; 1/h to 1000000/s. A further one
-        /// is rejected with 429.
+        /// The rate limit of the requests of all clients, with a burst of the same number. 100000/s unless set; 1/h to
+        /// 1000000/s. A request beyond it is rejected with 429.
         pub rate: RequestRate,
-        /// The rate of the requests of one client, an authenticated principal or else an address, with a burst of the same
-        /// number; at most its share of `rate`. 10000/s unless set; 1/h to 1000000/s. A further one is rejected with 429.
+        /// The rate limit of the requests of one client, with a burst of the same number; at most the client's share of
+        /// `rate`. A client is an authenticated principal, or else an address. 10000/s unless set; 1/h to 1000000/s. A
+        /// request beyond it is rejected with 429.
         pub client_rate: ClientRate,
-        /// The rate of requests from one address with credentials that are not valid. 600/m unless set; 1/h to
-        /// 1000000/m. A further one is rejected with 429 instead of 401.
+        /// The rate limit of requests from one address with invalid credentials. 600/m unless set; 1/h to 1000000/m. A
+        /// request beyond it is rejected with 429 instead of 401.
         pub failed_authentications: FailedAuthenticationRate,
-        /// The bytes of all pending responses in memory. 512 MiB unless set; 16 MiB to 64 GiB. A request that exceeds
-        /// it waits for at most `write-timeout`, and is then rejected.
+        /// The maximum memory of all pending responses. 512 MiB unless set; 16 MiB to 64 GiB. A request that needs more
+        /// waits for at most `write-timeout`, and is then rejected.
         pub response_memory: ResponseMemory,
-        /// The bytes of the pending responses of one connection, or of stdio. 64 MiB unless set; 1 MiB to 16 GiB.
+        /// The maximum memory of the pending responses of one client on one connection, or of stdio. 64 MiB unless set;
+        /// 1 MiB to 16 GiB.
         pub response_memory_per_connection: ResponseMemoryPerConnection,
         /// The maximum time in which a client reads nothing of a pending response. 30 s unless set; 100 ms to 10 min.
-        /// Then its stream is reset, with HTTP/1.1 its connection closed.
+        /// After that the stream is reset; over HTTP/1.1 the connection is closed.
         pub write_timeout: WriteTimeout,
-        /// The maximum time of the TLS handshake, of the first request, and of the body of each request. 30 s unless
-        /// set; 100 ms to 10 min.
+        /// The maximum time of the TLS handshake, of the head of the first request, and of the body of each request. 30 s
+        /// unless set; 100 ms to 10 min.
         pub read_timeout: ReadTimeout,
-        /// The maximum time in which a connection has nothing in flight. 2 min unless set; 100 ms to 1 h. One with an
-        /// event stream is never idle.
+        /// The maximum time of a connection without a request in flight. 2 min unless set; 100 ms to 1 h. A connection
+        /// with an event stream is never idle.
         pub idle_timeout: ConnectionIdleTimeout,
-        /// The maximum time in which a session has nothing in flight. 24 h unless set; 100 ms to 30 days. One with an
-        /// event stream is never idle.
+        /// The maximum time of a session without a request in flight. 24 h unless set; 100 ms to 30 days. A session with
+        /// an event stream is never idle.
         pub session_idle_timeout: SessionIdleTimeout,
     }
 }

@@ -37,10 +37,11 @@ table! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Identity as "an identity",
     such as "{ issuer = \"https://token.actions.example\", subject = \"https://forge.example/acme/web/**\" }" {
-        /// The OpenID Connect issuer that vouches for it, exactly as certificates have it.
+        /// The OpenID Connect issuer of the signer's identity, exactly as in certificates.
         #[required]
         pub issuer: Issuer,
-        /// Who it is, an address or a URI, as a glob: `*` stands for anything but `/`, and `**` as a whole segment for any segments.
+        /// The identity of the signer, an e-mail address or a URI, as a glob: `*` matches any characters except `/`, and `**` as a
+        /// whole segment matches any segments.
         #[required]
         pub subject: SubjectPattern,
     }
@@ -54,7 +55,7 @@ table! {
         /// The builder's identifier (`runDetails.builder.id`), as a glob.
         #[required]
         pub builder: SubjectPattern,
-        /// The repository that it was built from, as a glob, without `git+` before it and `@REF` behind it.
+        /// The repository that the component was built from, as a glob, without the prefix `git+` and the suffix `@REF`.
         #[required]
         pub source: SubjectPattern,
     }

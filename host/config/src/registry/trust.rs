@@ -42,22 +42,22 @@ table! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Trust {
-        /// The beginnings of the references that it is for, such as `oci://registry.example.com/acme/`. The table with the longest one
-        /// decides.
+        /// The beginnings of the references that the table applies to, such as `oci://registry.example.com/acme/`. Only the table with
+        /// the longest match applies.
         #[required]
         pub sources: Vec<Source>,
         /// The public keys whose signatures count.
         pub keys: Vec<TrustedKey>,
-        /// Whose keyless signatures count, too: what a certificate must say of them.
+        /// The keyless signers whose signatures count, too, as their certificates name them.
         pub identities: Vec<Identity>,
-        /// The trusted root of `identities`, a file of Sigstore: `trusted_root.json`. Needed with `identities`.
+        /// The trusted root for `identities`: the file `trusted_root.json` of Sigstore. Required with `identities`.
         #[read(RootFile)]
         pub root: Option<TrustedRoot>,
-        /// How many of keys and identities must have signed. 1 unless set; 1 to 16.
+        /// The number of keys and identities that must have signed. 1 unless set; 1 to 16.
         pub minimum: MinimumSignatures,
-        /// What a provenance (SLSA) must say, which one of keys or identities has signed. Not required unless set.
+        /// The required content of a provenance (SLSA) that one of the keys or identities has signed. Not required unless set.
         pub provenance: Option<Provenance>,
-        /// Whether components from there need no signature. `false` unless set.
+        /// Whether components from these sources need no signature. `false` unless set.
         pub unsigned: bool,
     }
 }
@@ -66,11 +66,11 @@ table! {
     /// A trusted public key.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct TrustedKey as "a public key", such as "{ file = \"acme.pub\" }" {
-        /// Its PEM file: ECDSA on P-256, or Ed25519.
+        /// The PEM file of the key: ECDSA on P-256, or Ed25519.
         #[required]
         #[read(KeyFile)]
         pub file: PublicKey,
-        /// The last day, in UTC, on which something new is locked by its signature: `2027-01-01`. No end unless set.
+        /// The last day, in UTC, on which a signature of this key can lock a new component: `2027-01-01`. No end unless set.
         #[read(Day)]
         pub not_after: Option<Date>,
     }

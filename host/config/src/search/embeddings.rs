@@ -67,12 +67,12 @@ table! {
         #[required]
         #[read(Model)]
         pub model: String,
-        /// The number of dimensions of its vectors; others are rejected. 1 to 8192.
+        /// The number of dimensions of the model's vectors. Vectors with another number are rejected. 1 to 8192.
         #[required]
         pub dimensions: Dimensions,
         /// Whether requests have the member `dimensions`, for models that can shorten their vectors. `false` unless set.
         pub shorten: bool,
-        /// Whether queries are sent as well. Without it nothing is ranked by vectors. `false` unless set.
+        /// Whether queries are sent as well. Otherwise nothing is ranked by vectors. `false` unless set.
         pub queries: bool,
         /// The text before each query, for models that require one: `query: `. Empty unless set.
         #[read(Prefix)]
@@ -86,22 +86,22 @@ table! {
         /// The member `input_type` of requests with passages, for endpoints that have one: `passage`, `document`. None unless set.
         #[read(InputType)]
         pub passage_input_type: Option<String>,
-        /// The rate limit of the text of resources that is sent, in tokens, which are estimated: a quarter of the ASCII bytes,
-        /// and one for each other character. 1000000/h unless set; 1/h to 1000000000/h.
+        /// The rate limit of the resource text that is sent, in estimated tokens: a quarter of the ASCII bytes, and one for each
+        /// other character. 1000000/h unless set; 1/h to 1000000000/h.
         pub tokens: TokenRate,
-        /// The rate limit of queries that are sent. Others have lexical results. 10/s unless set; 1/h to 10000/s.
+        /// The rate limit of queries that are sent. Queries beyond it have lexical results. 10/s unless set; 1/h to 10000/s.
         pub query_rate: QueryRate,
-        /// The number of texts of a request. 32 unless set; 1 to 256.
+        /// The maximum number of texts in a request. 32 unless set; 1 to 256.
         pub batch: BatchSize,
-        /// The number of passages of a resource of which vectors are computed: the first ones. 16 unless set; 1 to 1024.
+        /// The maximum number of passages of a resource that get vectors: the first ones. 16 unless set; 1 to 1024.
         pub passages: EmbeddedPassages,
-        /// The memory of the approximate index, which is used for more than 64 MiB of vectors. The resources whose vectors it has
-        /// no room for are found by their words. 1GiB unless set; 1MiB to 1TiB.
+        /// The memory of the approximate index, which is used for more than 64 MiB of vectors. Resources whose vectors do not fit
+        /// are found by their words. 1GiB unless set; 1MiB to 1TiB.
         pub memory: VectorMemory,
-        /// The time for a request with texts of resources. 30 s unless set; 1 s to 5 min.
+        /// The timeout of a request with texts of resources. 30 s unless set; 1 s to 5 min.
         pub timeout: EmbeddingTimeout,
-        /// The time for a request with a query, by which a search may take longer. Without an answer its results are lexical.
-        /// 300 ms unless set; 10 ms to 10 s.
+        /// The timeout of a request with a query, which can delay a search by this time. Without an answer the results are
+        /// lexical. 300 ms unless set; 10 ms to 10 s.
         pub query_timeout: QueryTimeout,
     }
 }

@@ -19,15 +19,17 @@ const MAX_TOKENS: usize = 256;
 
 table! {
     pub(crate) struct AuthenticationKeys {
-        /// A bearer token, for whoever asks.
+        /// The bearer token that is sent for all principals.
         #[read(BearerToken)]
         token: Option<Secret<CredentialValue>>,
-        /// Bearer tokens of principals and groups. The first that names the principal or one of its groups is sent.
+        /// Bearer tokens for principals and groups. The first entry that names the principal or one of its groups is
+        /// used.
         #[read(IdentityTokens)]
         tokens: Vec<IdentityToken>,
-        /// Where access tokens come from, as `oauth` of an entry of `grants.http`.
+        /// The source of access tokens, with the keys of `oauth` in `grants.http`.
         oauth: Option<OAuth>,
-        /// `exchange`, if the access token of the client is exchanged there for another one (RFC 8693).
+        /// `exchange`: the access token of the client is exchanged at the token endpoint of `oauth` for another one
+        /// (RFC 8693).
         forward: Option<Forward>,
     }
 }
@@ -135,10 +137,10 @@ pub enum TokenHolder {
 
 table! {
     pub(crate) struct IdentityTokenKeys {
-        /// The principal that it is sent for.
+        /// The principal that the token is sent for.
         #[read(Name)]
         principal: Option<String>,
-        /// The group for whose members it is sent.
+        /// The group whose members the token is sent for.
         #[read(Name)]
         group: Option<String>,
         /// The bearer token.

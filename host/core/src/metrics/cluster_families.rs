@@ -11,12 +11,12 @@ use crate::host::{ClusterView, Host};
 const LIVE: Family = Family::gauge(
     "mcp_host_cluster_live_replicas",
     &[],
-    "Live replicas of the cluster, this one included: 1 while nothing is heard.",
+    "Live replicas of the cluster, including this one; 1 while this replica receives no broadcasts.",
 );
 const DIVISOR: Family = Family::gauge(
     "mcp_host_cluster_rate_divisor",
     &[],
-    "The number by which rates are divided: the live replicas, `max-replicas` at most; while nothing is heard, as before.",
+    "The number by which rates are divided: the live replicas, `max-replicas` at most. It does not change while this replica receives no broadcasts.",
 );
 const DIFFERING: Family = Family::gauge(
     "mcp_host_cluster_differing_configs",
@@ -26,35 +26,35 @@ const DIFFERING: Family = Family::gauge(
 const DIFFERING_CURSOR_KEYS: Family = Family::gauge(
     "mcp_host_cluster_differing_cursor_keys",
     &[],
-    "Live replicas of the cluster with another `server.cursor-key` than this one, so that cursors of one are not valid at the other.",
+    "Live replicas of the cluster with another `server.cursor-key` than this one. Cursors of one are not valid at the other.",
 );
 const HEARS: Family = Family::gauge(
     "mcp_host_cluster_hears",
     &[],
-    "1 while this replica hears what is said to all, 0 after it has heard nothing for half of the lease.",
+    "1 while this replica receives broadcasts of the cluster, 0 after it has received none for half of the lease.",
 );
 const LEASES: Family =
     Family::gauge("mcp_host_cluster_leases", &[], "Plugins that this replica polls for all replicas.");
 const STALE: Family = Family::counter(
     "mcp_host_cluster_stale_total",
     &["direction"],
-    "Notices that cached responses of a plugin are stale, by direction: sent, heard.",
+    "Notices that cached responses of a plugin are stale, by direction: sent, heard (received).",
 );
 const DROPPED: Family = Family::counter(
     "mcp_host_cluster_cache_drops_total",
     &[],
-    "How often all cached responses of shared plugins were dropped, as a notice may have been missed.",
+    "Drops of all cached responses of shared plugins, because a notice may have been missed.",
 );
 const FAILURES: Family = Family::counter(
     "mcp_host_cluster_failures_total",
     &["kind"],
-    "Requests to NATS about the replicas that failed, and notices that were ignored as they are none: failed, invalid.",
+    "Failed requests to NATS about the replicas, and invalid notices that were ignored, by kind: failed, invalid.",
 );
 
 const SESSION_FAILURES: Family = Family::counter(
     "mcp_host_cluster_session_failures_total",
     &["kind"],
-    "Requests to NATS about sessions that replicas share that failed, and values that were ignored as they are none: failed, invalid.",
+    "Failed requests to NATS about shared sessions, and invalid values that were ignored, by kind: failed, invalid.",
 );
 
 /// The numbers of one family, each with the values of its labels.

@@ -17,7 +17,7 @@ const STATES: [&str; 7] = ["ready", "failing", "loading", "failed", "unreachable
 const STATE: Family = Family::gauge(
     "mcp_host_plugin_state",
     &["plugin", "state"],
-    "1 for the state that the plugin is in: ready, failing (it is served, and most of its last calls failed), loading, failed (it could not be loaded), unreachable (it is an upstream whose server is gone), suspended (its circuit breaker is open), disabled.",
+    "1 for the state of the plugin: ready, failing (it is served, and most of its last calls failed), loading, failed (it could not be loaded), unreachable (the server of an upstream is gone), suspended (its circuit breaker is open), disabled.",
 );
 const REQUIRED: Family =
     Family::gauge("mcp_host_plugin_required", &["plugin"], "1 if the server is not ready without the plugin, else 0.");
@@ -29,21 +29,24 @@ const LOAD_FAILURES: Family = Family::counter(
 const LAST_LOAD_FAILURE: Family = Family::gauge(
     "mcp_host_plugin_last_load_failure_timestamp_seconds",
     &["plugin", "reason"],
-    "When the plugin could not be loaded last for that reason, in seconds since the epoch of Unix.",
+    "The time of the last failure to load the plugin for this reason, in seconds since the Unix epoch.",
 );
 const COMPILATIONS: Family = Family::counter(
     "mcp_host_compilations_total",
     &["outcome"],
-    "Compilations of components by outcome: ok, failed, cancelled. A component that is in the cache takes none.",
+    "Compilations of components by outcome: ok, failed, cancelled. A cached component is not compiled.",
 );
 const COMPILE_DURATION: Family = Family::histogram(
     "mcp_host_compilation_duration_seconds",
     &[],
-    "Durations of compilations, without the wait for a compiler.",
+    "Durations of compilations, excluding the wait for a compiler.",
 );
-const COMPILATIONS_RUNNING: Family = Family::gauge("mcp_host_compilations_running", &[], "Compilers that run.");
-const COMPILATIONS_LIMIT: Family =
-    Family::gauge("mcp_host_compilations_limit", &[], "Compilers that may run at once: the number of processors.");
+const COMPILATIONS_RUNNING: Family = Family::gauge("mcp_host_compilations_running", &[], "Running compilers.");
+const COMPILATIONS_LIMIT: Family = Family::gauge(
+    "mcp_host_compilations_limit",
+    &[],
+    "The maximum number of running compilers: the number of processors.",
+);
 const COMPILATIONS_WAITING: Family = Family::gauge(
     "mcp_host_compilations_waiting",
     &[],

@@ -82,41 +82,41 @@ pub(super) const PLUGIN_FAMILIES: &[PluginFamily] = families! {
     counter "mcp_host_plugin_calls_total" ("function", "outcome") = Numbers(calls),
         "Calls by function of the contract and outcome: ok, not-found, invalid-request, denied, cancelled, or the kind of the fault.";
     histogram "mcp_host_plugin_call_duration_seconds" () = Durations,
-        "Durations of calls of all functions, with the wait for permits and the validation of the answer.";
+        "Durations of calls of all functions, including the wait for permits and the validation of the answer.";
     counter "mcp_host_plugin_faults_total" ("kind") = Numbers(faults),
-        "Faults by kind. For a limit it is the limit's key: rate, queue, queue-timeout, deadline, cpu, memory, response-size and so on.";
+        "Faults by kind. For an exceeded limit the kind is the limit's key: rate, queue, queue-timeout, deadline, cpu, memory, response-size and so on.";
     gauge "mcp_host_plugin_last_fault_timestamp_seconds" () = Time(|of| of.plugin.metrics().last_fault()),
-        "When a call had a fault last, in seconds since the epoch of Unix.";
+        "The time of the last fault of a call, in seconds since the Unix epoch.";
     gauge "mcp_host_plugin_last_changes_timestamp_seconds" () = Time(|of| of.plugin.metrics().last_changes()),
-        "When `changes` was answered last, in seconds since the epoch of Unix. It is called while a client is subscribed.";
+        "The time of the last answer of `changes`, in seconds since the Unix epoch. It is called while a client is subscribed.";
     gauge "mcp_host_plugin_poll_lag_seconds" () = Time(|of| of.poll_lag),
         "The lag of the last poll for changes (`mcp_host_poll_lag_seconds`).";
     gauge "mcp_host_plugin_poll_role" ("role") = Numbers(poll_role),
-        "1 for the role of this replica of a cluster in the polls of the plugin: idle, alone, following (another replica polls for it) or holding (it polls for all).";
+        "1 for the role of this replica of a cluster in polls of the plugin: idle, alone, following (another replica polls for it) or holding (it polls for all).";
     counter "mcp_host_plugin_shared_polls_total" ("scope") = Numbers(shared_polls),
-        "Polls of a plugin whose polls replicas share, by scope: own (of this replica's resources) or all (of all replicas').";
+        "Polls of a plugin with shared polls, by scope: own (resources of this replica) or all (resources of all replicas).";
     counter "mcp_host_plugin_poll_gaps_total" () = Numbers(poll_gaps),
-        "How often this replica may have missed what another has found, and notified all subscribers.";
+        "The number of times that this replica may have missed changes which another replica found, and notified all subscribers.";
     counter "mcp_host_plugin_poll_leases_total" ("outcome") = Numbers(poll_leases),
-        "How often this replica took the lease to poll for all, and how often it lost it: taken, lost.";
+        "Leases to poll for all replicas that this replica took or lost, by outcome: taken, lost.";
     counter "mcp_host_plugin_cluster_failures_total" ("kind") = Numbers(cluster_failures),
-        "Requests to NATS that failed, and messages and records that were ignored as they are none: failed, invalid.";
+        "Failed requests to NATS about the plugin, and invalid messages and records that were ignored, by kind: failed, invalid.";
     counter "mcp_host_plugin_cpu_seconds_total" () = Time(|of| Some(of.plugin.metrics().cpu())),
         "Processor time of calls.";
     gauge "mcp_host_plugin_unreachable_since_timestamp_seconds" () = Time(unreachable_since),
-        "Since when the server of an upstream cannot be reached, in seconds since the epoch of Unix. There is no sample while it can.";
+        "The time since which the server of an upstream cannot be reached, in seconds since the Unix epoch. No sample while it can be reached.";
     gauge "mcp_host_plugin_failing_since_timestamp_seconds" () = Time(failing_since),
-        "Since when most of the plugin's calls fail, in seconds since the epoch of Unix. There is no sample while they do not.";
+        "The time since which most calls of the plugin fail, in seconds since the Unix epoch. No sample while most succeed.";
     gauge "mcp_host_plugin_preparation" ("state") = Numbers(preparation_state),
         "1 for the state of the preparation of a provider that exports `prepare`: off (the config has no `limits.prepare`), waiting, running, done, failing (it is retried) or stopped (it used up `limits.prepare.cpu`).";
     gauge "mcp_host_plugin_preparation_percent" () = Numbers(preparation_percent),
-        "How much is prepared, in per cent. There is no sample while that is not known.";
+        "The progress of the preparation, in per cent. No sample while the progress is unknown.";
     gauge "mcp_host_plugin_preparation_cpu_seconds" () = Time(|of| of.plugin.preparation().map(|preparation| preparation.cpu)),
-        "Processor time of the preparation that is being made, or of the last one.";
+        "Processor time of the running preparation, or of the last one.";
     gauge "mcp_host_plugin_circuit_breaker_open" () = Number(|of| u64::from(of.plugin.suspended_for().is_some())),
         "1 while the circuit breaker suspends the plugin.";
     counter "mcp_host_plugin_circuit_breaker_openings_total" () = Number(|of| of.plugin.metrics().breaker_openings()),
-        "How often the circuit breaker opened.";
+        "Openings of the circuit breaker.";
     gauge "mcp_host_plugin_calls_running" () = Number(|of| to_u64(of.usage.running)),
         "Calls of clients that hold a permit.";
     gauge "mcp_host_plugin_calls_limit" () = Number(|of| to_u64(of.usage.concurrency)),
@@ -124,31 +124,31 @@ pub(super) const PLUGIN_FAMILIES: &[PluginFamily] = families! {
     gauge "mcp_host_plugin_calls_waiting" () = Number(|of| to_u64(of.usage.waiting)),
         "Calls that wait for a permit or for an instance slot.";
     gauge "mcp_host_plugin_queue_limit" () = Number(|of| to_u64(of.usage.queue)),
-        "The number of calls that may wait for a permit: `limits.queue`.";
+        "The maximum number of calls that wait for a permit: `limits.queue`.";
     gauge "mcp_host_plugin_memory_bytes" () = Number(|of| of.usage.memory),
-        "Memory in use, of all instances and of answers; of an upstream that is a program, of its processes.";
+        "Memory of all instances and of answers; for an upstream that is a program, memory of its processes.";
     gauge "mcp_host_plugin_memory_limit_bytes" () = Number(|of| of.usage.memory_limit),
         "`limits.memory`.";
     gauge "mcp_host_plugin_programs_running" () = Numbers(programs_running),
-        "Programs of an upstream that run.";
+        "Running programs of an upstream.";
     counter "mcp_host_plugin_program_starts_total" () = Numbers(program_starts),
-        "Starts of programs of an upstream since it was loaded.";
+        "Starts of programs of an upstream since the upstream was loaded.";
     counter "mcp_host_plugin_program_ends_total" ("reason") = Numbers(program_ends),
-        "Ends of programs of an upstream since it was loaded, by reason: exit, signal, memory or cpu (killed above a limit), stopped (by the host), unknown.";
+        "Ends of programs of an upstream since the upstream was loaded, by reason: exit, signal, memory or cpu (killed above a limit), stopped (by the host), unknown.";
     counter "mcp_host_plugin_instances_created_total" () = Number(|of| of.plugin.metrics().instances_created()),
-        "Instances that were made for a call.";
+        "Instances that were created for a call.";
     counter "mcp_host_plugin_instances_reused_total" () = Number(|of| of.plugin.metrics().instances_reused()),
         "Calls that an idle instance served.";
     gauge "mcp_host_plugin_instances_idle" () = Number(|of| to_u64(of.usage.idle_instances)),
         "Instances that are kept for later calls.";
     counter "mcp_host_plugin_log_dropped_bytes_total" () = Number(|of| of.usage.dropped_log_bytes),
-        "Bytes of its log that `limits.log` dropped.";
+        "Bytes of the plugin's log that `limits.log` dropped.";
     counter "mcp_host_plugin_response_cache_hits_total" () = Number(|of| of.plugin.response_cache_counts().hits),
         "Responses that were in the response cache.";
     counter "mcp_host_plugin_response_cache_misses_total" () = Number(|of| of.plugin.response_cache_counts().misses),
-        "Responses that were not, and took a call.";
+        "Responses that were not in the response cache, and required a call.";
     gauge "mcp_host_plugin_response_cache_bytes" () = Number(|of| of.plugin.response_cache_usage().bytes),
-        "Memory of the responses in the cache.";
+        "Memory of the plugin's responses in the response cache.";
     gauge "mcp_host_plugin_response_cache_limit_bytes" () = Number(|of| of.plugin.response_cache_usage().capacity),
         "The plugin's part of `server.response-cache`.";
     gauge "mcp_host_plugin_bucket_bytes" ("bucket") = Numbers(|of, add| buckets(of, add, |bucket| bucket.bytes)),
@@ -164,7 +164,7 @@ pub(super) const PLUGIN_FAMILIES: &[PluginFamily] = families! {
     counter "mcp_host_plugin_sql_statements_total" ("outcome") = Numbers(sql_statements),
         "SQL statements by outcome: ok, failed (or refused).";
     counter "mcp_host_plugin_sql_seconds_total" () = Time(|of| of.plugin.grant_usage().map(|usage| usage.sql_time).filter(|time| !time.is_zero())),
-        "Time of SQL statements, with the wait for a connection.";
+        "Time of SQL statements, including the wait for a connection.";
     gauge "mcp_host_plugin_supports_changes" () = Number(|of| u64::from(of.plugin.info().watches)),
         "1 if the provider supports change detection.";
 };

@@ -22,17 +22,17 @@ const POLLS: Family = Family::counter(
 const POLL_LAG: Family = Family::histogram(
     "mcp_host_poll_lag_seconds",
     &["cause"],
-    "Times from the moment when the cause of a poll was noticed to the moment when subscribers were notified of its changes.",
+    "Durations from the moment when the cause of a poll was noticed until subscribers were notified of the changes.",
 );
 const POLL_DEBOUNCE: Family = Family::histogram(
     "mcp_host_poll_debounce_seconds",
     &["cause"],
-    "Times from the first event or notification of a burst to the begin of the poll that covers the burst.",
+    "Durations from the first event or notification of a burst until the start of the poll that covers the burst.",
 );
 const UPDATES: Family = Family::counter(
     "mcp_host_updates_total",
     &["kind"],
-    "Notifications that were taken by sessions and streams to be sent: of a resource, of the listing.",
+    "Change notifications that sessions and streams accepted for sending, by kind: of a resource, of the listing.",
 );
 
 /// Writes the families.

@@ -13,23 +13,23 @@ use super::{Outcome, ServerMetrics, Transport, revision_names};
 const REQUESTS: Family = Family::counter(
     "mcp_host_requests_total",
     &["method", "revision", "transport", "outcome"],
-    "Requests by method of MCP (_OTHER if it does not exist), revision, transport (http, stdio) and outcome (ok, or the kind of the error).",
+    "Requests by MCP method (_OTHER for unknown methods), revision, transport (http, stdio) and outcome (ok, or the kind of the error).",
 );
 const OPERATIONS: Family = Family::histogram(
     "mcp_server_operation_duration_seconds",
     &["mcp_method_name", "mcp_protocol_version", "network_transport"],
-    "Durations of requests that are answered once, until the answer is ready (semantic conventions of OpenTelemetry).",
+    "Durations of requests with one answer, until the answer is ready (OpenTelemetry semantic conventions).",
 );
 const SESSION_DURATIONS: Family = Family::histogram(
     "mcp_server_session_duration_seconds",
     &["mcp_protocol_version", "network_transport"],
-    "Durations of sessions that have ended (semantic conventions of OpenTelemetry).",
+    "Durations of sessions that have ended (OpenTelemetry semantic conventions).",
 );
 const SESSIONS: Family = Family::gauge("mcp_host_sessions", &["transport"], "Open sessions.");
 const SESSIONS_LIMIT: Family = Family::gauge(
     "mcp_host_sessions_limit",
     &[],
-    "The number of sessions that may be open over HTTP: `http.limits.sessions`.",
+    "The maximum number of open sessions over HTTP: `http.limits.sessions`.",
 );
 const STREAMS: Family = Family::gauge(
     "mcp_host_event_streams",
@@ -39,23 +39,23 @@ const STREAMS: Family = Family::gauge(
 const STREAMS_LIMIT: Family = Family::gauge(
     "mcp_host_event_streams_limit",
     &[],
-    "The number of event streams that may be open: `http.limits.streams`.",
+    "The maximum number of open event streams: `http.limits.streams`.",
 );
-const CONNECTIONS: Family = Family::gauge("mcp_host_connections", &[], "Open connections of the listener of clients.");
+const CONNECTIONS: Family = Family::gauge("mcp_host_connections", &[], "Open connections at the listener of clients.");
 const CONNECTIONS_LIMIT: Family = Family::gauge(
     "mcp_host_connections_limit",
     &[],
-    "The number of connections that may be open: `http.limits.connections`.",
+    "The maximum number of open connections: `http.limits.connections`.",
 );
 const FIRST_BYTE: Family = Family::histogram(
     "mcp_host_http_time_to_first_byte_seconds",
     &[],
-    "Times from the head of an HTTP request to the head of its response, at the listener of clients.",
+    "Durations from the head of an HTTP request to the head of its response, at the listener of clients.",
 );
 const SENT: Family = Family::counter(
     "mcp_host_sent_bytes_total",
     &["transport"],
-    "Bytes that were sent to clients: bodies of responses over HTTP, as they are compressed, and lines over stdio.",
+    "Bytes sent to clients: bodies of HTTP responses, after compression, and lines over stdio.",
 );
 const REJECTIONS: Family = Family::counter(
     "mcp_host_rejections_total",

@@ -80,7 +80,7 @@ table! {
     pub(crate) struct OAuthKeys {
         /// The key of a service account, from a variable or a file: the JSON of Google Cloud's key file.
         service_account: Option<ServiceAccountKey>,
-        /// Service account: the user for whom it acts (domain-wide delegation). The account itself unless set.
+        /// Service account: the user on whose behalf it acts (domain-wide delegation). The account itself unless set.
         #[read(Subject)]
         subject: Option<String>,
         /// A refresh token (RFC 6749, section 6), from a variable or a file.
@@ -95,7 +95,8 @@ table! {
         /// How the secret of the client is sent: `basic`, in the header `Authorization`, or `post`, in the body. `basic`
         /// unless set.
         client_authentication: ClientAuthentication,
-        /// The token endpoint: `https`, or `http` to loopback. That of the key of a service account unless set.
+        /// The token endpoint: `https`, or `http` to loopback. Unless set, the token endpoint in the key of the service
+        /// account.
         token_uri: Option<EndpointUrl>,
         /// The scopes that are requested. Required for a service account.
         scopes: Vec<Scope>,

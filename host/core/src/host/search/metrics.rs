@@ -9,16 +9,16 @@ use prometheus_client::encoding::DescriptorEncoder;
 use super::BuiltIns;
 
 const DOCUMENTS: Family = Family::gauge("mcp_host_search_documents", &["plugin"], "Resources in the search index.");
-const BYTES: Family = Family::gauge("mcp_host_search_bytes", &["plugin"], "Text in the search index.");
+const BYTES: Family = Family::gauge("mcp_host_search_bytes", &["plugin"], "Bytes of text in the search index.");
 const MISSING: Family = Family::gauge(
     "mcp_host_search_missing",
     &["plugin"],
-    "Resources without all of their text in the search index: those that could not be read, those that are longer than `max-document`, and those for which it has no room.",
+    "Resources whose text is not completely in the search index: it could not be read, is longer than `max-document`, or did not fit.",
 );
 const COMPLETE: Family = Family::gauge(
     "mcp_host_search_complete",
     &["plugin"],
-    "1 if the search index has everything of the plugin, 0 while it is built, or if something is missing.",
+    "1 if the search index of the plugin is complete, 0 while it is built, or if something is missing.",
 );
 
 impl BuiltIns {

@@ -11,8 +11,8 @@ use prometheus_client::encoding::DescriptorEncoder;
 const CPU: Family =
     Family::counter("process_cpu_seconds_total", &[], "Processor time of the process, in user and system mode.");
 const START: Family =
-    Family::gauge("process_start_time_seconds", &[], "When the process started, in seconds since the epoch of Unix.");
-const RESIDENT: Family = Family::gauge("process_resident_memory_bytes", &[], "Memory of the process that is resident.");
+    Family::gauge("process_start_time_seconds", &[], "The start time of the process, in seconds since the Unix epoch.");
+const RESIDENT: Family = Family::gauge("process_resident_memory_bytes", &[], "Resident memory of the process.");
 const VIRTUAL: Family = Family::gauge(
     "process_virtual_memory_bytes",
     &[],
