@@ -15,6 +15,7 @@ import {
   InvalidRequest,
   NotFound,
   paginate,
+  progressOf,
   PathTemplate,
   Provider,
   template,
@@ -170,4 +171,9 @@ test("what is being prepared says how far it is, and progress is checked", () =>
   assert.throws(() => progress({ percent: 101 }), /percent: expected 0 to 100, found 101/);
   assert.throws(() => progress({ nextToken: 7 }), /nextToken: expected a string, found 7/);
   assert.throws(() => progress(undefined), /the result of prepare: expected an object/);
+  assert.deepEqual(progressOf(1, 3, "files", 7), { nextToken: "7", percent: 33, message: "1 of 3 files" });
+  for (const [prepared, all] of [[3, 3], [0, 0], [4, 3]]) {
+    const { nextToken, percent } = progressOf(prepared, all, "files", 7);
+    assert.deepEqual([nextToken, percent], [undefined, 100]);
+  }
 });

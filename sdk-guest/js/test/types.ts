@@ -7,9 +7,11 @@ import {
   date,
   type Entry,
   integer,
+  type Needs,
   optional,
   type Page,
   type Prepare,
+  progressOf,
   Provider,
   provider,
   resource,
@@ -19,12 +21,17 @@ import {
 import { file, files, readDir, stat } from "mcp-host-provider/fs";
 import { Bucket } from "mcp-host-provider/keyvalue";
 
-export const prepare: Prepare<Sample> = (sample, token) => {
+export const prepare: Prepare<Sample> = (sample, token, config) => {
   if (token === undefined) throw new BeingPrepared();
+  if (config.boolean("whole", false)) return progressOf(1, 2, "parts", token);
   // @ts-expect-error: a token is a text
   void { nextToken: 7 } satisfies ReturnType<typeof prepare>;
   return { nextToken: token + String(sample.templates.length), percent: 50, message: "half", againAfter: 1000 };
 };
+
+export const needs: Needs = { sql: [{ database: "shop" }], limits: { "prepare.cpu": { min: "5m", why: "the index" } } };
+// @ts-expect-error: there is no such limit
+void ({ limits: { cpus: { min: "1s" } } } satisfies Needs);
 
 export default class Sample extends Provider {
   static info = { name: "sample", version: "1.0.0" };

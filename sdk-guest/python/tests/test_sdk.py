@@ -122,6 +122,16 @@ class Preparation(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "Sample has no method `prepare"):
             self.prepared(Provider.prepare)
 
+    def test_a_method_that_is_never_called_is_an_error_of_the_build(self) -> None:
+        from mcp_host_provider import _component
+
+        with (
+            mock.patch.object(Sample, "prepare", lambda _, token: Progress()),
+            mock.patch.object(_component, "_PREPARE_COMPONENT", "absent"),
+            self.assertRaisesRegex(TypeError, "import Progress"),
+        ):
+            _component.ResourceProvider()
+
     def test_what_is_being_prepared_says_how_far_it_is(self) -> None:
         from wit_world.imports import wasi_config_store_0_2_0_rc_1 as config_store
 
