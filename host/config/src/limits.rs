@@ -3,6 +3,9 @@
 //! A component is compiled once, in a child process, before any of it runs. The cost of compiling hostile input has no
 //! useful bound of its own, so the process is terminated when it reaches a limit, and the plugin is not loaded.
 
+mod requested;
+
+pub use self::requested::{LimitAmount, LimitKey, LimitKeyError};
 use super::count::Count;
 use super::declare::table;
 use super::duration::{BoundedDuration, HOUR, MINUTE, SECOND};

@@ -157,7 +157,7 @@ impl PluginCheck {
         of_provider.into_iter().chain(self.grant_warnings.iter().cloned()).collect()
     }
 
-    /// Returns what the provider asks for and the plugin is not granted, that it may not prepare its data or has nothing to prepare, and
+    /// Returns what the provider asks for and the plugin is not granted, limits below what it asks for, that it may not prepare its data or has nothing to prepare, and
     /// settings that it does not read. That is the admin's choice, and no warning.
     pub fn notes(&self) -> Vec<String> {
         let needs = self.provider.as_ref().and_then(|provider| provider.needs.as_ref().ok()?.as_ref());
@@ -168,7 +168,7 @@ impl PluginCheck {
                 .to_owned()
         });
         let prepares = self.provider.as_ref().map(|provider| provider.preparation.is_some());
-        let of_preparation = prepares.and_then(|prepares| preparation_note(prepares, &self.plugin));
+        let of_preparation = prepares.and_then(|prepares| preparation_note(prepares, &self.plugin, needs));
         of_needs.into_iter().chain(of_identities).chain(of_preparation).collect()
     }
 

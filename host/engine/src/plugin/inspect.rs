@@ -79,7 +79,7 @@ impl PluginRuntime {
         let read = async { self.needs(&config.component).await.unwrap_or_default() };
         let needs = plugin.needs.get_or_init(|| read).await;
         let unmet = needs.iter().flat_map(|needs| needs.warnings(config).into_iter().chain(needs.notes(config)));
-        unmet.chain(preparation_note(plugin.preparation().is_some(), config)).collect()
+        unmet.chain(preparation_note(plugin.preparation().is_some(), config, needs.as_ref())).collect()
     }
 
     async fn describe_without_grants(

@@ -37,6 +37,7 @@ use super::Plugin;
 use super::call::CallContext;
 use super::fault::Fault;
 use super::metrics::CallTimer;
+use super::needs::{NeededLimits, Needs, prepare_limits};
 use crate::CallOrigin;
 use crate::cpu::CpuClock;
 use crate::function::{Function as _, Prepare, Progress};
@@ -222,7 +223,7 @@ impl Plugin {
         let Some(preparation) = &self.preparation else { return };
         let plugin = self.name();
         let Some(limits) = &preparation.limits else {
-            tracing::warn!(target: log_target::PLUGIN, plugin, "{NOT_PREPARED}");
+            tracing::warn!(target: log_target::PLUGIN, plugin, "{}", not_prepared(None));
             return;
         };
         loop {
@@ -353,10 +354,10 @@ impl Plugin {
 }
 
 /// What is to be known about the preparation of a plugin, whose provider exports `prepare` or not: that the config does not have what it
-/// wants, with the line to write, or has what has no effect.
-pub fn preparation_note(prepares: bool, config: &config::Plugin) -> Option<String> {
+/// wants, with the line to write, or has what has no effect. The line has the limits that the provider asks for.
+pub fn preparation_note(prepares: bool, config: &config::Plugin, needs: Option<&Needs>) -> Option<String> {
     match (prepares, config.limits.prepare.is_some()) {
-        (true, false) => Some(NOT_PREPARED.to_owned()),
+        (true, false) => Some(not_prepared(needs)),
         (false, true) if config.upstream.is_none() => {
             Some("`limits.prepare` has no effect: its provider does not export `prepare`".to_owned())
         }
@@ -365,7 +366,14 @@ pub fn preparation_note(prepares: bool, config: &config::Plugin) -> Option<Strin
 }
 
 /// What is said of a provider that exports `prepare` where the config has no `limits.prepare`, with the line to write.
-const NOT_PREPARED: &str = "its provider wants to prepare its data in the background, which it may not: add `limits.prepare = { cpu = \"1m\", memory = \"64MiB\" }` to the plugin";
+fn not_prepared(needs: Option<&Needs>) -> String {
+    let none = NeededLimits::new();
+    let [cpu, memory] = prepare_limits(needs.map_or(&none, |needs| &needs.limits));
+    format!(
+        "its provider wants to prepare its data in the background, which it may not: add `limits.prepare = {{ cpu = \"{cpu}\", memory = \
+         \"{memory}\" }}` to the plugin"
+    )
+}
 
 /// Why a call failed. The limit on memory is another one than that of other calls.
 fn reason(fault: &Fault, limits: &PrepareLimits) -> String {
