@@ -177,3 +177,19 @@ test("what is being prepared says how far it is, and progress is checked", () =>
     assert.deepEqual([nextToken, percent], [undefined, 100]);
   }
 });
+
+test("values of databases are those of JavaScript in both directions", async () => {
+  const { lift, lower, Rejected } = await import("../src/sql.values.js");
+  const bytes = new Uint8Array([255]);
+  const time = new Date("2026-11-28T09:30:00Z");
+  for (const value of [null, true, -7, 2.5, "é", bytes, time, { a: [1] }, [], [1, 2, null], [["a", "b"], ["c", "d"]]]) {
+    assert.deepEqual(lift(lower(value)), value);
+  }
+  assert.deepEqual(lower(undefined), { tag: "scalar", val: { tag: "null" } });
+  assert.deepEqual(lower(2n ** 63n), { tag: "scalar", val: { tag: "decimal", val: "9223372036854775808" } });
+  assert.equal(lift({ tag: "scalar", val: { tag: "integer", val: 2n ** 53n } }), "9007199254740992");
+  assert.equal(lift({ tag: "scalar", val: { tag: "decimal", val: "12.50" } }), "12.50");
+  for (const wrong of [() => {}, [[1], 2], [[1], [2, 3]]]) assert.throws(() => lower(wrong), TypeError);
+  const rejected = new Rejected({ sqlstate: "42P01", message: "no table", position: 7 });
+  assert.deepEqual([rejected.sqlstate, rejected.position, rejected.name], ["42P01", 7, "Rejected"]);
+});

@@ -24,6 +24,7 @@ from mcp_host_provider import (
     PathTemplate,
     Progress,
     Provider,
+    memo,
 )
 
 
@@ -382,6 +383,21 @@ class ResultsTest(unittest.TestCase):
             made.prepare(index)
         with self.assertRaisesRegex(TypeError, "expected one parameter"):
             functions().prepare(lambda: Progress())  # type: ignore[arg-type, misc]
+
+    def test_what_was_made_of_a_file_is_kept_until_it_changes(self) -> None:
+        file, calls = self.folder / "memo", list[Path]()
+
+        @memo
+        def size(of: Path) -> int:
+            calls.append(of)
+            return len(of.read_text())
+
+        file.write_text("1")
+        self.assertEqual([size(file), size(file), len(calls)], [1, 1, 1])
+        file.write_text("22")
+        self.assertEqual([size(file), len(calls)], [2, 2])
+        with self.assertRaises(NotFound):
+            size(self.folder / "missing")
 
     def test_completion_by_a_function_gets_what_it_has_parameters_for(self) -> None:
         [data] = [one for one in self.functions.resources if one.template.path_template == "data/{name}"]
