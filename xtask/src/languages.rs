@@ -5,12 +5,12 @@
 //! | Rust | `sdk-guest/rust`, as a crate | built with the other guests | rustup's |
 //! | Python | `sdk-guest/python`, as a wheel | `examples/{csv,folder,calendar}/python` | `python`: a virtual environment with componentize-py |
 //! | JavaScript, TypeScript | `sdk-guest/js`, as an npm tarball | `examples/{csv,folder}/{javascript,typescript}` | `javascript`: componentize-qjs, esbuild, the TypeScript compiler |
-//! | C | `sdk-guest/c`, as sources | `examples/csv/c` | clang of the distribution, and `wasi-libc`: a C library, unpacked |
-//! | Go | `sdk-guest/go`, as a module | `examples/csv/go` | Go in PATH, else `go`: one of pip |
+//! | C | `sdk-guest/c`, as sources | `examples/{csv,folder}/c` | clang of the distribution, and `wasi-libc`: a C library, unpacked |
+//! | Go | `sdk-guest/go`, as a module | `examples/{csv,folder,calendar}/go` | Go in PATH, else `go`: one of pip |
 //!
 //! Each SDK is packaged as its registry wants it, and installed from the package. Then its unit tests and those of the
 //! examples run, types are checked, and the providers are built: `target/plugins/fixtures/csv-LANG.wasm`; `folder-LANG.wasm`,
-//! a provider of functions, in the languages that have them; one that fails in every way, `failing-LANG.wasm`; one that uses
+//! a provider of functions; one that fails in every way, `failing-LANG.wasm`; one that uses
 //! each grant, `granted-LANG.wasm`, of which `lists-typescript.wasm` is a part; and one that uses the standard library,
 //! `standard-python.wasm`. Last, `mcp-host new` writes a project in each language, whose printed instructions are followed
 //! ([`projects`]). All of that is skipped while its inputs are the same. [`worlds`] compiles the bindings of each world of the
@@ -18,6 +18,8 @@
 
 mod c;
 mod go;
+#[cfg(test)]
+mod helpers;
 mod javascript;
 #[cfg(test)]
 mod lines;
