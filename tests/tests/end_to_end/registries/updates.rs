@@ -64,7 +64,7 @@ async fn a_version_that_asks_for_higher_limits_has_to_be_agreed_to_and_gets_none
     project.push(&greedy, "1.2.0", Some("acme.pem")).await.success();
     let refused = project.run(["update"]).await;
     assert_eq!(refused.code(), 3, "{}", refused.stderr);
-    assert!(refused.stderr.contains("mcp-host update hello --agree limit:memory=256MiB"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("mcp-host update hello --agree 'limit:memory=256MiB'"), "{}", refused.stderr);
     project.run(["update", "hello", "--agree", "limit:memory=256MiB"]).await.success();
     assert!(project.text("mcp-host.lock").contains("limit:memory=256MiB"));
     let checked = project.run(["check", "--json"]).await.success().json();
