@@ -21,6 +21,7 @@ const EXCLUDED: &[&str] = &[
     "failing",
     "granted",
     "preparing",
+    "functions_test.go",
     "provider_test.go",
     "bucket_test.go",
     "transport_test.go",

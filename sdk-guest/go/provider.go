@@ -13,7 +13,7 @@
 //
 // It is built by
 //
-//	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags="-s -w" -o hello.core.wasm
+//	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags=-w -o hello.core.wasm
 //	mcp-host componentize hello.core.wasm
 //
 // # Errors

@@ -6,12 +6,12 @@
 //! | Rust | `sdk-guest/rust`, as a crate | built with the other guests | rustup's |
 //! | Python | `sdk-guest/python`, as a wheel | `examples/{csv,folder,calendar}/python` | `python`: a virtual environment with componentize-py |
 //! | JavaScript, TypeScript | `sdk-guest/js`, as an npm tarball | `examples/{csv,folder}/{javascript,typescript}` | `javascript`: componentize-qjs, esbuild, the TypeScript compiler |
-//! | C | `sdk-guest/c`, as sources | `examples/csv/c` | clang of the distribution, and `wasi-libc`: a C library, unpacked |
-//! | Go | `sdk-guest/go`, as a module | `examples/csv/go` | Go in PATH, else `go`: Go from pip |
+//! | C | `sdk-guest/c`, as sources | `examples/{csv,folder}/c` | clang of the distribution, and `wasi-libc`: a C library, unpacked |
+//! | Go | `sdk-guest/go`, as a module | `examples/{csv,folder,calendar}/go` | Go in PATH, else `go`: Go from pip |
 //!
 //! Each SDK is packaged for its registry, and installed from the package. Then the unit tests of the SDK and of the
 //! examples run, types are checked, and the providers are built in `target/plugins/fixtures`: `csv-LANG.wasm`;
-//! `folder-LANG.wasm`, a provider of functions, in the languages that support them; `failing-LANG.wasm`, which fails in
+//! `folder-LANG.wasm`, a provider of functions; `failing-LANG.wasm`, which fails in
 //! every way; `granted-LANG.wasm`, which uses each grant (`lists-typescript.wasm` does a part of this in TypeScript);
 //! `preparing-LANG.wasm`, which prepares an index over several calls; and `standard-python.wasm`, which uses the
 //! standard library. Last, `mcp-host new` writes a project in each language, and the task follows the instructions that
@@ -20,6 +20,8 @@
 
 mod c;
 mod go;
+#[cfg(test)]
+mod helpers;
 mod javascript;
 #[cfg(test)]
 mod lines;

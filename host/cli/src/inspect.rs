@@ -144,7 +144,7 @@ fn print(
             output.text(&format!("{}: note: {note}", compared.name))?;
         }
     }
-    if let Some(note) = preparation_note(inspection.prepares, plugin) {
+    if let Some(note) = preparation_note(inspection.prepares, plugin, needs(inspection)) {
         output.line("")?;
         output.prose(&format!("note: {note}"))?;
     }
@@ -217,7 +217,7 @@ impl<'a> InspectReport<'a> {
         let invalid_needs = inspection.needs.as_ref().err().map(NeedsError::warning);
         let of_grants = compared.map(|compared| compared.warnings(inspection)).unwrap_or_default();
         let notes = needs.filter(|_| compared.is_some()).map(|needs| needs.notes(plugin)).unwrap_or_default();
-        let of_preparation = preparation_note(inspection.prepares, plugin);
+        let of_preparation = preparation_note(inspection.prepares, plugin, needs);
         let info = inspection.info.as_ref();
         Self {
             digest: inspection.digest.to_string(),

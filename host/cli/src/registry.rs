@@ -361,6 +361,7 @@ fn needed(needs: &Needs) -> BTreeSet<Capability> {
     all.extend(needs.keyvalue.first().map(|_| Capability::Keyvalue));
     all.extend(needs.sql.iter().map(|need| Capability::Sql(need.database.to_string())));
     all.extend(needs.env.iter().map(|need| Capability::Env(need.name.to_string())));
+    all.extend(needs.limits.iter().map(|(key, need)| Capability::Limit(*key, need.min.clone())));
     all
 }
 

@@ -3,6 +3,9 @@
 //! A component is compiled once, in a child process, before it runs. The cost of compiling hostile input has no useful upper
 //! bound, so the process is terminated at a limit, and the plugin is not loaded.
 
+mod requested;
+
+pub use self::requested::{LimitAmount, LimitKey, LimitKeyError};
 use super::count::Count;
 use super::declare::table;
 use super::duration::{BoundedDuration, HOUR, MINUTE, SECOND};

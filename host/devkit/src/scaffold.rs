@@ -194,6 +194,14 @@ mod tests {
     }
 
     #[test]
+    fn a_project_in_c_has_the_sources_of_a_preparation_and_of_functions() {
+        let files = project(Language::C).files().unwrap();
+        for name in ["sdk/prepare/mcp_prepare.c", "sdk/prepare/bindings/prepare.c", "sdk/src/mcp_functions.c"] {
+            assert!(files.iter().any(|file| file.path.as_os_str() == name), "{name}");
+        }
+    }
+
+    #[test]
     fn no_placeholder_is_left_and_binary_files_are_unchanged() {
         for language in Language::ALL {
             for file in project(language).files().unwrap().iter().filter(|file| !file.path.starts_with("sdk")) {

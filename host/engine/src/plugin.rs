@@ -80,8 +80,8 @@ pub use self::metrics::{CallCounts, CallDurations, CallMetrics};
 pub use self::native_plugin::{BuiltIn, BuiltInContents, MountedPlugin, NativePlugin};
 pub use self::needs::{MAX_LEN as MAX_NEEDS_LEN, SECTION as NEEDS_SECTION};
 pub use self::needs::{
-    NeededBucket, NeededDatabase, NeededDir, NeededMode, NeededOrigin, NeededSetting, NeededVariable, Needs,
-    NeedsError, SettingType,
+    NeededBucket, NeededDatabase, NeededDir, NeededLimit, NeededLimits, NeededMode, NeededOrigin, NeededSetting,
+    NeededVariable, Needs, NeedsError, SettingType,
 };
 pub use self::preparation::{PreparationState, PreparationStatus, preparation_note};
 pub use self::recorder::{ProfilingGuard, RecordingGuard};

@@ -6,6 +6,7 @@
 //! | `http:ORIGIN` | a need of an origin, `http:https://*.example.com` |
 //! | `sql:NAME`, `env:NAME` | a need of a database, of a variable |
 //! | `keyvalue` | a need of a bucket, or the import |
+//! | `limit:KEY=AMOUNT` | a need of a limit, `limit:memory=256MiB`; a higher one covers lower ones of the same key |
 //! | `dirs`, `http`, `sql`, `env` | the import of the interfaces, if no need declares a specific target |
 //! | `sockets` | the import, which the host denies in any case |
 //! A capability without a target covers only itself: the grants decide what it reaches. `dirs:rw` covers `dirs:ro`, and a pattern
@@ -18,6 +19,7 @@ use std::str::FromStr;
 
 use mcp_host_base::text::quote;
 use mcp_host_config::grants::{DatabaseName, EnvName};
+use mcp_host_config::limits::{LimitAmount, LimitKey};
 use mcp_host_model::net::{Origin, OriginPattern};
 
 /// A capability of a provider.
@@ -37,6 +39,8 @@ pub enum Capability {
     Keyvalue,
     /// An environment variable, if granted.
     Env(String),
+    /// Using so much of a limit, if the plugin has it.
+    Limit(LimitKey, LimitAmount),
 }
 
 /// A kind of capabilities.
@@ -52,6 +56,8 @@ pub enum Kind {
     Keyvalue,
     /// Environment variables.
     Env,
+    /// What a plugin may use up.
+    Limits,
     /// Sockets, which are always denied.
     Sockets,
     /// An unknown interface: a component that imports it is not loaded.
@@ -62,13 +68,15 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{} is not a capability; write one as `update` prints it: `dirs:ro`, `dirs:rw`, `http:https://api.example.com`, `sql:NAME`, \
-     `keyvalue`, `env:NAME`",
+     `keyvalue`, `env:NAME`, `limit:memory=256MiB`",
     quote(.0)
 )]
 pub struct CapabilityError(String);
 
 impl Kind {
-    const ALL: [Self; 7] = [Self::Dirs, Self::Http, Self::Sql, Self::Keyvalue, Self::Env, Self::Sockets, Self::Unknown];
+    /// Those that are imported.
+    const IMPORTED: [Self; 7] =
+        [Self::Dirs, Self::Http, Self::Sql, Self::Keyvalue, Self::Env, Self::Sockets, Self::Unknown];
 
     /// The name of the kind.
     pub fn name(self) -> &'static str {
@@ -78,6 +86,7 @@ impl Kind {
             Self::Sql => "sql",
             Self::Keyvalue => "keyvalue",
             Self::Env => "env",
+            Self::Limits => "limit",
             Self::Sockets => "sockets",
             Self::Unknown => "unknown",
         }
@@ -112,6 +121,7 @@ impl Capability {
             Self::Sql(_) => Kind::Sql,
             Self::Keyvalue => Kind::Keyvalue,
             Self::Env(_) => Kind::Env,
+            Self::Limit(..) => Kind::Limits,
         }
     }
 
@@ -122,6 +132,7 @@ impl Capability {
             (Self::Http(pattern), Self::Http(wanted)) => {
                 pattern == wanted || wanted.exact().is_some_and(|origin: &Origin| pattern.matches(origin))
             }
+            (Self::Limit(key, agreed), Self::Limit(wanted_key, wanted)) => key == wanted_key && agreed >= wanted,
             // An import without a declared need may be used for anything, so only the same capability covers it.
             _ => self == other,
         }
@@ -155,6 +166,7 @@ impl fmt::Display for Capability {
             Self::Sql(name) => write!(f, "sql:{name}"),
             Self::Keyvalue => f.write_str("keyvalue"),
             Self::Env(name) => write!(f, "env:{name}"),
+            Self::Limit(key, amount) => write!(f, "limit:{key}={amount}"),
         }
     }
 }
@@ -166,7 +178,7 @@ impl FromStr for Capability {
         let invalid = || CapabilityError(text.to_owned());
         match text.split_once(':') {
             None if text == "keyvalue" => Ok(Self::Keyvalue),
-            None => Kind::ALL.into_iter().find(|kind| kind.name() == text).map(Self::Import).ok_or_else(invalid),
+            None => Kind::IMPORTED.into_iter().find(|kind| kind.name() == text).map(Self::Import).ok_or_else(invalid),
             Some(("dirs", "ro")) => Ok(Self::DirsRead),
             Some(("dirs", "rw")) => Ok(Self::DirsWrite),
             Some(("http", origin)) => origin.parse().map(Self::Http).map_err(|_| invalid()),
@@ -175,6 +187,11 @@ impl FromStr for Capability {
             }
             Some(("env", name)) => {
                 name.parse::<EnvName>().map(|name| Self::Env(name.to_string())).map_err(|_| invalid())
+            }
+            Some(("limit", limit)) => {
+                let (key, amount) = limit.split_once('=').ok_or_else(invalid)?;
+                let key: LimitKey = key.parse().map_err(|_| invalid())?;
+                key.parse(amount).map(|amount| Self::Limit(key, amount)).map_err(|_| invalid())
             }
             Some(_) => Err(invalid()),
         }
@@ -200,11 +217,27 @@ mod tests {
             "sql:shop",
             "keyvalue",
             "env:LANG",
+            "limit:memory=256MiB",
+            "limit:prepare.cpu=5m",
+            "limit:http.rate=600/m",
             "sockets",
         ] {
             assert_eq!(text.parse::<Capability>().unwrap().to_string(), text);
         }
-        for text in ["", "dirs:x", "http:docs.rs", "files", "keyvalue:pages", "env:", "sql:a b", "dirs:"] {
+        for text in [
+            "",
+            "dirs:x",
+            "http:docs.rs",
+            "files",
+            "keyvalue:pages",
+            "env:",
+            "sql:a b",
+            "dirs:",
+            "limit",
+            "limit:memory",
+            "limit:cpus=1s",
+            "limit:memory=1TiB",
+        ] {
             assert!(text.parse::<Capability>().is_err(), "{text}");
         }
     }
@@ -225,6 +258,9 @@ mod tests {
             (&["env:A"], "env", false),
             (&[], "keyvalue", false),
             (&["keyvalue"], "sql:a", false),
+            (&["limit:memory=256MiB"], "limit:memory=64MiB", true),
+            (&["limit:memory=256MiB"], "limit:memory=257MiB", false),
+            (&["limit:memory=256MiB"], "limit:prepare.memory=1MiB", false),
         ] {
             assert_eq!(missing(&set(&[wanted]), &set(agreed)).is_empty(), is_covered, "{agreed:?} {wanted}");
         }

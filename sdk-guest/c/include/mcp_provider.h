@@ -220,8 +220,12 @@ extern const mcp_provider mcp_this_provider;
 
 /* Returns the value of a key of the plugin's config, or NULL. Strings come as they are, other values as JSON. */
 const char *mcp_config(const char *key);
+/* Returns the value of a key, or another text if there is no such key. */
+const char *mcp_config_or(const char *key, const char *otherwise);
 /* Sets *value to that of a key, if it has one: a number from `min` to `max`. Otherwise it is an internal failure. */
 mcp_result mcp_config_u64(const char *key, uint64_t min, uint64_t max, uint64_t *value);
+mcp_result mcp_config_f64(const char *key, double *value);
+mcp_result mcp_config_bool(const char *key, bool *value);
 
 typedef enum { MCP_TRACE, MCP_DEBUG, MCP_INFO, MCP_WARN, MCP_ERROR } mcp_level;
 /* Writes a line to the host's log. */

@@ -47,6 +47,9 @@ struct mcp_changes {
   mcp_option_u64 poll_after_ms;
 };
 
+/* Decodes a part of a path; NULL if it is malformed, not UTF-8 or has a NUL. */
+char *mcp_decode_part(const char *text, size_t len);
+
 /* The number of completions that the host takes. Clients get at most 100 of those that they may see. */
 enum { MCP_MAX_COMPLETIONS = 1000 };
 

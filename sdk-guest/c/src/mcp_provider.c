@@ -277,6 +277,31 @@ mcp_result mcp_config_u64(const char *key, uint64_t min, uint64_t max, uint64_t 
   return mcp_ok();
 }
 
+const char *mcp_config_or(const char *key, const char *otherwise) {
+  const char *value = mcp_config(key);
+  return value == NULL ? otherwise : value;
+}
+
+mcp_result mcp_config_f64(const char *key, double *value) {
+  const char *text = mcp_config(key);
+  if (text == NULL) return mcp_ok();
+  char *end;
+  double number = strtod(text, &end);
+  if (end == text || *end != '\0') return mcp_internal("the config key `%s` should be a number, found `%s`", key, text);
+  *value = number;
+  return mcp_ok();
+}
+
+mcp_result mcp_config_bool(const char *key, bool *value) {
+  const char *text = mcp_config(key);
+  if (text == NULL) return mcp_ok();
+  if (strcmp(text, "true") != 0 && strcmp(text, "false") != 0) {
+    return mcp_internal("the config key `%s` should be true or false, found `%s`", key, text);
+  }
+  *value = strcmp(text, "true") == 0;
+  return mcp_ok();
+}
+
 void mcp_log(mcp_level level, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
@@ -319,8 +344,7 @@ static int hex_value(char c) {
   return -1;
 }
 
-/* Decodes a part of a path; NULL if it is malformed, not UTF-8 or has a NUL. */
-static char *decode(const char *text, size_t len) {
+char *mcp_decode_part(const char *text, size_t len) {
   char *decoded = mcp_alloc(len + 1);
   size_t end = 0;
   for (size_t i = 0; i < len; i++) {
@@ -339,7 +363,7 @@ static char *decode(const char *text, size_t len) {
 
 char *mcp_decode_segment(const char *segment, size_t len) {
   if (memchr(segment, '/', len) != NULL) return NULL;
-  char *decoded = decode(segment, len);
+  char *decoded = mcp_decode_part(segment, len);
   return decoded != NULL && strchr(decoded, '/') == NULL ? decoded : NULL;
 }
 
@@ -358,8 +382,8 @@ bool mcp_parse_path(const char *path, mcp_path *parts) {
     at++;
     size_t pair = strcspn(at, "&"), name = strcspn(at, "=&");
     mcp_argument *argument = mcp_array_push(&query, sizeof(mcp_argument));
-    argument->name = decode(at, name);
-    argument->value = name < pair ? decode(at + name + 1, pair - name - 1) : "";
+    argument->name = mcp_decode_part(at, name);
+    argument->value = name < pair ? mcp_decode_part(at + name + 1, pair - name - 1) : "";
     if (argument->name == NULL || argument->value == NULL) return false;
     at += pair;
   }

@@ -101,6 +101,8 @@ static mcp_result read(const char *path, mcp_reading *reading) {
     TRY(operations(&text));
   } else if (strcmp(path, "env") == 0) {
     text = getenv("WHO") == NULL ? "" : getenv("WHO");
+  } else if (strcmp(path, "trap") == 0) {
+    abort();
   } else if (strncmp(path, "bucket/", 7) == 0) {
     TRY(value_read(strtoul(path + 7, NULL, 10), &text));
   } else if (strncmp(path, "body/", 5) == 0) {

@@ -18,6 +18,8 @@ package keyvalue
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
 	"iter"
 )
 
@@ -58,6 +60,28 @@ func (bucket *Bucket) Get(key string) (value []byte, found bool, err error) {
 
 // Set sets the value of a key.
 func (bucket *Bucket) Set(key string, value []byte) error { return bucket.store.set(key, value) }
+
+// GetJSON decodes the value of a key, which is JSON, into what target points to, and returns whether there is one. A value that is no
+// JSON of that type is an error.
+func (bucket *Bucket) GetJSON(key string, target any) (found bool, err error) {
+	value, found, err := bucket.Get(key)
+	if err != nil || !found {
+		return false, err
+	}
+	if err := json.Unmarshal(value, target); err != nil {
+		return false, fmt.Errorf("the value of the key `%s` cannot be read: %w", key, err)
+	}
+	return true, nil
+}
+
+// SetJSON sets the value of a key, as JSON.
+func (bucket *Bucket) SetJSON(key string, value any) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("the value for the key `%s` is no JSON: %w", key, err)
+	}
+	return bucket.Set(key, text)
+}
 
 // Delete deletes a key, if it exists.
 func (bucket *Bucket) Delete(key string) error { return bucket.store.delete(key) }

@@ -52,3 +52,30 @@ func TestABucketOfANativeTestBehavesAsThatOfTheHost(t *testing.T) {
 		t.Error(values, err)
 	}
 }
+
+func TestValuesOfABucketMayBeJSON(t *testing.T) {
+	bucket, err := Open("json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type index struct{ Names []string }
+	if err := bucket.SetJSON("index", index{[]string{"a"}}); err != nil {
+		t.Error(err)
+	}
+	var found index
+	if ok, err := bucket.GetJSON("index", &found); !ok || err != nil || len(found.Names) != 1 {
+		t.Error(ok, found, err)
+	}
+	if ok, err := bucket.GetJSON("none", &found); ok || err != nil {
+		t.Error(ok, err)
+	}
+	if err := bucket.Set("text", []byte("text")); err != nil {
+		t.Error(err)
+	}
+	if _, err := bucket.GetJSON("text", &found); err == nil {
+		t.Error("a text is no JSON")
+	}
+	if err := bucket.SetJSON("wrong", make(chan int)); err == nil {
+		t.Error("a channel is no JSON")
+	}
+}

@@ -83,7 +83,7 @@ async function bundled(source) {
       mainFields: ["module", "main"],
       conditions: ["mcp-host"],
       target: "es2023",
-      external: ["wasi:*", "wasj:*"],
+      external: ["wasi:*", "wasj:*", "mcp-host:*"],
       plugins: [own],
       logLevel: "silent",
     });
@@ -100,7 +100,7 @@ async function bundled(source) {
 
 /** Returns the names that a module exports; none if it cannot be bundled, which the bundle reports. */
 async function exportsOf(source) {
-  const options = { bundle: true, write: false, format: "esm", platform: "node", logLevel: "silent", external: ["wasi:*", "wasj:*"] };
+  const options = { bundle: true, write: false, format: "esm", platform: "node", logLevel: "silent", external: ["wasi:*", "wasj:*", "mcp-host:*"] };
   try {
     const { metafile } = await bundle({ ...options, entryPoints: [resolve(source)], outfile: "exports.js", metafile: true });
     return Object.values(metafile.outputs).flatMap(({ exports }) => exports);
@@ -120,7 +120,7 @@ async function declaredNeeds(source) {
   const stub = {
     name: "stub",
     setup(setup) {
-      setup.onResolve({ filter: /^was[ij]:/ }, ({ path }) => ({ path, namespace: "stub" }));
+      setup.onResolve({ filter: /^(was[ij]|mcp-host):/ }, ({ path }) => ({ path, namespace: "stub" }));
       setup.onLoad({ filter: /.*/, namespace: "stub" }, () => ({ contents: "module.exports = {};" }));
     },
   };

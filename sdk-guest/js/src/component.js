@@ -24,13 +24,14 @@ function failure(error, call) {
   return { tag: "internal", val: described.split("\n", 1)[0] };
 }
 
-/** Returns a function that returns the provider, which it opens first. */
+/** Returns a function that returns the provider, which it opens first, and its config. */
 function opener(Class) {
   let opened;
   return () => {
     if (!opened) {
       reseed();
-      opened = new Class(new Config(Object.fromEntries(getAll())));
+      const config = new Config(Object.fromEntries(getAll()));
+      opened = { provider: new Class(config), config };
     }
     return opened;
   };
@@ -39,12 +40,13 @@ function opener(Class) {
 /** Returns the export `prepare` for a class, and the function of its module. */
 export function adaptPrepare(Class, prepare) {
   if (typeof prepare !== "function") throw new TypeError("expected `export function prepare(provider, token)`");
-  const provider = opener(Class);
+  const open = opener(Class);
   return {
     prepare: (token) => {
       let thrown;
       try {
-        const progress = prepare(provider(), token ?? undefined);
+        const { provider, config } = open();
+        const progress = prepare(provider, token ?? undefined, config);
         if (typeof progress?.then === "function") throw new TypeError("prepare returned a promise; calls are synchronous");
         return convert.progress(progress);
       } catch (error) {
@@ -62,7 +64,8 @@ export function adapt(Class) {
     throw new TypeError("expected `export default` of a class that extends Provider");
   }
   const info = convert.info(Class.info);
-  const provider = opener(Class);
+  const open = opener(Class);
+  const provider = () => open().provider;
 
   /** Calls a function of the provider. */
   const ask = (call, ...values) => {

@@ -76,6 +76,18 @@ export function filesOf(system, folder) {
   return visible.map((name) => new File(system, folder, name)).filter(isFile);
 }
 
+/** Returns a function of a path that returns what `make` makes of the file, or made of it before, until the file changes. */
+export function memoOf(system, make) {
+  let kept;
+  return (path) => {
+    const { size, modified } = system.stat(path);
+    if (kept?.path !== path || kept.size !== size || kept.modified !== modified) {
+      kept = { path, size, modified, value: make(system.readFile(path)) };
+    }
+    return kept.value;
+  };
+}
+
 function isFile(file) {
   try {
     return file.stat() !== undefined;

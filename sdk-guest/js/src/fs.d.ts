@@ -52,3 +52,14 @@ export interface File {
 export function file(folder: string, name: string): File;
 /** The files of a folder, sorted by name, without hidden ones and folders. */
 export function files(folder: string): File[];
+
+/**
+ * Returns a function of a path that returns what `make` makes of the file's bytes, or made of them before: until its size or modification
+ * time changes, within a call, and where the host uses instances again, across calls. It keeps the result of the last file only.
+ *
+ * ```ts
+ * const events = memo((bytes) => parse(decodeUtf8(bytes)));
+ * events("/calendar/team.ics");
+ * ```
+ */
+export function memo<T>(make: (bytes: Uint8Array) => T): (path: string) => T;

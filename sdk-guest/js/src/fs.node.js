@@ -3,7 +3,7 @@
 import * as fs from "node:fs";
 
 import { Internal } from "./failures.js";
-import { File, filesOf } from "./file.js";
+import { File, filesOf, memoOf } from "./file.js";
 import { FsError } from "./fs.error.js";
 import { decodeUtf8 } from "./text.js";
 
@@ -56,6 +56,10 @@ export function file(folder, name) {
 
 export function files(folder) {
   return filesOf(SYSTEM, folder);
+}
+
+export function memo(make) {
+  return memoOf(SYSTEM, make);
 }
 
 export { FsError };

@@ -64,25 +64,31 @@ export class BeingPrepared extends Unavailable {
  * has `limits.prepare`, after it was loaded and after changes; results are kept in a granted directory or in a bucket:
  *
  * ```ts
- * export const prepare: Prepare<Events> = (events, token) => {
- *   const done = events.index(Number(token ?? 0), 1000);
- *   return { nextToken: done < events.count ? String(done) : undefined, percent: Math.floor((100 * done) / events.count) };
+ * export const prepare: Prepare<Events> = (events, token, config) => {
+ *   const done = events.index(Number(token ?? 0), config.integer("step", 1000));
+ *   return progressOf(done, events.count, "events", done);
  * };
  * ```
  */
 export interface Progress {
   /** The token of the next call: any text, but never the one of this call. None when everything is prepared. */
-  nextToken?: string;
+  nextToken?: string | undefined;
   /** The part that is prepared, in per cent: a whole number from 0 to 100. */
-  percent?: number;
+  percent?: number | undefined;
   /** What has been done, for administrators. */
-  message?: string;
+  message?: string | undefined;
   /** The time in milliseconds after which everything is to be prepared again, although no change is reported. */
-  againAfter?: number;
+  againAfter?: number | undefined;
 }
 
-/** The export `prepare` of a module. `token` is the `nextToken` of the call before. A call that throws is repeated with it. */
-export type Prepare<P extends Provider> = (provider: P, token: string | undefined) => Progress;
+/** So many of all are prepared: `progressOf(3000, 5000, "events", 3000)`. If those are not all, the next call gets the token. */
+export function progressOf(prepared: number, all: number, what: string, nextToken: string | number): Progress;
+
+/**
+ * The export `prepare` of a module. `token` is the `nextToken` of the call before. A call that throws is repeated with it. A provider of
+ * functions takes the config, as they do.
+ */
+export type Prepare<P extends Provider> = (provider: P, token: string | undefined, config: Config) => Progress;
 
 /** A fault of the provider, its data or its config. The message goes to the log only, without a stack. */
 export class Internal extends Failure {}
@@ -134,6 +140,8 @@ export interface Needs {
   dirs?: { guest: string; mode?: "ro" | "rw"; why?: string }[];
   /** Key-value buckets that it opens. `optional` if it does not open one unless it is granted. */
   keyvalue?: { bucket: string; optional?: boolean; why?: string }[];
+  /** SQL databases that it queries. */
+  sql?: { database: string; why?: string }[];
   /** Environment variables that it reads. */
   env?: { name: string; why?: string }[];
   /** Keys of its config. `required` if the provider does not work without one; `address` if it is that of a server, or a list of them. */
@@ -147,7 +155,21 @@ export interface Needs {
       why?: string;
     }
   >;
+  /** Limits that it does not work below, as the config writes them: `{ memory: { min: "256MiB" } }`. */
+  limits?: { [Key in LimitKey]?: { min: string; why?: string } };
 }
+
+/** A limit that a provider may ask for, by its key below `limits`. */
+export type LimitKey =
+  | "memory"
+  | "cpu"
+  | "deadline"
+  | "response-size"
+  | "http.rate"
+  | "http.body"
+  | "http.timeout"
+  | "prepare.cpu"
+  | "prepare.memory";
 
 /** An icon that clients may display. `src` is an `https:` or `data:` URI. */
 export interface Icon {

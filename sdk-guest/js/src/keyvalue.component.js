@@ -5,6 +5,7 @@ import { deleteMany, getMany, setMany } from "wasi:keyvalue/batch@0.2.0-draft2";
 import { open } from "wasi:keyvalue/store@0.2.0-draft2";
 
 import { Internal, Unavailable } from "./failures.js";
+import { decodeUtf8, encodeUtf8 } from "./text.js";
 
 function call(name, operation) {
   try {
@@ -35,6 +36,20 @@ export class Bucket {
 
   set(key, value) {
     call(this.#name, () => this.#bucket.set(key, value));
+  }
+
+  getJson(key) {
+    const value = this.get(key);
+    if (value === undefined) return undefined;
+    try {
+      return JSON.parse(decodeUtf8(value));
+    } catch (error) {
+      throw new Internal(`the value of the key \`${key}\` is no JSON: ${error.message}`);
+    }
+  }
+
+  setJson(key, value) {
+    this.set(key, encodeUtf8(JSON.stringify(value)));
   }
 
   delete(key) {

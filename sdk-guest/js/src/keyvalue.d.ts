@@ -9,6 +9,10 @@ export class Bucket {
   constructor(name: string);
   get(key: string): Uint8Array | undefined;
   set(key: string, value: Uint8Array): void;
+  /** Returns the value of a key, which is JSON; undefined if there is none. `Internal` if it is no JSON. */
+  getJson(key: string): unknown;
+  /** Sets the value of a key, as JSON. */
+  setJson(key: string, value: unknown): void;
   delete(key: string): void;
   has(key: string): boolean;
   keys(): Iterable<string>;

@@ -71,6 +71,11 @@ export function paginate(keys, cursor, limit, entry) {
   };
 }
 
+export function progressOf(prepared, all, what, nextToken) {
+  const percent = all > 0 ? Math.min(Math.floor((prepared * 100) / all), 100) : 100;
+  return { nextToken: prepared < all ? String(nextToken) : undefined, percent, message: `${prepared} of ${all} ${what}` };
+}
+
 export function compareChanges(watched, since, { state, listing }) {
   const lines = [digest(listing), ...watched.map((path) => digest(path) + digest(state(path)))];
   const token = lines.join("\n");

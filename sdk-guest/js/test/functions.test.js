@@ -10,7 +10,7 @@ import {
   boolean, Config, date, integer, Internal, InvalidRequest, matching, NotFound, number, oneOf, optional, PathTemplate, provider, resource,
   text,
 } from "mcp-host-provider";
-import { file, files } from "mcp-host-provider/fs";
+import { file, files, memo } from "mcp-host-provider/fs";
 
 const INFO = { name: "sample", version: "1.0.0" };
 const open = (...resources) => new (provider(INFO, resources))(new Config());
@@ -244,4 +244,16 @@ test("changes are found by fingerprints, or by a function", () => {
   assert.deepEqual(folder().changes(["data/text"], token).changed, []);
   version = "2";
   assert.deepEqual(folder().changes(["data/text"], token).changed, ["data/text"]);
+});
+
+test("what was made of a file is kept until it changes", () => {
+  const dir = mkdtempSync(join(tmpdir(), "functions-"));
+  const path = join(dir, "a");
+  let calls = 0;
+  const size = memo((bytes) => ((calls += 1), bytes.length));
+  writeFileSync(path, "1");
+  assert.deepEqual([size(path), size(path), calls], [1, 1, 1]);
+  writeFileSync(path, "22");
+  assert.deepEqual([size(path), calls], [2, 2]);
+  rmSync(dir, { recursive: true });
 });

@@ -1,33 +1,27 @@
-// A provider that prepares an index of a file in a bucket, a part per call, for a test of the host.
+// A provider of functions that prepares an index of a file in a bucket, a part per call, for a test of the host.
 
-import { BeingPrepared, Provider, Unavailable } from "mcp-host-provider";
+import { BeingPrepared, decodeUtf8, progressOf, provider, resource, Unavailable } from "mcp-host-provider";
 import { readDir, readFile } from "mcp-host-provider/fs";
 import { Bucket } from "mcp-host-provider/keyvalue";
 
 const PARTS = 3;
 
-export default class Preparing extends Provider {
-  static info = { name: "preparing", version: "1.0.0" };
-
-  listEntries() {
-    return { entries: [{ path: "index", name: "index" }] };
-  }
-
-  read(path) {
-    const bytes = new Bucket("index").get("source");
-    if (bytes === undefined) throw new BeingPrepared();
-    return { entry: { path, name: path }, bytes, isText: true };
-  }
+function read() {
+  const bytes = new Bucket("index").get("source");
+  if (bytes === undefined) throw new BeingPrepared();
+  return decodeUtf8(bytes);
 }
 
-export function prepare(provider, token) {
+export default provider({ name: "preparing", version: "1.0.0" }, [resource("index", { read })]);
+
+export function prepare(_, token, config) {
+  const folder = config.text("dir", "/data");
   const bucket = new Bucket("index");
-  const source = readFile("/data/source");
-  const exists = (name) => readDir("/data").some((entry) => entry.name === name);
+  const source = readFile(`${folder}/source`);
+  const exists = (name) => readDir(folder).some((entry) => entry.name === name);
   const part = Number(token ?? 0);
   if (part === 1 && exists("fault")) throw new Unavailable("the source is locked", { retryAfter: 1 });
   if (part === 2 && exists("bug")) throw new TypeError("a bug");
   if (part + 1 === PARTS) bucket.set("source", source);
-  const percent = Math.floor((100 * (part + 1)) / PARTS);
-  return { nextToken: part + 1 < PARTS ? String(part + 1) : undefined, percent, message: `${part + 1} of ${PARTS} parts` };
+  return progressOf(part + 1, PARTS, "parts", part + 1);
 }

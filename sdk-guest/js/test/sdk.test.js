@@ -15,6 +15,7 @@ import {
   InvalidRequest,
   NotFound,
   paginate,
+  progressOf,
   PathTemplate,
   Provider,
   template,
@@ -170,4 +171,25 @@ test("what is being prepared says how far it is, and progress is checked", () =>
   assert.throws(() => progress({ percent: 101 }), /percent: expected 0 to 100, found 101/);
   assert.throws(() => progress({ nextToken: 7 }), /nextToken: expected a string, found 7/);
   assert.throws(() => progress(undefined), /the result of prepare: expected an object/);
+  assert.deepEqual(progressOf(1, 3, "files", 7), { nextToken: "7", percent: 33, message: "1 of 3 files" });
+  for (const [prepared, all] of [[3, 3], [0, 0], [4, 3]]) {
+    const { nextToken, percent } = progressOf(prepared, all, "files", 7);
+    assert.deepEqual([nextToken, percent], [undefined, 100]);
+  }
+});
+
+test("values of databases are those of JavaScript in both directions", async () => {
+  const { lift, lower, Rejected } = await import("../src/sql.values.js");
+  const bytes = new Uint8Array([255]);
+  const time = new Date("2026-11-28T09:30:00Z");
+  for (const value of [null, true, -7, 2.5, "é", bytes, time, { a: [1] }, [], [1, 2, null], [["a", "b"], ["c", "d"]]]) {
+    assert.deepEqual(lift(lower(value)), value);
+  }
+  assert.deepEqual(lower(undefined), { tag: "scalar", val: { tag: "null" } });
+  assert.deepEqual(lower(2n ** 63n), { tag: "scalar", val: { tag: "decimal", val: "9223372036854775808" } });
+  assert.equal(lift({ tag: "scalar", val: { tag: "integer", val: 2n ** 53n } }), "9007199254740992");
+  assert.equal(lift({ tag: "scalar", val: { tag: "decimal", val: "12.50" } }), "12.50");
+  for (const wrong of [() => {}, [[1], 2], [[1], [2, 3]]]) assert.throws(() => lower(wrong), TypeError);
+  const rejected = new Rejected({ sqlstate: "42P01", message: "no table", position: 7 });
+  assert.deepEqual([rejected.sqlstate, rejected.position, rejected.name], ["42P01", 7, "Rejected"]);
 });

@@ -7,24 +7,34 @@ import {
   date,
   type Entry,
   integer,
+  type Needs,
   optional,
   type Page,
   type Prepare,
+  progressOf,
   Provider,
   provider,
   resource,
   template,
   Unavailable,
 } from "mcp-host-provider";
-import { file, files, readDir, stat } from "mcp-host-provider/fs";
+import { file, files, memo, readDir, stat } from "mcp-host-provider/fs";
 import { Bucket } from "mcp-host-provider/keyvalue";
+import { Database, Rejected } from "mcp-host-provider/sql";
 
-export const prepare: Prepare<Sample> = (sample, token) => {
+export const prepare: Prepare<Sample> = (sample, token, config) => {
   if (token === undefined) throw new BeingPrepared();
+  if (config.boolean("whole", false)) return progressOf(1, 2, "parts", token);
   // @ts-expect-error: a token is a text
   void { nextToken: 7 } satisfies ReturnType<typeof prepare>;
   return { nextToken: token + String(sample.templates.length), percent: 50, message: "half", againAfter: 1000 };
 };
+
+export const sizeOfFile: (path: string) => number = memo((bytes) => bytes.length);
+
+export const needs: Needs = { sql: [{ database: "shop" }], limits: { "prepare.cpu": { min: "5m", why: "the index" } } };
+// @ts-expect-error: there is no such limit
+void ({ limits: { cpus: { min: "1s" } } } satisfies Needs);
 
 export default class Sample extends Provider {
   static info = { name: "sample", version: "1.0.0" };
@@ -82,3 +92,13 @@ export const functions: new (config: Config) => Provider = provider({ name: "sam
   // @ts-expect-error: it has no such variable to complete
   resource("third/{name}", { read: () => "", complete: { uid: () => [] } }),
 ]);
+
+export function queried(): string[] {
+  try {
+    const { rows } = new Database("shop").query("SELECT name FROM items WHERE price < $1", [10, null, ["a"], new Date()], { maxRows: 5 });
+    return rows.map(([name]) => String(name));
+  } catch (error) {
+    if (error instanceof Rejected) return [error.sqlstate];
+    throw error;
+  }
+}

@@ -12,7 +12,21 @@ from pathlib import Path
 from typing import Any, Literal
 from unittest import mock
 
-from mcp_host_provider import Completion, Config, Contents, Entry, FunctionProvider, InvalidRequest, Internal, Item, NotFound, PathTemplate, Provider
+from mcp_host_provider import (
+    Completion,
+    Config,
+    Contents,
+    Entry,
+    FunctionProvider,
+    Internal,
+    InvalidRequest,
+    Item,
+    NotFound,
+    PathTemplate,
+    Progress,
+    Provider,
+    memo,
+)
 
 
 def functions() -> FunctionProvider:
@@ -362,6 +376,36 @@ class ResultsTest(unittest.TestCase):
         self.assertEqual(self.provider.changes(["data/text"], start.token).changed, ())
         version[0] = "2"
         self.assertEqual(self.provider.changes(["data/text"], start.token).changed, ("data/text",))
+
+    def test_a_function_prepares_with_the_config_of_its_provider(self) -> None:
+        made = functions()
+
+        @made.prepare
+        def index(token: str | None) -> Progress:
+            return Progress(message=f"{made.config.text('a', 'none')} {token}")
+
+        first, other = (made.open(Config({"a": text})) for text in ["1", "2"])
+        self.assertEqual([one.prepare("t").message for one in (first, other, first)], ["1 t", "2 t", "1 t"])
+        self.assertEqual(index(None).message, "1 None")
+        with self.assertRaisesRegex(TypeError, "prepares already"):
+            made.prepare(index)
+        with self.assertRaisesRegex(TypeError, "expected one parameter"):
+            functions().prepare(lambda: Progress())  # type: ignore[arg-type, misc]
+
+    def test_what_was_made_of_a_file_is_kept_until_it_changes(self) -> None:
+        file, calls = self.folder / "memo", list[Path]()
+
+        @memo
+        def size(of: Path) -> int:
+            calls.append(of)
+            return len(of.read_text())
+
+        file.write_text("1")
+        self.assertEqual([size(file), size(file), len(calls)], [1, 1, 1])
+        file.write_text("22")
+        self.assertEqual([size(file), len(calls)], [2, 2])
+        with self.assertRaises(NotFound):
+            size(self.folder / "missing")
 
     def test_completion_by_a_function_gets_what_it_has_parameters_for(self) -> None:
         [data] = [one for one in self.functions.resources if one.template.path_template == "data/{name}"]

@@ -122,6 +122,16 @@ class Preparation(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "Sample has no method `prepare"):
             self.prepared(Provider.prepare)
 
+    def test_a_method_that_is_never_called_is_an_error_of_the_build(self) -> None:
+        from mcp_host_provider import _component
+
+        with (
+            mock.patch.object(Sample, "prepare", lambda _, token: Progress()),
+            mock.patch.object(_component, "_PREPARE_COMPONENT", "absent"),
+            self.assertRaisesRegex(TypeError, "import Progress"),
+        ):
+            _component.ResourceProvider()
+
     def test_what_is_being_prepared_says_how_far_it_is(self) -> None:
         from wit_world.imports import wasi_config_store_0_2_0_rc_1 as config_store
 
@@ -343,6 +353,46 @@ class Helpers(unittest.TestCase):
 
         self.assertEqual(given("/project/.venv"), "/project/.venv")
         self.assertEqual(given("/usr"), "/active")
+
+
+class Sql(unittest.TestCase):
+    def test_values_are_those_of_python_in_both_directions(self) -> None:
+        from datetime import date, datetime, time, timedelta, timezone
+        from decimal import Decimal
+        from uuid import UUID
+
+        from mcp_host_provider import sql
+
+        values: list[object] = [
+            None, True, -7, 2.5, Decimal("12.50"), "é", b"\xff", date(2026, 11, 28), time(9, 30), datetime(2026, 11, 28, 9, 30, 0, 5),
+            datetime(2026, 11, 28, 9, 30, tzinfo=timezone.utc), UUID(int=7), {"a": [1]}, [], [1, 2, None], [["a", "b"], ["c", "d"]],
+        ]  # fmt: skip
+        with mock.patch.object(sql.wit, "query") as query:
+            query.side_effect = lambda name, text, parameters, most: sql.wit.Rows(
+                [sql.wit.Column("a", "int4"), sql.wit.Column("a", "")] , [sql.wit.Row(parameters)], True
+            )
+            rows = sql.Database("shop").query("SELECT 1", values, max_rows=1)
+        self.assertEqual([*rows], [tuple(values)])
+        self.assertEqual((rows.columns, rows.types, rows.has_more, len(rows)), (("a", "a"), ("int4", ""), True, 1))
+        abroad = datetime(2026, 11, 28, 10, 30, tzinfo=timezone(timedelta(hours=1)))
+        self.assertEqual(sql._lower(abroad), sql.wit.Value_Scalar(sql.wit.Scalar_Instant("2026-11-28T09:30:00Z")))
+        self.assertEqual(sql._lower(2**63), sql.wit.Value_Scalar(sql.wit.Scalar_Decimal(str(2**63))))
+        for wrong in (object(), [[1], 2], [[1], [2, 3]]):
+            with self.assertRaises(TypeError):
+                sql._lower(wrong)
+
+    def test_failures_of_queries_are_those_of_the_contract(self) -> None:
+        from mcp_host_provider import Internal, sql
+
+        for why, kind, text in [
+            (sql.wit.QueryFailure_NotGranted(), Internal, "add it to `grants.sql`"),
+            (sql.wit.QueryFailure_Rejected(sql.wit.Rejection("42P01", "no table", 7)), sql.Rejected, "42P01"),
+            (sql.wit.QueryFailure_TooLarge("rows"), InvalidRequest, "rows"),
+            (sql.wit.QueryFailure_Timeout(), Unavailable, "too long"),
+            (sql.wit.QueryFailure_Unavailable("down"), Unavailable, "down"),
+        ]:
+            with mock.patch.object(sql.wit, "query", side_effect=Err(why)), self.assertRaisesRegex(kind, text):
+                sql.Database("shop").query("SELECT 1")
 
 
 if __name__ == "__main__":

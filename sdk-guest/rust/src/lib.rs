@@ -65,6 +65,7 @@
 //!
 //! # Overview
 //!
+//! - A provider of functions, the shortest way: [`functions`].
 //! - Results of a provider: [`Entry`], [`Contents`], [`Page`], [`Template`], [`Completion`], [`Changes`], [`Info`];
 //!   and its errors: [`Failure`].
 //! - Paths: [`path`] encodes and decodes names, [`PathTemplate`] matches and expands paths.
@@ -84,6 +85,7 @@ mod contents;
 mod entry;
 mod export;
 mod failure;
+pub mod functions;
 mod grants;
 #[cfg(feature = "http")]
 pub mod http;

@@ -15,7 +15,8 @@
 ///     "config": {
 ///         "rev": { "type": "string", "default": "HEAD", "why": "the revision that is listed" },
 ///         "most": { "type": "integer", "default": 20 }
-///     }
+///     },
+///     "limits": { "memory": { "min": "256MiB", "why": "the index" }, "prepare.cpu": { "min": "5m" } }
 /// }
 /// ```
 ///
@@ -27,6 +28,7 @@
 /// | `sql` | `database`, the name of a database |
 /// | `env` | `name` |
 /// | `config` | by key: `type` (`string`, `integer`, `float`, `boolean`, `array`, `table`), and `default`, or `required` (`true`); `address` (`true`) if it is the address of a server, or a list of them, that must be granted |
+/// | `limits` | by the key below `limits` of a plugin: `min`, the least that it works with: `memory`, `cpu`, `deadline`, `response-size`, `http.rate`, `http.body`, `http.timeout`, `prepare.cpu`, `prepare.memory` |
 ///
 /// Each may have a `why`. The JSON, of at most 64 KiB, becomes the custom section `mcp-host:needs/v1` of the component; on other
 /// targets than WebAssembly there is none.

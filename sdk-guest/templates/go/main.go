@@ -3,7 +3,7 @@
 // `go generate` builds the component.
 package main
 
-//go:generate env GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -trimpath "-ldflags=-s -w" -o {{name}}.core.wasm .
+//go:generate env GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -trimpath -ldflags=-w -o {{name}}.core.wasm .
 //go:generate mcp-host componentize {{name}}.core.wasm --needs needs.json
 
 import (

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use mcp_host_tests::{ConfigFile, Folder, MockOrigin, Plugin, RawStdio, Reply, Revision, WrittenConfig, fixture, run};
+use rusqlite::Connection;
 use serde_json::{Map, Value, json};
 
 /// The languages of `examples/csv`.
@@ -367,6 +368,26 @@ async fn buckets_and_variables_are_used_from_every_language() {
         let done = server.read("f:///keyvalue").await;
         assert_eq!(done, Ok("2 5 0 1 9 None False ['a', 'n']".to_owned()), "{language}");
         assert_eq!(server.read("f:///env").await, Ok("me".to_owned()), "{language}");
+        server.end().await;
+    }
+}
+
+#[tokio::test]
+async fn databases_are_queried_in_the_languages_that_have_no_driver_of_their_own() {
+    let folder = Folder::with_files::<&str, &str>([]);
+    let file = folder.path().join("shop.sqlite");
+    let shop = Connection::open(&file).unwrap();
+    shop.execute_batch(
+        "CREATE TABLE items (name TEXT, price REAL, photo BLOB);
+         INSERT INTO items VALUES ('quince', 2.5, x'ff00'), ('pear', 1.5, NULL), ('fig', 2.75, NULL), ('rum', 30, NULL);",
+    )
+    .unwrap();
+    for language in ["python", "javascript"] {
+        let plugin = patient("granted", &fixture(&format!("granted-{language}")), "f:///");
+        let plugin = plugin.sql("shop", format!("sqlite://{}", file.display()), []);
+        let mut server = start(&ConfigFile::new().plugin(plugin).write()).await;
+        let expected = r#"["42000","sqlite",["name","price","photo"],[["pear",1.5,null],["quince",2.5,[255,0]]],true]"#;
+        assert_eq!(server.read("f:///sql").await, Ok(expected.to_owned()), "{language}\n{}", server.log());
         server.end().await;
     }
 }

@@ -16,16 +16,20 @@ use crate::workspace::Workspace;
 /// The compiler.
 pub(super) const CLANG: &str = "clang-19";
 
+/// The examples.
+const EXAMPLES: [&str; 2] = ["csv", "folder"];
+
 /// The packages with the compiler, the linker and the compiler's own library.
 const PACKAGES: [&str; 3] = ["clang-19", "lld-19", "libclang-rt-19-dev-wasm32"];
 
 pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let sdk = workspace.root().join("sdk-guest/c");
-    let example = workspace.root().join("examples/csv/c");
-    let outputs = ["csv-c", "granted-c", "preparing-c"].map(|name| component(workspace, name));
-    let [csv, granted, preparing] = &outputs;
+    let examples = EXAMPLES.map(|name| workspace.root().join("examples").join(name).join("c"));
+    let outputs = ["csv-c", "folder-c", "granted-c", "preparing-c"].map(|name| component(workspace, name));
+    let [csv, folder_of_files, granted, preparing] = &outputs;
     let out = folder(workspace, "c-build");
-    let inputs = files(&[sdk.clone(), example.clone(), workspace.root().join("wit")])?;
+    let mut inputs = files(&[sdk.clone(), workspace.root().join("wit")])?;
+    inputs.extend(files(&examples)?);
     let stamp = Stamp::new(&out, &inputs, "")?;
     if stamp.is_current() && outputs.iter().all(|output| output.is_file()) {
         return Ok(());
@@ -35,17 +39,22 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let host = host_program(workspace, progress)?;
     let mut step = progress.step("building the SDK for C");
     stamp.clear()?;
-    let make = |target: Option<&str>| {
+    let make = |example: &Path, out: &Path, target: Option<&str>| {
         let mut make = Command::new("make");
-        make.args(target).current_dir(&example).arg(format!("OUT={}", out.display()));
+        make.args(target).current_dir(example).arg(format!("OUT={}", out.display()));
         make.arg(format!("CLANG={CLANG}")).arg(format!("SYSROOT={}", sysroot.display()));
         cargo::capture(make.arg(format!("MCP_HOST={}", host.display())))
     };
     step.at("unit tests");
-    make(Some("test"))?;
-    step.at(format!("{}", workspace.display(csv)));
-    make(None)?;
-    std::fs::copy(out.join("csv.wasm"), csv).with_context(|| format!("cannot write {}", csv.display()))?;
+    test_natively(&sdk, &out)?;
+    for ((name, example), output) in EXAMPLES.iter().zip(&examples).zip([csv, folder_of_files]) {
+        let out = out.join(name);
+        step.at(format!("{}", workspace.display(output)));
+        make(example, &out, Some("test"))?;
+        make(example, &out, None)?;
+        let made = out.join(name).with_extension("wasm");
+        std::fs::copy(made, output).with_context(|| format!("cannot write {}", output.display()))?;
+    }
     let of_sdk = [sdk.join("bindings"), sdk.join("src")];
     let of_prepare = [of_sdk.as_slice(), &[sdk.join("prepare")]].concat();
     for (folders, source, output) in
@@ -64,6 +73,19 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     Ok(())
 }
 
+/// Compiles the unit tests of the SDK for this machine, and runs them.
+fn test_natively(sdk: &Path, out: &Path) -> Result<()> {
+    std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
+    let program = out.join("functions-test");
+    let sources = ["mcp_provider.c", "mcp_helpers.c", "mcp_functions.c", "mcp_native.c"];
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=c11", "-D_DEFAULT_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", "-Wpedantic"]);
+    compiler.arg("-I").arg(sdk.join("include")).args(sources.map(|source| sdk.join("src").join(source)));
+    cargo::capture(compiler.arg(sdk.join("test/functions.c")).arg("-o").arg(&program))?;
+    cargo::capture(&mut Command::new(program))?;
+    Ok(())
+}
+
 /// Compiles sources to a core module.
 pub(super) fn compile(
     sysroot: &Path,
@@ -73,7 +95,7 @@ pub(super) fn compile(
     output: &Path,
 ) -> Result<()> {
     let mut clang = Command::new(CLANG);
-    clang.args(["--target=wasm32-wasi", "-mexec-model=reactor", "-Os", "-std=c11", "-Wl,--strip-debug"]);
+    clang.args(["--target=wasm32-wasi", "-mexec-model=reactor", "-Os", "-std=c11", "-gline-tables-only"]);
     clang.arg(format!("--sysroot={}", sysroot.display())).args(flags).arg("-I").arg(include).args(sources);
     cargo::capture(clang.arg("-o").arg(output))?;
     Ok(())

@@ -15,13 +15,19 @@ use crate::workspace::Workspace;
 /// The oldest version of Go that exports functions of a core module (`//go:wasmexport`): the minor version after 1.
 const MIN_GO_MINOR: u32 = 24;
 
+/// The examples, each a module of its own.
+const EXAMPLES: [&str; 3] = ["csv", "folder", "calendar"];
+
 pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let sdk = workspace.root().join("sdk-guest/go");
-    let example = workspace.root().join("examples/csv/go");
-    let outputs =
-        ["csv-go", "failing-go", "granted-go", "preparing-go", "unexported-go"].map(|name| component(workspace, name));
+    let examples = EXAMPLES.map(|name| workspace.root().join("examples").join(name).join("go"));
+    let of_tests = ["failing", "granted", "preparing", "unexported"];
+    let outputs: Vec<_> =
+        EXAMPLES.iter().chain(&of_tests).map(|name| component(workspace, &format!("{name}-go"))).collect();
     let built = folder(workspace, "go-build");
-    let inputs = files(&[sdk.clone(), example.clone(), workspace.root().join("wit")])?;
+    let mut inputs =
+        files(&[sdk.clone(), workspace.root().join("wit"), workspace.root().join("examples/calendar/data")])?;
+    inputs.extend(files(&examples)?);
     let stamp = Stamp::new(&built, &inputs, "")?;
     if stamp.is_current() && outputs.iter().all(|output| output.is_file()) {
         return Ok(());
@@ -40,17 +46,18 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
         cargo::capture(&mut command)
     };
     step.at("unit tests");
-    for (module, packages) in [(&sdk, [".", "./keyvalue", "./wasihttp"].as_slice()), (&example, &["."])] {
+    let of_sdk = [(&sdk, [".", "./keyvalue", "./wasihttp"].as_slice())];
+    for (module, packages) in of_sdk.into_iter().chain(examples.iter().map(|example| (example, ["."].as_slice()))) {
         run(&[&["test"], packages].concat(), module, false)?;
         run(&[&["vet"], packages].concat(), module, true)?;
     }
-    let of_tests = ["failing", "granted", "preparing", "unexported"].map(|name| format!("./internal/{name}"));
+    let of_tests = of_tests.map(|name| format!("./internal/{name}"));
     let of_tests = of_tests.iter().map(|package| (&sdk, package.as_str()));
-    let providers: Vec<_> = std::iter::once((&example, ".")).chain(of_tests).collect();
+    let providers: Vec<_> = examples.iter().map(|example| (example, ".")).chain(of_tests).collect();
     for ((module, package), output) in providers.iter().zip(&outputs) {
         step.at(format!("{}", workspace.display(output)));
         let core = built.join("core.wasm").display().to_string();
-        let flags = ["build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w", "-o", &core, package];
+        let flags = ["build", "-buildmode=c-shared", "-trimpath", "-ldflags=-w", "-o", &core, package];
         run(&flags, module, true)?;
         let mut componentize = Command::new(&host);
         componentize.args(["componentize", &core, "--output"]).arg(output);

@@ -38,9 +38,9 @@ const ROWS: [(&str, [&[&str]; 4]); 6] = [
     (
         "Go",
         [
-            &[],
+            &["examples/folder/go/main.go"],
             &["sdk-guest/templates/go/main.go"],
-            &[],
+            &["examples/calendar/go/main.go"],
             &[
                 "examples/csv/go/main.go",
                 "examples/csv/go/folder.go",
@@ -52,7 +52,7 @@ const ROWS: [(&str, [&[&str]; 4]); 6] = [
     (
         "Rust",
         [
-            &[],
+            &["examples/folder/rust/src/lib.rs"],
             &["sdk-guest/templates/rust/src/lib.rs"],
             &[],
             &["examples/csv/rust/src/lib.rs", "examples/csv/rust/src/folder.rs", "examples/csv/rust/src/csv.rs"],
@@ -61,7 +61,7 @@ const ROWS: [(&str, [&[&str]; 4]); 6] = [
     (
         "C",
         [
-            &[],
+            &["examples/folder/c/provider.c"],
             &["sdk-guest/templates/c/provider.c"],
             &[],
             &["examples/csv/c/provider.c", "examples/csv/c/csv.c", "examples/csv/c/csv.h"],
@@ -71,12 +71,24 @@ const ROWS: [(&str, [&[&str]; 4]); 6] = [
 
 const HEADER: &str = "| language | folder, by functions | folder, by `mcp-host new` | calendar, by functions | CSV files |\n|---|---|---|---|---|\n";
 
+/// The same providers as MCP servers without a host. They have no completion, no updates and no sandbox, and FastMCP has no pages.
+const COMPARED: [(&str, [&[&str]; 2]); 2] = [
+    ("FastMCP", [&["examples/folder/fastmcp/server.py"], &["examples/calendar/fastmcp/server.py"]]),
+    ("rmcp", [&["examples/folder/rmcp/main.rs"], &[]]),
+];
+
+const COMPARED_HEADER: &str = "| without a host | folder | calendar |\n|---|---|---|\n";
+
 /// The maximum number of lines of a provider of functions.
-const GOALS: [(&str, usize); 4] = [
+const GOALS: [(&str, usize); 8] = [
     ("examples/folder/python/app.py", 30),
     ("examples/folder/javascript/app.js", 30),
     ("examples/folder/typescript/src/app.ts", 30),
     ("examples/calendar/python/app.py", 90),
+    ("examples/folder/go/main.go", 60),
+    ("examples/folder/rust/src/lib.rs", 60),
+    ("examples/folder/c/provider.c", 120),
+    ("examples/calendar/go/main.go", 160),
 ];
 
 fn root() -> &'static Path {
@@ -92,17 +104,28 @@ fn lines(file: &str) -> usize {
     text.lines().map(str::trim).filter(is_code).count()
 }
 
+/// The number of lines of some sources together, in a table; nothing if there are none.
+fn cell(sources: &[&str]) -> String {
+    let count: usize = sources.iter().map(|file| lines(file)).sum();
+    if sources.is_empty() { " |".to_owned() } else { format!(" {count} |") }
+}
+
 #[test]
 fn the_table_of_the_docs_is_that_of_the_sources() {
     let mut table = HEADER.to_owned();
     for (language, providers) in ROWS {
         write!(table, "| {language} |").unwrap();
-        for sources in providers {
-            let count: usize = sources.iter().map(|file| lines(file)).sum();
-            let shown = if sources.is_empty() { String::new() } else { format!(" {count}") };
-            write!(table, "{shown} |").unwrap();
-        }
-        table.push('\n');
+        writeln!(table, "{}", providers.map(cell).concat()).unwrap();
+    }
+    let docs = fs::read_to_string(root().join("docs/languages.md")).unwrap();
+    assert!(docs.contains(&table), "docs/languages.md does not have this table:\n{table}");
+}
+
+#[test]
+fn the_table_of_other_servers_is_that_of_the_sources() {
+    let mut table = COMPARED_HEADER.to_owned();
+    for (name, servers) in COMPARED {
+        writeln!(table, "| {name} |{}", servers.map(cell).concat()).unwrap();
     }
     let docs = fs::read_to_string(root().join("docs/languages.md")).unwrap();
     assert!(docs.contains(&table), "docs/languages.md does not have this table:\n{table}");

@@ -62,6 +62,15 @@ pub(crate) fn grants(needs: &Needs) -> String {
         let (key, value) = (key(need.name.as_str()), string(need.name.as_str()));
         table.commented(&format!("grants.env.{key} = {{ env = {value} }}"), need.why.as_deref());
     }
+    for (key, need) in &needs.limits {
+        let line = format!("limits.{key} = \"{}\"", need.min);
+        if need.is_default(*key) {
+            let why = need.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+            table.commented(&format!("# {line}"), Some(&format!("the default suffices{why}")));
+        } else {
+            table.commented(&line, need.why.as_deref());
+        }
+    }
     for (name, setting) in &needs.config {
         let (key, kind) = (key(name), setting.kind.name());
         let why = setting.why.as_ref().map_or_else(|| kind.to_owned(), |why| format!("{kind}: {why}"));
@@ -208,6 +217,11 @@ mod tests {
                 "keyvalue": [{ "bucket": "pages" }],
                 "sql": [{ "database": "shop", "why": "orders" }],
                 "env": [{ "name": "LANG", "why": "titles" }],
+                "limits": {
+                    "memory": { "min": "256MiB", "why": "the index" },
+                    "cpu": { "min": "500ms", "why": "large files" },
+                    "prepare.cpu": { "min": "5m" },
+                },
                 "config": {
                     "rev": { "type": "string", "default": "HEAD", "why": "the revision" },
                     "seeds": { "type": "array", "default": ["a", { "b c": 1.5 }] },
@@ -238,6 +252,9 @@ mod tests {
                  {{ name = \"shop\", url = {{ env = \"URL\" }} }},   # orders\n\
              ]\n\
              grants.env.LANG = {{ env = \"LANG\" }}   # titles\n\
+             limits.memory = \"256MiB\"   # the index\n\
+             # limits.cpu = \"500ms\"   # the default suffices: large files\n\
+             limits.prepare.cpu = \"5m\"\n\
              # config.rev = \"HEAD\"   # string: the revision\n\
              # config.seeds = [\"a\", {{ \"b c\" = 1.5 }}]   # array\n\
              # config.\"token.name\" = \"VALUE\"   # required string\n",
@@ -293,6 +310,7 @@ mod tests {
             "dirs": [{ "guest": "/repo", "mode": "rw" }],
             "keyvalue": [{ "bucket": "pages" }],
             "env": [{ "name": "LANG" }],
+            "limits": { "memory": { "min": "1GiB" }, "http.timeout": { "min": "20s" }, "prepare.cpu": { "min": "5m" } },
             "config": { "rev": { "type": "string", "default": "HEAD" }, "most": { "type": "integer" },
                 "name": { "type": "string", "required": true }, "ratio": { "type": "float" }, "fast": { "type": "boolean" },
                 "tags": { "type": "array" }, "by-folder": { "type": "table" } },
@@ -302,6 +320,10 @@ mod tests {
             let plugin = &config.plugins[0];
             assert_eq!((plugin.grants.dirs.len(), plugin.grants.env.len()), (1, 1));
             assert_eq!(plugin.config["rev"], "HEAD");
+            let limits = &plugin.limits;
+            let preparation = limits.prepare.as_ref().map(|limits| limits.cpu.to_string());
+            let limits = (limits.memory.to_string(), limits.http.timeout.to_string(), preparation);
+            assert_eq!(limits, ("1GiB".to_owned(), "20s".to_owned(), Some("5m".to_owned())));
             let examples = ["name", "most", "ratio", "fast", "tags", "by-folder"].map(|key| &*plugin.config[key]);
             assert_eq!(examples, ["VALUE", "0", "0.0", "false", "[]", "{}"]);
         }

@@ -175,7 +175,8 @@ fn is_granted(config: &Config, source: &Reference, capability: &Capability) -> b
             Kind::Sql => !grants.sql.is_empty(),
             Kind::Keyvalue => !grants.keyvalue.is_empty(),
             Kind::Env => !grants.env.is_empty(),
-            Kind::Sockets | Kind::Unknown => false,
+            // A version that asked for less could use as much, too.
+            Kind::Limits | Kind::Sockets | Kind::Unknown => false,
         },
     })
 }

@@ -161,8 +161,9 @@ impl PluginCheck {
         of_provider.into_iter().chain(self.grant_warnings.iter().cloned()).collect()
     }
 
-    /// Returns the notes about a plugin: needs of the provider that are not granted, a preparation that is not permitted or has
-    /// nothing to prepare, and settings that the provider does not read. These are the admin's choices and therefore not warnings.
+    /// Returns the notes about a plugin: needs of the provider that are not granted, limits below the provider's needs, a preparation
+    /// that is not permitted or has nothing to prepare, and settings that the provider does not read. These are the admin's choices and
+    /// therefore not warnings.
     pub fn notes(&self) -> Vec<String> {
         let needs = self.provider.as_ref().and_then(|provider| provider.needs.as_ref().ok()?.as_ref());
         let of_needs = needs.map(|needs| needs.notes(&self.plugin)).unwrap_or_default();
@@ -172,7 +173,7 @@ impl PluginCheck {
                 .to_owned()
         });
         let prepares = self.provider.as_ref().map(|provider| provider.preparation.is_some());
-        let of_preparation = prepares.and_then(|prepares| preparation_note(prepares, &self.plugin));
+        let of_preparation = prepares.and_then(|prepares| preparation_note(prepares, &self.plugin, needs));
         of_needs.into_iter().chain(of_identities).chain(of_preparation).collect()
     }
 

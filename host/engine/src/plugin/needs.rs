@@ -11,7 +11,8 @@
 //!   "keyvalue": [{ "bucket": "pages", "why": "the cache" }],
 //!   "sql": [{ "database": "shop", "why": "orders" }],
 //!   "env": [{ "name": "LANG", "why": "the language of titles" }],
-//!   "config": { "rev": { "type": "string", "default": "HEAD", "why": "the revision that is listed" } }
+//!   "config": { "rev": { "type": "string", "default": "HEAD", "why": "the revision that is listed" } },
+//!   "limits": { "memory": { "min": "256MiB", "why": "the index" }, "prepare.cpu": { "min": "5m" } }
 //! }
 //! ```
 //!
@@ -23,6 +24,7 @@
 //! escaped before they are shown.
 
 mod comparison;
+mod limit;
 mod setting;
 mod unique_json;
 
@@ -33,6 +35,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+pub(super) use self::limit::prepare_limits;
+pub use self::limit::{NeededLimit, NeededLimits};
 pub use self::setting::{NeededSetting, SettingType};
 use mcp_host_config::grants::{BucketName, DatabaseName, EnvName, GuestPath};
 use mcp_host_model::net::OriginPattern;
@@ -64,6 +68,9 @@ pub struct Needs {
     pub env: Vec<NeededVariable>,
     /// Keys of its config.
     pub config: BTreeMap<String, NeededSetting>,
+    /// Limits that it does not work below.
+    #[serde(with = "limit")]
+    pub limits: NeededLimits,
 }
 
 /// Origins that a provider sends requests to.
@@ -269,6 +276,7 @@ mod tests {
             "sql": [{ "database": "shop", "why": "orders" }],
             "env": [{ "name": "LANG", "why": "titles" }],
             "config": { "rev": { "type": "string", "default": "HEAD", "why": "a revision" }, "most": { "type": "integer" } },
+            "limits": { "memory": { "min": "256MiB", "why": "the index" }, "http.rate": { "min": "600/m" }, "prepare.cpu": { "min": "5m" } },
         });
         let needs = parse(&full).unwrap();
         assert_eq!(serde_json::to_value(&needs).unwrap(), full);
@@ -295,6 +303,12 @@ mod tests {
             (json!({ "env": [{ "name": "A=B" }] }), "not a valid variable name"),
             (json!({ "env": [{ "name": "A" }, { "name": "A" }] }), "`env` has `A` twice"),
             (json!({ "config": { "a": { "type": "number" } } }), "unknown variant `number`"),
+            (json!({ "limits": { "cpus": { "min": "1s" } } }), "unknown limit `cpus`, expected one of `memory`"),
+            (json!({ "limits": { "memory": "64MiB" } }), "an entry of `limits` is not an object"),
+            (json!({ "limits": { "memory": {} } }), "missing field `min`"),
+            (json!({ "limits": { "memory": { "min": "64" } } }), "`limits` has `memory`: the size `64` has no unit"),
+            (json!({ "limits": { "cpu": { "min": "1h" } } }), "`limits` has `cpu`: "),
+            (json!({ "limits": { "cpu": { "max": "1s" } } }), "unknown field `max`"),
             (
                 json!({ "config": { "a": { "type": "integer", "default": "1" } } }),
                 "`config` has `a`: its default is not",

@@ -37,6 +37,7 @@ use super::Plugin;
 use super::call::CallContext;
 use super::fault::Fault;
 use super::metrics::CallTimer;
+use super::needs::{NeededLimits, Needs, prepare_limits};
 use crate::CallOrigin;
 use crate::bindings::Progress;
 use crate::cpu::CpuClock;
@@ -223,7 +224,7 @@ impl Plugin {
         let Some(preparation) = &self.preparation else { return };
         let plugin = self.name();
         let Some(limits) = &preparation.limits else {
-            tracing::warn!(target: log_target::PLUGIN, plugin, "{NOT_PREPARED}");
+            tracing::warn!(target: log_target::PLUGIN, plugin, "{}", not_prepared(None));
             return;
         };
         loop {
@@ -354,10 +355,10 @@ impl Plugin {
 }
 
 /// Returns a note about the preparation of a plugin: the config lacks the setting that the provider needs, with the line to add, or has
-/// one without effect.
-pub fn preparation_note(prepares: bool, config: &config::Plugin) -> Option<String> {
+/// one without effect. The line has the limits that the provider needs.
+pub fn preparation_note(prepares: bool, config: &config::Plugin, needs: Option<&Needs>) -> Option<String> {
     match (prepares, config.limits.prepare.is_some()) {
-        (true, false) => Some(NOT_PREPARED.to_owned()),
+        (true, false) => Some(not_prepared(needs)),
         (false, true) if config.upstream.is_none() => {
             Some("`limits.prepare` has no effect: its provider does not export `prepare`".to_owned())
         }
@@ -365,8 +366,15 @@ pub fn preparation_note(prepares: bool, config: &config::Plugin) -> Option<Strin
     }
 }
 
-/// The note about a provider that exports `prepare` if the config has no `limits.prepare`, with the line to add.
-const NOT_PREPARED: &str = "its provider wants to prepare its data in the background, which it may not: add `limits.prepare = { cpu = \"1m\", memory = \"64MiB\" }` to the plugin";
+/// Returns the note about a provider that exports `prepare` if the config has no `limits.prepare`, with the line to add.
+fn not_prepared(needs: Option<&Needs>) -> String {
+    let none = NeededLimits::new();
+    let [cpu, memory] = prepare_limits(needs.map_or(&none, |needs| &needs.limits));
+    format!(
+        "its provider wants to prepare its data in the background, which it may not: add `limits.prepare = {{ cpu = \"{cpu}\", memory = \
+         \"{memory}\" }}` to the plugin"
+    )
+}
 
 /// Returns why a call failed. The memory limit differs from other calls'.
 fn reason(fault: &Fault, limits: &PrepareLimits) -> String {

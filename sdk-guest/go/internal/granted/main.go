@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -40,6 +41,8 @@ func (granted granted) Read(path string) ([]provider.Contents, error) {
 		text, err = operations()
 	case "env":
 		text = os.Getenv("WHO")
+	case "loop":
+		endless()
 	default:
 		kind, size, _ := strings.Cut(path, "/")
 		bytes, failed := strconv.Atoi(size)
@@ -71,6 +74,17 @@ func (granted granted) fetched() (string, error) {
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, 1024))
 	return string(body), err
+}
+
+// endless is ended by the host.
+//
+//go:noinline
+func endless() {
+	for count := 0; ; count++ {
+		if count < 0 {
+			count = 0
+		}
+	}
 }
 
 // valueRead reads a value of that size five times.
@@ -112,6 +126,11 @@ func operations() (report string, err error) {
 		}
 	}()
 	bucket := must(keyvalue.Open("visits"))
+	check(bucket.SetJSON("a", map[string][]int{"é": {1}}))
+	var decoded map[string][]int
+	if !must(bucket.GetJSON("a", &decoded)) || len(decoded["é"]) != 1 {
+		check(errors.New("JSON comes back as it was"))
+	}
 	check(bucket.Set("a", []byte("1")))
 	check(bucket.SetMany(map[string][]byte{"b": []byte("2"), "c": []byte("3")}))
 	swapped := []int{

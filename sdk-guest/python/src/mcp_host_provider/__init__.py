@@ -29,6 +29,7 @@ from ._changes import Changes
 from ._config import Config, ConfigError
 from ._failures import Denied, Failure, Internal, InvalidRequest, NotFound, Unavailable
 from ._functions import FunctionProvider
+from ._memo import memo
 from ._needs import Needs
 from ._paging import paginate
 from ._paths import decode_segment, encode_query, encode_segment, split_query
@@ -71,6 +72,7 @@ __all__ = [
     "encode_query",
     "encode_segment",
     "export",
+    "memo",
     "paginate",
     "split_query",
     "template",

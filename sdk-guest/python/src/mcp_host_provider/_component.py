@@ -26,6 +26,9 @@ _IMPORTS = (
     "and the packages of which something is imported at the top of a module: import this one there"
 )
 
+# The module of the export `prepare`, which the entry of a module that imports `Progress` imports.
+_PREPARE_COMPONENT = "mcp_host_provider._prepare_component"
+
 _log = logging.getLogger("mcp_host_provider")
 
 A = ParamSpec("A")
@@ -84,6 +87,9 @@ class ResourceProvider(Instance):
     def __init__(self) -> None:
         super().__init__()
         self._info = convert.info(self._class.info)
+        # At build time: it would never be called.
+        if self._class.prepare is not Provider.prepare and _PREPARE_COMPONENT not in sys.modules:
+            raise TypeError(f"{self._class.__name__} prepares data: write `from mcp_host_provider import Progress`, so that it is called")
 
     def describe(self) -> wit.ProviderInfo:
         return self._info

@@ -16,6 +16,7 @@ from ._changes import Changes
 from ._config import Config
 from ._failures import Denied, Internal, InvalidRequest, NotFound
 from ._listing import page_of
+from ._prepare import Progress
 from ._provider import Provider, ReadResult, offer
 from ._resource import Item, Listed, ResourceFunction, check_literals, shape
 from ._results import Body, contents_of, entry_of_file, fingerprint_of, status_of
@@ -23,6 +24,7 @@ from ._types import MAX_COMPLETIONS, Completion, Entry, Icon, Info, Page, Role, 
 
 A = ParamSpec("A")
 R = TypeVar("R", bound=Body)
+P = TypeVar("P", bound=Callable[[str | None], Progress])
 
 _log = logging.getLogger("mcp_host_provider")
 
@@ -112,6 +114,29 @@ class FunctionProvider:
             return made
 
         return decorate
+
+    def prepare(self, function: P) -> P:
+        """Decorates the function that prepares a part of the work that takes longer than a call, as `Provider.prepare` does.
+
+            @provider.prepare
+            def index(token: str | None) -> Progress:
+                start = int(token or 0)
+                …
+                return Progress.of(end, len(events), "events", end)
+
+        Its parameter is the `next_token` of the call before. A resource that needs more than there is raises `BeingPrepared`.
+        """
+        if "prepare" in vars(self._class):
+            raise TypeError(f"{function.__name__}(): there is a function that prepares already; remove one of them")
+        if len(inspect.signature(function).parameters) != 1:
+            raise TypeError(f"{function.__name__}(): expected one parameter, `token: str | None`")
+
+        def prepare(provider: _Functions, token: str | None) -> Progress:
+            self.use(provider._config)
+            return function(token)
+
+        setattr(self._class, "prepare", prepare)
+        return function
 
     def use(self, config: Config) -> None:
         """Sets the config of the calls that follow."""

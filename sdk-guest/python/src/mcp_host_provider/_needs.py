@@ -35,6 +35,12 @@ class NeededBucket(_Bucket, total=False):
     optional: bool
 
 
+class NeededDatabase(_Why):
+    """An SQL database that it queries."""
+
+    database: str
+
+
 class NeededVariable(_Why):
     """An environment variable that it reads."""
 
@@ -55,6 +61,26 @@ class NeededSetting(_Setting, total=False):
     address: bool
 
 
+LimitKey = Literal[
+    "memory",
+    "cpu",
+    "deadline",
+    "response-size",
+    "http.rate",
+    "http.body",
+    "http.timeout",
+    "prepare.cpu",
+    "prepare.memory",
+]
+"""A limit that a provider may ask for, by its key below `limits`."""
+
+
+class NeededLimit(_Why):
+    """The least that it works with of a limit, as the config writes it: `256MiB`, `5m`."""
+
+    min: str
+
+
 class Needs(TypedDict, total=False):
     """What a provider would like to be granted; `mcp-host inspect` shows it as an entry of the config. Asking grants nothing.
 
@@ -66,5 +92,7 @@ class Needs(TypedDict, total=False):
     http: list[NeededOrigin]
     dirs: list[NeededDir]
     keyvalue: list[NeededBucket]
+    sql: list[NeededDatabase]
     env: list[NeededVariable]
     config: dict[str, NeededSetting]
+    limits: dict[LimitKey, NeededLimit]

@@ -21,6 +21,7 @@ WORLDS = ("provider", "provider-keyvalue", "provider-http", "provider-sql", "pro
 _WORLD_OF = {
     "mcp_host_provider.http": "provider-http",
     "mcp_host_provider.keyvalue": "provider-keyvalue",
+    "mcp_host_provider.sql": "provider-sql",
     "wit_world.imports.wasi_http": "provider-http",
     "wit_world.imports.wasi_keyvalue": "provider-keyvalue",
     "wit_world.imports.mcp_host_sql": "provider-sql",

@@ -13,8 +13,9 @@ A bucket that is not granted is `Internal`; a store that fails or is full is `Un
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ._failures import Internal, Unavailable
 
@@ -44,6 +45,18 @@ class Bucket:
     def set(self, key: str, value: bytes) -> None:
         """Sets the value of a key."""
         _call(lambda: self._bucket.set(key, value))
+
+    def get_json(self, key: str) -> Any:
+        """Returns the value of a key, which is JSON; none if it does not exist. `Internal` if it is no JSON."""
+        value = self.get(key)
+        try:
+            return None if value is None else json.loads(value)
+        except ValueError as error:
+            raise Internal(f"the value of the key `{key}` is no JSON: {error}") from None
+
+    def set_json(self, key: str, value: Any) -> None:
+        """Sets the value of a key, as JSON."""
+        self.set(key, json.dumps(value, ensure_ascii=False, allow_nan=False).encode())
 
     def delete(self, key: str) -> None:
         """Deletes a key, if it exists."""

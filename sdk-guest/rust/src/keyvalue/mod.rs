@@ -59,7 +59,7 @@
 
 mod stores;
 
-pub use stores::{LazyBucket, MemoryStore, Store};
+pub use stores::{JsonStore, LazyBucket, MemoryStore, Store};
 
 use crate::component::bindings::wasi::keyvalue::{atomics, batch, store};
 use crate::{Failure, Result};

@@ -2,6 +2,8 @@
 
 use super::{Bucket, Keys};
 use crate::{Failure, Result};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 
@@ -101,6 +103,40 @@ pub trait Store {
         }
     }
 }
+
+/// JSON in a [`Store`].
+///
+/// ```
+/// use mcp_provider::keyvalue::{JsonStore, MemoryStore};
+///
+/// let store = MemoryStore::default();
+/// store.set_json("names", &["a", "b"])?;
+/// assert_eq!(store.get_json::<Vec<String>>("names")?.unwrap(), ["a", "b"]);
+/// assert_eq!(store.get_json::<Vec<String>>("none")?, None);
+/// # Ok::<(), mcp_provider::Failure>(())
+/// ```
+pub trait JsonStore: Store {
+    /// Returns the value of a key, which is JSON; `None` if the key does not exist.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::get`], and [`Failure::Internal`], which names the key, if the value is no JSON of that type.
+    fn get_json<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>> {
+        let fault = |error| Failure::Internal(format!("the value of the key `{key}` cannot be read: {error}"));
+        self.get(key)?.map(|value| serde_json::from_slice(&value)).transpose().map_err(fault)
+    }
+
+    /// Sets the value of a key, as JSON.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::set`], and [`Failure::Internal`] if the value has no form in JSON.
+    fn set_json(&self, key: &str, value: &impl Serialize) -> Result<()> {
+        self.set(key, &serde_json::to_vec(value)?)
+    }
+}
+
+impl<S: Store + ?Sized> JsonStore for S {}
 
 impl Store for Bucket {
     fn get_many(&self, keys: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {

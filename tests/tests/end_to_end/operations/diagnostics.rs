@@ -176,6 +176,21 @@ async fn a_traceback_of_an_interpreter_is_one_record() {
 }
 
 #[tokio::test]
+async fn a_trap_in_c_has_its_line_and_a_loop_in_go_its_function() {
+    for (language, path, expected) in [
+        ("c", "trap", ["trapped: wasm trap: wasm `unreachable` instruction executed", "abort", "granted.c:"]),
+        ("go", "loop", ["it ran for longer than `limits.cpu` (500ms)", "main.endless", "main.granted.Read"]),
+    ] {
+        let plugin = Plugin::new("granted", &fixture(&format!("granted-{language}")), "granted:///");
+        let plugin = plugin.limit("cpu", "500ms").limit("deadline", "1m");
+        let config = ConfigFile::new().plugin(plugin).write();
+        let failed = command(&config, &["read", &format!("granted:///{path}")]).await;
+        let stack = failed.stderr.split_once("failed call").map(|(_, stack)| stack).unwrap_or_default();
+        assert!(expected.iter().all(|part| stack.contains(part)), "{language}: {}", failed.stderr);
+    }
+}
+
+#[tokio::test]
 async fn a_profile_is_for_firefox_or_a_tree() {
     let config = plugin("busy", &[("cpu", "1m"), ("deadline", "1m")]);
     let folder = Folder::with_files([("x", "")]);

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use mcp_host_tests::{
-    ConfigFile, Folder, GitRepo, Output, Plugin, RawStdio, Revision, WatProvider, WrittenConfig, component, run,
+    ConfigFile, Folder, GitRepo, Output, Plugin, RawStdio, Revision, WatProvider, WrittenConfig, component, fixture,
+    run,
 };
 use serde_json::{Value, json};
 use wasm_encoder::{ComponentSection as _, CustomSection};
@@ -113,6 +114,57 @@ async fn imports_of_a_runtime_that_nobody_asks_a_grant_for_are_not_shown() {
     let config = ConfigFile::new().plugin(Plugin::sample("sample")).write();
     let checked = check(&config, &[]).await.success().text();
     assert!(checked.contains("grants.env"), "{checked}");
+}
+
+#[tokio::test]
+async fn limits_that_a_provider_asks_for_are_shown_and_change_no_limit() {
+    let asking = json!({ "limits": {
+        "memory": { "min": "256MiB", "why": "the index" },
+        "cpu": { "min": "500ms" },
+        "prepare.cpu": { "min": "5m" },
+    } });
+    let (_folder, file) = with_sections(&[asking.to_string().as_bytes()]);
+    let report = inspect(&file).await;
+    assert_eq!(report["needs"]["limits"], asking["limits"]);
+    let table = report["plugin_table"].as_str().unwrap();
+    let lines = "limits.memory = \"256MiB\"   # the index\n# limits.cpu = \"500ms\"   # the default suffices\n";
+    assert!(table.contains(&format!("{lines}limits.prepare.cpu = \"5m\"\n")), "{table}");
+
+    let memory = "it asks for `limits.memory` of at least 256MiB, and the plugin has 64MiB (\"the index\")";
+    let plugin = || Plugin::new("hello", &file, "hello:///");
+    let config = ConfigFile::new().plugin(plugin()).write();
+    let report = check(&config, &["--strict", "--json"]).await.success().json();
+    assert_eq!((&report["plugins"][0]["notes"], &report["plugins"][0]["warnings"]), (&json!([memory]), &json!([])));
+    let path = config.path();
+    let compared = ["inspect", file.to_str().unwrap(), "--plugin", "hello", "--config", path.to_str().unwrap()];
+    assert!(run(compared).await.success().text().contains(&format!("hello: note: {memory}")));
+
+    let config = ConfigFile::new().plugin(plugin().limit("memory", "256MiB").limit("cpu", "100ms")).write();
+    let report = check(&config, &["--json"]).await.success().json();
+    let cpu = "it asks for `limits.cpu` of at least 500ms, and the plugin has 100ms";
+    assert_eq!(report["plugins"][0]["notes"], json!([cpu]));
+}
+
+#[tokio::test]
+async fn the_line_that_lets_a_provider_prepare_has_what_it_asks_for() {
+    let asking = json!({ "limits": { "prepare.cpu": { "min": "5m" }, "prepare.memory": { "min": "32MiB" } } });
+    let mut bytes = fs::read(fixture("preparing")).unwrap();
+    let data = asking.to_string().into_bytes().into();
+    CustomSection { name: "mcp-host:needs/v1".into(), data }.append_to_component(&mut bytes);
+    let folder = Folder::with_files([("source", "text")]);
+    let file = folder.write("preparing.wasm", bytes);
+    let plugin = || Plugin::new("p", &file, "preparing://p/").writable_dir(folder.path(), "/data", "1MiB");
+    let config = ConfigFile::new().plugin(plugin()).write();
+    let report = check(&config, &["--json"]).await.success().json();
+    let notes = report["plugins"][0]["notes"].to_string();
+    assert!(notes.contains(r#"add `limits.prepare = { cpu = \"5m\", memory = \"64MiB\" }`"#), "{notes}");
+    assert!(!notes.contains("at least"), "it is said once: {notes}");
+
+    let prepare = toml::Table::from_iter([("cpu".to_owned(), toml::Value::from("1m"))]);
+    let config = ConfigFile::new().plugin(plugin().limit("prepare", prepare)).write();
+    let report = check(&config, &["--json"]).await.success().json();
+    let notes = report["plugins"][0]["notes"].to_string();
+    assert!(notes.contains("it asks for `limits.prepare.cpu` of at least 5m, and the plugin has 1m"), "{notes}");
 }
 
 #[tokio::test]

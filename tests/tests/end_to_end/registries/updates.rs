@@ -47,6 +47,32 @@ async fn an_update_that_wants_more_is_refused_until_somebody_agrees() {
 }
 
 #[tokio::test]
+async fn a_version_that_asks_for_higher_limits_has_to_be_agreed_to_and_gets_none_by_that() {
+    let registry = Registry::start().await;
+    let project = RegistryProject::new(&registry);
+    let asking = |memory: &str| hello_that_asks_for(&json!({ "limits": { "memory": { "min": memory } } }));
+    let (_first, modest) = asking("128MiB");
+    let (_second, lower) = asking("96MiB");
+    let (_third, greedy) = asking("256MiB");
+    project.push(&modest, "1.0.0", Some("acme.pem")).await.success();
+    let added = project.run(["add", "hello", &registry.reference("1")]).await.success().text();
+    assert!(added.contains("limit:memory=128MiB"), "{added}");
+    let config = project.text("mcp-host.toml");
+    assert!(config.contains("\n# limits.memory = \"128MiB\"\n"), "it stands in a comment: {config}");
+    project.push(&lower, "1.1.0", Some("acme.pem")).await.success();
+    project.run(["update"]).await.success();
+    project.push(&greedy, "1.2.0", Some("acme.pem")).await.success();
+    let refused = project.run(["update"]).await;
+    assert_eq!(refused.code(), 3, "{}", refused.stderr);
+    assert!(refused.stderr.contains("mcp-host update hello --agree 'limit:memory=256MiB'"), "{}", refused.stderr);
+    project.run(["update", "hello", "--agree", "limit:memory=256MiB"]).await.success();
+    assert!(project.text("mcp-host.lock").contains("limit:memory=256MiB"));
+    let checked = project.run(["check", "--json"]).await.success().json();
+    let note = "it asks for `limits.memory` of at least 256MiB, and the plugin has 64MiB";
+    assert_eq!(checked["plugins"][0]["notes"], json!([note]));
+}
+
+#[tokio::test]
 async fn a_tag_that_was_moved_or_is_gone_leaves_what_is_locked() {
     let registry = Registry::start().await;
     let project = RegistryProject::new(&registry);

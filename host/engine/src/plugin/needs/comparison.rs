@@ -1,8 +1,8 @@
 //! Compares the declared needs of a provider with the grants of its plugin.
 //!
-//! A need without a grant is no fault of the config: an admin may refuse it. So these are notes, not warnings. A setting of another
-//! type than the provider declares, and the address of a server for which there is no grant, are mistakes, and therefore warnings.
-//! [`Requirements`](crate::plugin::Requirements) finds grants without a purpose.
+//! A need without a grant is no fault of the config: an admin may refuse it. So these are notes, not warnings, and so are limits below
+//! the needs. A setting of another type than the provider declares, and the address of a server for which there is no grant, are
+//! mistakes, and therefore warnings. [`Requirements`](crate::plugin::Requirements) finds grants without a purpose.
 
 use std::collections::BTreeSet;
 
@@ -55,14 +55,15 @@ impl Needs {
         })
     }
 
-    /// Returns the needs of the provider without a grant, missing required settings, and settings that the provider does not read:
-    /// one line each, escaped, at most 20 and the number of others.
+    /// Returns the needs of the provider without a grant, missing required settings, settings that the provider does not read, and
+    /// limits below its needs: one line each, escaped, at most 20 and the number of others.
     pub fn notes(&self, plugin: &config::Plugin) -> Vec<String> {
         let mut all = self
             .http_notes(plugin)
             .chain(self.dir_notes(plugin))
             .chain(self.name_notes(plugin))
-            .chain(self.config_notes(plugin));
+            .chain(self.config_notes(plugin))
+            .chain(self.limit_notes(plugin));
         let mut notes: Vec<_> = all.by_ref().take(MAX_NOTES).collect();
         let more = all.count();
         if more > 0 {
@@ -139,6 +140,16 @@ impl Needs {
             let known: Vec<_> = self.config.keys().take(MAX_NOTES).map(|key| format!("`{key}`")).collect();
             shown(&format!("it does not say that it reads `config.{key}`; it reads {}", known.join(", ")))
         }))
+    }
+
+    /// Limits that are lower. That nothing is prepared is said by [`preparation_note`](crate::plugin::preparation_note), if the component
+    /// exports `prepare`.
+    fn limit_notes<'a>(&'a self, plugin: &'a config::Plugin) -> impl Iterator<Item = String> + 'a {
+        self.limits.iter().filter_map(|(key, need)| {
+            let has = key.of(&plugin.limits)?;
+            let note = || format!("it asks for `limits.{key}` of at least {}, and the plugin has {has}", need.min);
+            (has < need.min).then(|| with_why(note(), need.why.as_deref()))
+        })
     }
 }
 
@@ -365,6 +376,26 @@ mod tests {
             ["the provider reads `config.most` as integer, and the config has another type"]
         );
         assert!(needs(&json!({})).notes(&plugin).is_empty(), "it may read any key");
+    }
+
+    #[test]
+    fn limits_below_what_is_asked_for_are_noted() {
+        let needs = needs(&json!({ "limits": {
+            "memory": { "min": "64MiB" },
+            "cpu": { "min": "2s", "why": "large files" },
+            "http.rate": { "min": "2/s" },
+            "prepare.cpu": { "min": "5m" },
+        } }));
+        let mut plugin = plugin();
+        let cpu = "it asks for `limits.cpu` of at least 2s, and the plugin has 1s (\"large files\")";
+        let rate = "it asks for `limits.http.rate` of at least 2/s, and the plugin has 60/m";
+        assert_eq!(needs.notes(&plugin), [cpu, rate], "nothing is prepared, so no limit of it is too low");
+        plugin.limits.cpu = "2s".parse().unwrap();
+        plugin.limits.http.rate = "120/m".parse().unwrap();
+        plugin.limits.prepare = Some(config::limits::PrepareLimits::default());
+        let prepare = "it asks for `limits.prepare.cpu` of at least 5m, and the plugin has 1m";
+        assert_eq!(needs.notes(&plugin), [prepare]);
+        assert!(needs.warnings(&plugin).is_empty(), "an admin may well refuse it");
     }
 
     #[test]
