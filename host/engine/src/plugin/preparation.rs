@@ -19,7 +19,7 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures::FutureExt as _;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
@@ -76,9 +76,20 @@ pub(super) struct Preparation {
 /// How far it is.
 struct CurrentProgress {
     state: PreparationState,
+    since: SystemTime,
     message: Option<String>,
     calls: u64,
     cpu: Duration,
+}
+
+impl CurrentProgress {
+    /// Begins a state, unless it is in that one already, perhaps for another reason. Returns the state before.
+    fn set_state(&mut self, state: PreparationState) -> PreparationState {
+        if self.state.name() != state.name() {
+            self.since = SystemTime::now();
+        }
+        std::mem::replace(&mut self.state, state)
+    }
 }
 
 /// The state of a preparation.
@@ -129,6 +140,8 @@ impl PreparationState {
 pub struct PreparationStatus {
     /// Its state.
     pub state: PreparationState,
+    /// When that began. A failure begins with the first of the calls that fail.
+    pub since: SystemTime,
     /// How much is done, in per cent, if the provider says so.
     pub percent: Option<u8>,
     /// What the provider said last, as it is.
@@ -153,7 +166,8 @@ impl Preparation {
             ..calls.clone()
         };
         let percent = calls.backend.sandbox().map(|sandbox| sandbox.prepared().clone()).unwrap_or_default();
-        let progress = CurrentProgress { state: PreparationState::Off, message: None, calls: 0, cpu: Duration::ZERO };
+        let (state, since) = (PreparationState::Off, SystemTime::now());
+        let progress = CurrentProgress { state, since, message: None, calls: 0, cpu: Duration::ZERO };
         let log = RateLimiter::direct(Quota::per_minute(NonZeroU32::MIN).allow_burst(LOG_BURST));
         let (progress, changed, reset) = (Mutex::new(progress), Notify::new(), Notify::new());
         Self { limits, context, percent, progress, log, changed, reset }
@@ -164,13 +178,14 @@ impl Preparation {
     }
 
     fn set_state(&self, state: PreparationState) -> PreparationState {
-        std::mem::replace(&mut self.progress().state, state)
+        self.progress().set_state(state)
     }
 
     fn status(&self) -> PreparationStatus {
-        let CurrentProgress { state, message, calls, cpu } = &*self.progress();
+        let CurrentProgress { state, since, message, calls, cpu } = &*self.progress();
         PreparationStatus {
             state: state.clone(),
+            since: *since,
             percent: self.percent.get(),
             message: message.clone(),
             calls: *calls,
@@ -255,7 +270,7 @@ impl Plugin {
         let before = {
             let mut progress = preparation.progress();
             (progress.message, progress.calls, progress.cpu) = (None, 0, Duration::ZERO);
-            std::mem::replace(&mut progress.state, PreparationState::Running)
+            progress.set_state(PreparationState::Running)
         };
         preparation.percent.set(None);
         let is_first = before == PreparationState::Off;
@@ -313,7 +328,7 @@ impl Plugin {
             {
                 let mut progress = preparation.progress();
                 progress.message = message.or_else(|| progress.message.take());
-                progress.state = if is_done { PreparationState::Done } else { PreparationState::Running };
+                progress.set_state(if is_done { PreparationState::Done } else { PreparationState::Running });
             }
             if is_done {
                 preparation.percent.set(Some(100));

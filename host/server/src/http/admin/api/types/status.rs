@@ -207,6 +207,9 @@ api_types! {
         /// `off` (the config has no `limits.prepare`), `waiting`, `running`, `done`, `failing` (it is retried) or `stopped` (it used up
         /// `limits.prepare.cpu`).
         pub state: String,
+        /// When that began; of `failing`, the first of the calls that fail.
+        #[schemars(extend("format" = "date-time"))]
+        pub since: String,
         /// How much is done, in per cent; null if that is not known.
         pub percent: Option<u8>,
         /// What the provider said last.
