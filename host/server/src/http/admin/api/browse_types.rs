@@ -153,6 +153,8 @@ answers! {
         pub priority: Option<f64>,
         /// The time of its last change, as its provider writes it.
         pub modified: Option<String>,
+        /// The code of the language of its text, in a listing: null if it is not indexed for search, may not be read, or is undetermined.
+        pub language: Option<String>,
         /// Whether the principal may list what is below it.
         pub listable: bool,
         /// Whether the principal may subscribe to it.
