@@ -5,6 +5,9 @@ import { accessible, login, open } from "./browser.mjs";
 /** The rows of a tree or a table that are elements, at most. */
 const MAX_ROWS = 60;
 
+/** The time for the whole catalog to be loaded, beside other tests, in milliseconds. */
+const LOADED = 600_000;
+
 /** Checks that few rows are elements, and that there are some. */
 async function few(rows, where) {
   const count = await rows.count();
@@ -36,7 +39,7 @@ export async function large() {
   const name = page.getByLabel("Filter by name");
   const shown = tree.getByRole("treeitem");
   await name.fill("99999.txt");
-  await page.getByText(/^100,[0-9]{3} loaded, all, 1 match$/).waitFor();
+  await page.getByText(/^100,[0-9]{3} loaded, all, 1 match$/).waitFor({ timeout: LOADED });
   await shown.getByText("files://many/199/99999.txt").waitFor();
   await shown.click();
   const preview = page.getByRole("region", { name: "Preview" });
