@@ -128,7 +128,9 @@ fn install_sigstore(workspace: &Workspace, progress: &Progress) -> Result<()> {
 fn install_console(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let (sources, installed) = client_paths(workspace, "console");
     npm_install("ci", &sources, &installed, progress, "the driver of the browser", "target/clients/console")?;
-    ["console.mjs", "payloads.mjs"].iter().try_for_each(|program| copy_into(&sources.join(program), &installed))
+    ["browser.mjs", "console.mjs", "figures.mjs", "hostile.mjs", "large.mjs", "payloads.mjs"]
+        .iter()
+        .try_for_each(|program| copy_into(&sources.join(program), &installed))
 }
 
 /// Returns the folders of a client's sources and of its installation.

@@ -3,6 +3,7 @@
 //! A principal finds a resource if it may both list and read it. The host decides this, through [`HostView`]: for each match before
 //! ranking and counting, and again for each returned hit, under the then current rules.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,6 +62,22 @@ impl SearchService {
         selection.incomplete.retain(|plugin| view.may_find_some_of(plugin));
         selection.is_partial |= !selection.incomplete.is_empty();
         Ok(selection)
+    }
+
+    /// The languages of the texts of resources, by their URIs in normal form, as far as the principal may find them: for a resource
+    /// that is not indexed, or whose language is undetermined, there is none. Nothing at all if the index cannot be used.
+    pub async fn languages(&self, principal: &Principal, uris: Vec<String>) -> HashMap<String, String> {
+        let Some(host) = self.host() else { return HashMap::new() };
+        let view = host.view(principal);
+        let uris = uris.into_iter().filter(|uri| view.may_find(uri)).collect();
+        let found = match self.turn(principal).await {
+            Ok(turn) => self.languages_of(turn, uris).await,
+            Err(busy) => Err(busy),
+        };
+        let mut languages = found.unwrap_or_default();
+        let view = host.view(principal);
+        languages.retain(|uri, _| view.may_find(uri));
+        languages
     }
 
     /// The MIME types, or the languages, of the documents that a principal may find. None if the index cannot be used.

@@ -334,6 +334,13 @@ pub(super) fn values(
     Ok(values.into_iter().collect())
 }
 
+/// The language of the document at a path of a source; none if there is no such document, or its language is undetermined.
+pub(super) fn language(connection: &Connection, source: SourceId, path: &str) -> Result<Option<String>, IndexError> {
+    let mut statement = connection.prepare_cached("SELECT language FROM documents WHERE source = ?1 AND path = ?2")?;
+    let language: Option<Option<String>> = statement.query_row(params![source.0, path], |row| row.get(0)).optional()?;
+    Ok(language.flatten())
+}
+
 /// The number of documents with each term. Incomplete if the deadline passes.
 fn frequencies(connection: &Connection, terms: &[Term], end: Instant) -> Result<Vec<u64>, IndexError> {
     let ids = IdRange::of(connection)?;

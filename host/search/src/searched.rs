@@ -1,10 +1,10 @@
 //! Lookups in the index over the sources of the loaded plugins. A match has the id of its source and a path. Its URI is composed in this
 //! module, with the current mount of the plugin.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mcp_host_engine::plugin::Plugin;
 use mcp_host_model::principal::Principal;
@@ -166,6 +166,38 @@ impl SearchService {
         Ok(interruptible(finding.await)?.unwrap_or_default())
     }
 
+    /// The languages of documents, by their URIs; those that are found before the time is over, of the sources that are open.
+    pub(super) async fn languages_of(
+        &self,
+        turn: SearchTurn,
+        uris: Vec<String>,
+    ) -> Result<HashMap<String, String>, SearchError> {
+        let Searched { index, sources, .. } = self.opened()?;
+        let place = |uri: &str| {
+            sources.iter().find_map(|(id, source)| {
+                let path = uri.strip_prefix(source.mount.as_str())?;
+                source.uri(path).map(|_| (*id, path.to_owned()))
+            })
+        };
+        let places: Vec<_> = uris.into_iter().filter_map(|uri| Some((place(&uri)?, uri))).collect();
+        if places.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let finding = index.read(move |connection, deadline| {
+            let _turn = turn;
+            let mut languages = HashMap::new();
+            for ((source, path), uri) in places {
+                if Instant::now() >= deadline {
+                    break;
+                }
+                let Some(language) = interruptible(lookup::language(connection, source, &path))? else { break };
+                languages.extend(language.map(|language| (uri, language)));
+            }
+            Ok(languages)
+        });
+        Ok(interruptible(finding.await)?.unwrap_or_default())
+    }
+
     /// The vector of a query, and where it is looked up. None if the query is not sent to an endpoint, or has a phrase, which every result
     /// must contain literally.
     async fn nearest_query(&self, query: &str) -> Option<NearestQuery> {
@@ -193,6 +225,11 @@ impl SearchService {
     /// Returns the sources of a lookup.
     async fn searched(&self) -> Result<Searched, SearchError> {
         self.wait_until_open().await;
+        self.opened()
+    }
+
+    /// The same, as far as it is open.
+    fn opened(&self) -> Result<Searched, SearchError> {
         let state = self.state.lock();
         if state.sources.is_empty() && state.not_loaded.is_empty() {
             return Err(SearchError::Off);

@@ -14,6 +14,7 @@
 //! | [`prometheus`] | queries of a Prometheus server | `promtool query`, with the start of its process |
 //! | [`listeners`] | idle event streams: memory, the time of an update, reconnecting | the idle server |
 //! | [`databases`] | pages of a table of ten million rows in PostgreSQL, and a saved query: time, memory | the client library alone; the first page |
+//! | [`console`], if it is named | the console in a browser, on a catalog of 100,000 files and 200 plugins: the first view, a filter, an edit | none |
 //! | [`noisy_neighbor`] | latency of a good plugin beside a hostile one | the good plugin alone |
 //! | [`pagination`] | each page of a listing of a million entries, memory on the way | the first pages |
 //! | [`plugin_count`] | start and memory of a host with up to 1,000 plugins | a host with one |
@@ -40,6 +41,7 @@ mod bare_axum;
 mod bench_request;
 mod beside;
 mod chart;
+mod console;
 mod databases;
 mod files;
 mod git_cat_file;
@@ -91,6 +93,7 @@ fn main() {
                 Part::Prometheus => prometheus::run(&options).await,
                 Part::Listeners => listeners::run(&options).await,
                 Part::Databases => databases::run(&options).await,
+                Part::Console => console::run(&options).await,
                 Part::Pagination => pagination::run(&options).await,
                 Part::NoisyNeighbor => noisy_neighbor::run(&options).await,
                 Part::PluginCount => plugin_count::run(&options).await,

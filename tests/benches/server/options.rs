@@ -9,7 +9,7 @@ use clap::{Parser, ValueEnum};
 #[derive(Debug, Parser)]
 #[command(bin_name = "cargo bench --workspace --bench server --")]
 pub(crate) struct Options {
-    /// The parts to run; all but `soak` unless some are named
+    /// The parts to run; all but `console` and `soak` unless some are named
     #[arg(value_name = "PART")]
     parts: Vec<Part>,
 
@@ -44,6 +44,7 @@ pub(crate) enum Part {
     Listeners,
     Databases,
     Pagination,
+    Console,
     NoisyNeighbor,
     PluginCount,
     Operations,
@@ -55,7 +56,7 @@ pub(crate) enum Part {
 impl Options {
     /// The parts to run.
     pub(crate) fn parts(&self) -> Vec<Part> {
-        let all = Part::value_variants().iter().copied().filter(|part| *part != Part::Soak);
+        let all = Part::value_variants().iter().copied().filter(|part| !matches!(part, Part::Console | Part::Soak));
         if self.parts.is_empty() { all.collect() } else { self.parts.clone() }
     }
 

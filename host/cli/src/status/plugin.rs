@@ -76,7 +76,7 @@ fn of_status(status: &PluginStatus) -> Vec<(&'static str, String)> {
 
 /// The progress of a preparation: `running, 42 %: 2100 of 5000 events; 3.1 s of 60 s CPU time in 12 calls`.
 fn of_preparation(preparation: &PreparationView) -> String {
-    let PreparationView { state, percent, message, reason, calls, cpu_ms, cpu_limit_ms } = preparation;
+    let PreparationView { state, since: _, percent, message, reason, calls, cpu_ms, cpu_limit_ms } = preparation;
     let percent = percent.map(|percent| format!(", {percent} %")).unwrap_or_default();
     let text = reason.as_ref().or(message.as_ref()).map(|text| format!(": {text}")).unwrap_or_default();
     let Some(limit) = cpu_limit_ms else {

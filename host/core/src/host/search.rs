@@ -2,7 +2,7 @@
 
 mod metrics;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use mcp_host_base::text::prefix;
 use mcp_host_config::{Config, Operation};
 use mcp_host_engine::plugin::{MountedPlugin, NativePlugin};
 use mcp_host_model::provider::async_trait;
-use mcp_host_model::resource::Error;
+use mcp_host_model::resource::{Error, Resource};
 use mcp_host_model::uri::{Mount, Uri};
 use mcp_host_search::{
     ContextRequest, ContextSelection, HostView, SearchHost, SearchRequest, SearchResults, SearchService, SearchStatus,
@@ -96,6 +96,13 @@ impl Host {
             Ok(selection)
         })
         .await
+    }
+
+    /// Returns the languages of the texts of those resources, by their URIs: for those that are indexed, that the principal may list and
+    /// read, and whose language is determined.
+    pub async fn languages(&self, principal: &Principal, resources: &[Resource]) -> HashMap<String, String> {
+        let uris = resources.iter().map(|resource| resource.uri.as_str().to_owned()).collect();
+        self.built_ins.search.languages(principal, uris).await
     }
 
     /// Returns the index status of each searched plugin, ordered by name.

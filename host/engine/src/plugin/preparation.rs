@@ -19,7 +19,7 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures::FutureExt as _;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
@@ -78,9 +78,20 @@ pub(super) struct Preparation {
 /// The current progress.
 struct CurrentProgress {
     state: PreparationState,
+    since: SystemTime,
     message: Option<String>,
     calls: u64,
     cpu: Duration,
+}
+
+impl CurrentProgress {
+    /// Begins a state, unless it is in that one already, perhaps for another reason. Returns the state before.
+    fn set_state(&mut self, state: PreparationState) -> PreparationState {
+        if self.state.name() != state.name() {
+            self.since = SystemTime::now();
+        }
+        std::mem::replace(&mut self.state, state)
+    }
 }
 
 /// The state of a preparation.
@@ -131,6 +142,8 @@ impl PreparationState {
 pub struct PreparationStatus {
     /// Its state.
     pub state: PreparationState,
+    /// When that began. A failure begins with the first of the calls that fail.
+    pub since: SystemTime,
     /// The completed part in per cent, if the provider reports it.
     pub percent: Option<u8>,
     /// The provider's last message, unescaped.
@@ -155,7 +168,8 @@ impl Preparation {
             ..calls.clone()
         };
         let percent = calls.backend.sandbox().map(|sandbox| sandbox.prepared().clone()).unwrap_or_default();
-        let progress = CurrentProgress { state: PreparationState::Off, message: None, calls: 0, cpu: Duration::ZERO };
+        let (state, since) = (PreparationState::Off, SystemTime::now());
+        let progress = CurrentProgress { state, since, message: None, calls: 0, cpu: Duration::ZERO };
         let log = RateLimiter::direct(Quota::per_minute(NonZeroU32::MIN).allow_burst(LOG_BURST));
         let (progress, changed, reset) = (Mutex::new(progress), Notify::new(), Notify::new());
         Self { limits, context, percent, progress, log, changed, reset }
@@ -166,13 +180,14 @@ impl Preparation {
     }
 
     fn set_state(&self, state: PreparationState) -> PreparationState {
-        std::mem::replace(&mut self.progress().state, state)
+        self.progress().set_state(state)
     }
 
     fn status(&self) -> PreparationStatus {
-        let CurrentProgress { state, message, calls, cpu } = &*self.progress();
+        let CurrentProgress { state, since, message, calls, cpu } = &*self.progress();
         PreparationStatus {
             state: state.clone(),
+            since: *since,
             percent: self.percent.get(),
             message: message.clone(),
             calls: *calls,
@@ -257,7 +272,7 @@ impl Plugin {
         let before = {
             let mut progress = preparation.progress();
             (progress.message, progress.calls, progress.cpu) = (None, 0, Duration::ZERO);
-            std::mem::replace(&mut progress.state, PreparationState::Running)
+            progress.set_state(PreparationState::Running)
         };
         preparation.percent.set(None);
         let is_first = before == PreparationState::Off;
@@ -315,7 +330,7 @@ impl Plugin {
             {
                 let mut progress = preparation.progress();
                 progress.message = message.or_else(|| progress.message.take());
-                progress.state = if is_done { PreparationState::Done } else { PreparationState::Running };
+                progress.set_state(if is_done { PreparationState::Done } else { PreparationState::Running });
             }
             if is_done {
                 preparation.percent.set(Some(100));

@@ -5,7 +5,7 @@ import { ApiError, post } from "./api";
 import { Catalog, matching } from "./catalog";
 import { ContentView } from "./contents";
 import { type Filters, hasFilters, NO_FILTERS } from "./filters";
-import { number, size, t, time } from "./language";
+import { languageName, number, size, t, time } from "./language";
 import { Copy, Facts, link, Problem, usePoll, Waiting } from "./parts";
 import { said } from "./reasons";
 import { Search } from "./search";
@@ -162,6 +162,13 @@ function Explorer({ viewer, selected, select, updates, opened, search }: Explore
             <label>
               {t("Priority at least", "優先度の下限")}
               <input type="number" min={0} max={1} step={0.1} value={filters.priority} onInput={(event) => set({ priority: event.currentTarget.valueAsNumber || 0 })} />
+            </label>
+            <label>
+              {t("Language", "言語")}
+              <select value={filters.language} onChange={(event) => set({ language: event.currentTarget.value })}>
+                <option value="">{t("any", "すべて")}</option>
+                {[...catalog.languages].sort().map((code) => <option key={code} value={code}>{languageName(code)}</option>)}
+              </select>
             </label>
             <label>
               {t("Changed since", "更新日")}

@@ -4,8 +4,9 @@ import { post } from "./api";
 import { type Filters, hasFilters, isBelow, matches, mountOf } from "./filters";
 import { as, type Missing, type Resource, type ResourceList, type Viewer } from "./types";
 
-/** The resources of a page. */
+/** The resources of a page; of the first one, so that the first view does not wait for what is out of view. */
 const PAGE = 1000;
+const FIRST_PAGE = 200;
 /** The pages that are loaded again at once after a change; those behind are loaded when they come into view. */
 const REFRESHED = 10;
 
@@ -66,6 +67,8 @@ function branch(): Branch {
 export class Catalog {
   readonly root = branch();
   missing: Missing[] = [];
+  /** The codes of the languages of what was loaded. */
+  readonly languages = new Set<string>();
   private folders = folder("", "", 0);
   /** The nodes that have a place in the folders. */
   private placed: Node[] = [];
@@ -94,11 +97,12 @@ export class Catalog {
     target.error = null;
     this.changed();
     try {
-      const request = { ...as(this.viewer), parent: node?.resource.uri ?? null, cursor: target.next, limit: PAGE };
+      const request = { ...as(this.viewer), parent: node?.resource.uri ?? null, cursor: target.next, limit: target.next === null ? FIRST_PAGE : PAGE };
       const page = await post<ResourceList>("browse/list", request, this.ending.signal);
       const level = (node?.level ?? 0) + 1;
       for (const resource of page.items) {
         target.nodes.push({ resource, level, children: null, isOpen: false });
+        this.addLanguage(resource);
       }
       target.next = page.next;
       target.isComplete = page.next === null;
@@ -141,6 +145,7 @@ export class Catalog {
         for (const resource of answer.items) {
           const { children, isOpen } = known.get(resource.uri) ?? { children: null, isOpen: false };
           nodes.push({ resource, level, children, isOpen: isOpen && resource.listable });
+          this.addLanguage(resource);
         }
         next = answer.next;
         if (!node) {
@@ -161,6 +166,12 @@ export class Catalog {
     target.isLoading = false;
     this.changed();
     this.refreshStale(node, target);
+  }
+
+  private addLanguage({ language }: Resource): void {
+    if (language) {
+      this.languages.add(language);
+    }
   }
 
   /** Loads again what has changed while it was loaded. */
@@ -309,9 +320,10 @@ export class Catalog {
     const isFiltered = hasFilters(filters);
     const since = filters.since ? Date.parse(filters.since) : Number.NaN;
     const add = (parent: Node | null, target: Branch) => {
-      for (const node of target.nodes) {
+      const of = target.isComplete && !target.error ? target.nodes.length : UNKNOWN;
+      for (const [index, node] of target.nodes.entries()) {
         if (!isFiltered || matches(node.resource, filters, since)) {
-          rows.push({ node });
+          rows.push({ node, at: isFiltered ? rows.length + 1 : index + 1, of });
         }
         // A filter looks into closed folders, too, as far as these are loaded.
         if ((node.isOpen || isFiltered) && node.children) {
@@ -322,20 +334,25 @@ export class Catalog {
         rows.push({ parent, target });
       }
     };
+    const isComplete = this.root.isComplete && !this.root.error;
     if (isFiltered) {
       add(null, this.root);
-      return rows;
+      // Without their folders they are one list.
+      const of = isComplete ? matching(rows) : UNKNOWN;
+      return rows.map((row) => ("node" in row ? { ...row, of } : row));
     }
     this.place();
     const addFolder = (parent: Folder) => {
-      for (const item of parent.items) {
+      const of = isComplete ? parent.items.length : UNKNOWN;
+      for (const [index, item] of parent.items.entries()) {
+        const at = index + 1;
         if ("resource" in item) {
-          rows.push({ node: item });
+          rows.push({ node: item, at, of });
           if (item.isOpen && item.children) {
             add(item, item.children);
           }
         } else {
-          rows.push({ folder: item });
+          rows.push({ folder: item, at, of });
           if (!this.closed.has(item.key)) {
             addFolder(item);
           }
@@ -350,7 +367,11 @@ export class Catalog {
   }
 }
 
-export type Row = { node: Node } | { folder: Folder } | { parent: Node | null; target: Branch };
+/** A row that is a resource or a folder is the `at`th of `of` on its level, which only those in view are elements of. */
+export type Row = { node: Node; at: number; of: number } | { folder: Folder; at: number; of: number } | { parent: Node | null; target: Branch };
+
+/** The number of rows of a level that is not completely loaded (WAI-ARIA, `aria-setsize`). */
+const UNKNOWN = -1;
 
 /** The number of rows that are resources. */
 export function matching(rows: Row[]): number {

@@ -5,11 +5,15 @@ import { type Kind, kindOf } from "./kind";
 import { number, size, t } from "./language";
 import { Waiting } from "./parts";
 import type * as Preview from "./preview";
+import { VirtualTable } from "./table";
 import { seriesOf, TimeChart } from "./time-series";
 import type { Content } from "./types";
 
-/** The rows of a table that are shown. */
-const MAX_ROWS = 500;
+/** The rows of a table that are shown, and those that the widths of its columns are made of. */
+const MAX_ROWS = 50_000;
+const MEASURED_ROWS = 200;
+/** The narrowest column, and the widest, in widths of a digit. */
+const WIDTHS = [8, 48] as const;
 
 /** The part that is loaded on demand. */
 function usePreview(): typeof Preview | null {
@@ -159,24 +163,21 @@ function Source({ preview, text, language }: { preview: typeof Preview; text: st
 
 function Table({ rows }: { rows: string[][] }) {
   const [head = [], ...rest] = rows;
-  const shown = rest.slice(0, MAX_ROWS);
-  const series = useMemo(() => seriesOf([head, ...shown]), [rows]);
+  const count = Math.min(rest.length, MAX_ROWS);
+  const series = useMemo(() => seriesOf(rows.slice(0, count + 1)), [rows]);
+  const columns = useMemo(
+    () =>
+      head.map((name, at) => {
+        const longest = rows.slice(0, MEASURED_ROWS).reduce((longest, row) => Math.max(longest, row[at]?.length ?? 0), 0);
+        return { head: name, width: Math.min(WIDTHS[1], Math.max(WIDTHS[0], longest + 3)) };
+      }),
+    [rows],
+  );
   return (
     <>
       {series ? <TimeChart series={series} /> : null}
-      <div class="scroll" tabIndex={0} role="region" aria-label={t("Table", "表")}>
-        <table>
-          <thead>
-            <tr>{head.map((name, at) => <th key={at} scope="col">{name}</th>)}</tr>
-          </thead>
-          <tbody>
-            {shown.map((row, at) => (
-              <tr key={at}>{row.map((field, column) => <td key={column}>{field}</td>)}</tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
-      {rest.length > shown.length ? (
+      <VirtualTable label={t("Table", "表")} columns={columns} count={count} keyOf={(index) => index} row={(index) => head.map((_, at) => rest[index]?.[at] ?? "")} />
+      {rest.length > count ? (
         <p class="muted">{t(`The first ${number(MAX_ROWS)} rows.`, `最初の ${number(MAX_ROWS)} 行。`)}</p>
       ) : null}
     </>

@@ -7,15 +7,17 @@ export interface Filters {
   type: string;
   audience: string;
   priority: number;
+  /** The code of the language of the text. */
+  language: string;
   since: string;
   /** The mount of a plugin, below which resources are. */
   mount: string;
 }
 
-export const NO_FILTERS: Filters = { text: "", type: "", audience: "", priority: 0, since: "", mount: "" };
+export const NO_FILTERS: Filters = { text: "", type: "", audience: "", priority: 0, language: "", since: "", mount: "" };
 
 export function hasFilters(filters: Filters): boolean {
-  return filters.text.trim() !== "" || filters.mount !== "" || filters.type !== "" || filters.audience !== "" || filters.priority > 0 || filters.since !== "";
+  return filters.text.trim() !== "" || filters.mount !== "" || filters.type !== "" || filters.audience !== "" || filters.priority > 0 || filters.language !== "" || filters.since !== "";
 }
 
 /** The part of a URI that its plugin owns: the scheme, and the authority if it has one. */
@@ -48,6 +50,9 @@ export function matches(resource: Resource, filters: Filters, since: number): bo
     return false;
   }
   if ((resource.priority ?? 0) < filters.priority) {
+    return false;
+  }
+  if (filters.language && resource.language !== filters.language) {
     return false;
   }
   return Number.isNaN(since) || (resource.modified !== null && Date.parse(resource.modified) >= since);

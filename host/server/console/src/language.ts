@@ -28,6 +28,16 @@ export function t(english: string, japanese: string): string {
   return language === "ja" ? japanese : english;
 }
 
+/** The name of a language by its code, in that of the reader. */
+export function languageName(code: string): string {
+  try {
+    return new Intl.DisplayNames(language, { type: "language" }).of(code) ?? code;
+  } catch {
+    // What is no code has no name.
+    return code;
+  }
+}
+
 export function number(value: number, digits = 0): string {
   return new Intl.NumberFormat(language, { maximumFractionDigits: digits }).format(value);
 }

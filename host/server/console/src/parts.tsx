@@ -98,13 +98,22 @@ export function Waiting() {
   return <p class="muted" role="status">{t("Loading…", "読み込み中…")}</p>;
 }
 
+interface MeterProps {
+  label: string;
+  used: number;
+  limit: number;
+  show: (value: number) => string;
+  /** Whether it is good to be near the limit, as of work that is done. */
+  isGood?: boolean;
+}
+
 /** A part of what is allowed. */
-export function Meter({ label, used, limit, show }: { label: string; used: number; limit: number; show: (value: number) => string }) {
+export function Meter({ label, used, limit, show, isGood = false }: MeterProps) {
   const part = limit > 0 ? Math.min(1, used / limit) : 0;
   return (
     <div class="meter">
       <span>{label}</span>
-      <meter aria-label={label} min={0} max={1} high={0.8} value={part} />
+      <meter aria-label={label} min={0} max={1} high={isGood ? 1 : 0.8} value={part} />
       <span class="figures">{show(used)} / {show(limit)}</span>
     </div>
   );

@@ -2,6 +2,7 @@
 
 import { number, t } from "./language";
 import { link } from "./parts";
+import { VirtualTable } from "./table";
 import type { WatchedResource } from "./types";
 
 export function SubscriptionTable({ resources, total }: { resources: WatchedResource[]; total: number }) {
@@ -11,29 +12,27 @@ export function SubscriptionTable({ resources, total }: { resources: WatchedReso
   }
   return (
     <>
-      <div class="scroll" tabIndex={0} role="region" aria-label={t("Table of subscriptions", "購読の表")}>
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">URI</th>
-              <th scope="col" class="figure">{t("Subscribers", "購読者")}</th>
-              <th scope="col">{t("Principals", "プリンシパル")}</th>
-            </tr>
-          </thead>
-          <tbody>
-            {subscribed.map(({ uri, subscribers, unheard, principals }) => (
-              <tr key={uri}>
-                <td class="uri"><a href={link("resources", uri)}>{uri}</a></td>
-                <td class="figure">
-                  {number(subscribers)}
-                  {unheard > 0 ? <span class="muted block">{t(`${number(unheard)} without a stream`, `うちストリームなし ${number(unheard)}`)}</span> : null}
-                </td>
-                <td>{principals.join(", ")}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <VirtualTable
+        label={t("Table of subscriptions", "購読の表")}
+        columns={[
+          { head: "URI", width: 40, class: "uri" },
+          { head: t("Subscribers", "購読者"), width: 16, class: "figure" },
+          { head: t("Principals", "プリンシパル"), width: 24 },
+        ]}
+        count={subscribed.length}
+        keyOf={(index) => subscribed[index]?.uri ?? index}
+        row={(index) => {
+          const { uri, subscribers, unheard, principals } = subscribed[index]!;
+          return [
+            <a href={link("resources", uri)}>{uri}</a>,
+            <>
+              {number(subscribers)}
+              {unheard > 0 ? <span class="muted block">{t(`${number(unheard)} without a stream`, `うちストリームなし ${number(unheard)}`)}</span> : null}
+            </>,
+            principals.join(", "),
+          ];
+        }}
+      />
       {resources.length < total ? (
         <p class="muted">{t(`The first ${number(resources.length)} of ${number(total)} watched resources.`, `監視中の ${number(total)} 件のうち最初の ${number(resources.length)} 件。`)}</p>
       ) : null}

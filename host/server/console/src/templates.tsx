@@ -1,6 +1,6 @@
 // Templates as forms, whose fields are completed while they are written.
 
-import { useEffect, useId, useState } from "preact/hooks";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { parseTemplate } from "url-template";
 import { post } from "./api";
 import { t } from "./language";
@@ -44,11 +44,16 @@ function TemplateForm({ viewer, template, select }: { viewer: Viewer | null; tem
   const id = useId();
   const [values, setValues] = useState<Record<string, string>>({});
   const [completions, setCompletions] = useState<Record<string, string[]>>({});
+  const asked = useRef(0);
   const complete = async (variable: string, value: string) => {
+    const number = (asked.current += 1);
     const known = Object.fromEntries(Object.entries(values).filter(([name, text]) => name !== variable && text !== ""));
     try {
       const found = await post<{ values: string[] }>("browse/complete", { ...as(viewer), template: template.template, variable, value, known });
-      setCompletions((now) => ({ ...now, [variable]: found.values }));
+      // A slower answer to what was written before is none to what is written now.
+      if (number === asked.current) {
+        setCompletions((now) => ({ ...now, [variable]: found.values }));
+      }
     } catch {
       // Without completions the form works.
     }

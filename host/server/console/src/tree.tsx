@@ -39,6 +39,11 @@ export function Tree({ id, catalog, version, filters, selected, watched, select 
   });
 
   const at = Math.min(active, Math.max(0, rows.length - 1));
+  // What a filter keeps is another list, which begins at its beginning.
+  useEffect(() => {
+    setActive(0);
+    scrollTo(0);
+  }, [filters]);
   const move = (to: number) => {
     const next = Math.max(0, Math.min(rows.length - 1, to));
     setActive(next);
@@ -121,7 +126,7 @@ export function Tree({ id, catalog, version, filters, selected, watched, select 
       role="tree"
       tabIndex={0}
       aria-label={t("Resources", "リソース")}
-      aria-activedescendant={rows.length > 0 ? `${id}-${at}` : undefined}
+      aria-activedescendant={items.some(({ index }) => index === at) ? `${id}-${at}` : undefined}
       onKeyDown={onKeyDown}
     >
       <div role="none" class="rows" style={{ height: `${height}px` }}>
@@ -153,19 +158,23 @@ export function Tree({ id, catalog, version, filters, selected, watched, select 
 interface FolderProps {
   id: string;
   folder: Folder;
+  at: number;
+  of: number;
   class: string;
   style: { transform: string };
   catalog: Catalog;
 }
 
 /** A mount, or a folder below it, which is no resource that is listed. */
-function FolderRow({ id, folder, class: names, style, catalog }: FolderProps) {
+function FolderRow({ id, folder, at, of, class: names, style, catalog }: FolderProps) {
   const isOpen = !catalog.isClosed(folder);
   return (
     <div
       id={id}
       role="treeitem"
       aria-level={folder.level}
+      aria-posinset={at}
+      aria-setsize={of}
       aria-expanded={isOpen}
       class={`${names} folder`}
       style={{ ...style, paddingInlineStart: `${folder.level * 14 - 6}px` }}
@@ -207,7 +216,7 @@ function TreeRow({ id, row, top, isActive, isSelected, showsPlace, watchers, cat
     );
   }
   if ("folder" in row) {
-    return <FolderRow id={id} folder={row.folder} class={names} style={style} catalog={catalog} />;
+    return <FolderRow id={id} folder={row.folder} at={row.at} of={row.of} class={names} style={style} catalog={catalog} />;
   }
   const { resource, isOpen } = row.node;
   const level = showsPlace ? 1 : row.node.level;
@@ -216,6 +225,8 @@ function TreeRow({ id, row, top, isActive, isSelected, showsPlace, watchers, cat
       id={id}
       role="treeitem"
       aria-level={level}
+      aria-posinset={row.at}
+      aria-setsize={row.of}
       aria-selected={isSelected}
       aria-expanded={resource.listable ? isOpen : undefined}
       class={names}

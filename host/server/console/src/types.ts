@@ -41,6 +41,20 @@ export interface PluginStatus {
   cache: Cache;
   recent: Recent | null;
   watched: number;
+  /** Null if its provider does not prepare. */
+  preparation: Preparation | null;
+}
+
+/** The preparation of a plugin. */
+export interface Preparation {
+  state: "off" | "waiting" | "running" | "done" | "failing" | "stopped";
+  since: string;
+  percent: number | null;
+  message: string | null;
+  reason: string | null;
+  calls: number;
+  cpu_ms: number;
+  cpu_limit_ms: number | null;
 }
 
 export interface Limits {
@@ -59,6 +73,7 @@ export interface Limits {
   files: number;
   random_bytes: number;
   http: { concurrency: number; rate: string; headers: number; body: number; timeout_ms: number };
+  prepare: { cpu_ms: number; memory: number } | null;
 }
 
 export interface Grants {
@@ -303,6 +318,8 @@ export interface Resource {
   audience: string[];
   priority: number | null;
   modified: string | null;
+  /** The code of the language of its text, in a listing, as far as the search index has it. */
+  language: string | null;
   listable: boolean;
   subscribable: boolean;
   notices: string[];

@@ -13,16 +13,27 @@ export interface VirtualRows {
   /** The height of all rows, in pixels. */
   height: number;
   scrollTo: (index: number) => void;
+  /** Measures a row with the attribute `data-index`, where rows have heights of their own. */
+  measure: (row: HTMLElement | null) => void;
 }
 
-/** The rows of a list with rows of one height, in pixels, that scrolls in an element. */
-export function useVirtualRows(count: number, rowHeight: number, scroll: RefObject<HTMLDivElement | null>): VirtualRows {
+/**
+ * The rows of a list that scrolls in an element. They have one height, in pixels, or it is an estimate, and they are measured; what is known of
+ * a row is kept by its key.
+ */
+export function useVirtualRows(
+  count: number,
+  rowHeight: number,
+  scroll: RefObject<HTMLDivElement | null>,
+  keyOf: (index: number) => string | number = (index) => index,
+): VirtualRows {
   const [, redraw] = useState(0);
   const virtualizer = useRef<Virtualizer<HTMLDivElement, HTMLElement> | null>(null);
   const options = {
     count,
     getScrollElement: () => scroll.current,
     estimateSize: () => rowHeight,
+    getItemKey: keyOf,
     observeElementRect,
     observeElementOffset,
     scrollToFn: elementScroll,
@@ -34,5 +45,5 @@ export function useVirtualRows(count: number, rowHeight: number, scroll: RefObje
   rows.setOptions(options);
   useLayoutEffect(() => rows._didMount(), []);
   useLayoutEffect(() => rows._willUpdate());
-  return { items: rows.getVirtualItems(), height: rows.getTotalSize(), scrollTo: (index) => rows.scrollToIndex(index) };
+  return { items: rows.getVirtualItems(), height: rows.getTotalSize(), scrollTo: (index) => rows.scrollToIndex(index), measure: rows.measureElement };
 }

@@ -7,7 +7,7 @@
 //! | `/api/v1/…` | JSON about the server, and actions: for administrators only ([`api`]) |
 //! | `/metrics` | the host's metrics, for Prometheus (module `metrics`); at an address beyond loopback for administrators only |
 //!
-//! `/` is a page for browsers ([`console`]), in a build with the feature `console`.
+//! `/` is a page for browsers ([`console`]), in a build with the feature `console`. Every answer has its policy ([`policy`]).
 //!
 //! An administrator sends the bearer token of `[admin]`, or connects over the Unix socket, which only its owner and root can do, or has
 //! logged in to the console ([`authority`]). The probes need no authentication, because a kubelet has no token. For the same reason a
@@ -64,7 +64,7 @@ use self::api::UserStreams;
 pub use self::api::observe::{PluginProfile, Profiler};
 use self::authority::Authority;
 use self::connections::{ConnectionSlot, Connections};
-use self::console::{Console, LoginCodes};
+use self::console::{Console, LoginCodes, policy};
 pub use self::listener::AdminListener;
 use self::listener::Stream;
 pub use self::log_filter::LogFilter;
@@ -281,7 +281,10 @@ impl AdminServer {
     ) {
         let service = service_fn(move |request: Request<hyper::body::Incoming>| {
             let (server, slot) = (self.clone(), slot.clone());
-            async move { Ok::<_, Infallible>(server.answer(request.map(Body::new), from, &slot).await) }
+            async move {
+                let answer = server.answer(request.map(Body::new), from, &slot).await;
+                Ok::<_, Infallible>(policy::apply(answer))
+            }
         });
         let served = http1::Builder::new()
             .keep_alive(false)

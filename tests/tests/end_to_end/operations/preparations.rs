@@ -218,6 +218,8 @@ async fn progress_is_in_the_status_and_in_the_metrics() {
         (&json!("running"), &json!(50), &json!("2 of 4 steps"), &json!(20_000)),
         "{running}"
     );
+    let since = |preparation: &Value| preparation["since"].as_str().unwrap().to_owned();
+    assert_eq!(since(&status(&config).await["status"]["preparation"]), since(&running), "it is the same state");
     let path = config.path();
     let shown = run(["status", "p", "--config", path.to_str().unwrap()]).await.success().text();
     assert!(shown.contains("prepared   running, 50 %: 2 of 4 steps; "), "{shown}");
@@ -226,6 +228,8 @@ async fn progress_is_in_the_status_and_in_the_metrics() {
     let done = status(&config).await;
     let preparation = &done["status"]["preparation"];
     assert_eq!((&preparation["state"], &preparation["percent"]), (&json!("done"), &json!(100)), "{done}");
+    // Their times are of whole seconds.
+    assert!(since(preparation) >= since(&running), "{done}");
     assert_eq!(done["config"]["limits"]["prepare"], json!({ "cpu_ms": 20_000, "memory": 32 << 20 }));
     let metrics = reqwest::Client::builder().unix_socket(socket).build().unwrap();
     let metrics = metrics.get("http://localhost/metrics").send().await.unwrap().text().await.unwrap();

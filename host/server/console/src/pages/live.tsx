@@ -1,11 +1,12 @@
 // Live: lines of the audit log as they are written, by filters of the server; updates as they are sent; and who is subscribed.
 
-import { Fragment, type VNode } from "preact";
+import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { type Entry, useFollowed } from "../follow";
 import { duration, number, size, t, time } from "../language";
 import { Facts, link, Problem, usePoll } from "../parts";
 import { SubscriptionTable } from "../subscriptions";
+import { VirtualTable } from "../table";
 import type { AuditLine, ConfigView, SentUpdate, Subscriptions } from "../types";
 
 interface Filters {
@@ -63,31 +64,24 @@ export function Live() {
             : t("Connecting…", "接続中…")}
       </p>
       <Problem error={error} />
-      <div class="scroll" tabIndex={0} role="region" aria-label={t("Lines of the audit log", "監査ログの行")}>
-        <table class="live">
-          <thead>
-            <tr>
-              <th scope="col">{t("Time", "時刻")}</th>
-              <th scope="col">{t("Principal", "プリンシパル")}</th>
-              <th scope="col">{t("Operation", "操作")}</th>
-              <th scope="col">URI</th>
-              <th scope="col">{t("Plugin", "プラグイン")}</th>
-              <th scope="col">{t("Decision", "判定")}</th>
-              <th scope="col">{t("Outcome", "結果")}</th>
-              <th scope="col" class="figure">{t("Duration", "所要時間")}</th>
-              <th scope="col" class="figure">{t("Size", "サイズ")}</th>
-            </tr>
-          </thead>
-          <tbody>
-            <Rows
-              entries={entries}
-              columns={9}
-              missed={(lines) => t(`${number(lines)} lines came faster than this page read them.`, `${number(lines)} 行は表示が間に合いませんでした。`)}
-              row={(line) => <AuditRow line={line} />}
-            />
-          </tbody>
-        </table>
-      </div>
+      <VirtualTable
+        label={t("Lines of the audit log", "監査ログの行")}
+        class="live"
+        columns={[
+          { head: t("Time", "時刻"), width: 12 },
+          { head: t("Principal", "プリンシパル"), width: 14 },
+          { head: t("Operation", "操作"), width: 14 },
+          { head: "URI", width: 34, class: "uri" },
+          { head: t("Plugin", "プラグイン"), width: 12 },
+          { head: t("Decision", "判定"), width: 10 },
+          { head: t("Outcome", "結果"), width: 11 },
+          { head: t("Duration", "所要時間"), width: 11, class: "figure" },
+          { head: t("Size", "サイズ"), width: 9, class: "figure" },
+        ]}
+        count={entries.length}
+        keyOf={(index) => entries[index]?.number ?? index}
+        row={cells(entries, (lines) => t(`${number(lines)} lines came faster than this page read them.`, `${number(lines)} 行は表示が間に合いませんでした。`), auditCells)}
+      />
       {entries.length === 0 && isOpen ? <p class="muted">{t("No line yet.", "まだ行はありません。")}</p> : null}
       <Updates principal={filters.principal.trim()} isPaused={isPaused} />
       <Subscribers />
@@ -118,25 +112,12 @@ function outcomeName(outcome: string): string {
   return t(outcome, OUTCOMES[outcome] ?? outcome);
 }
 
-interface RowsProps<T> {
-  entries: Entry<T>[];
-  /** The number of columns of the table. */
-  columns: number;
-  missed: (count: number) => string;
-  row: (event: T) => VNode;
-}
-
-/** The rows of events, and of those that were missed. */
-function Rows<T>({ entries, columns, missed, row }: RowsProps<T>) {
-  return (
-    <>
-      {entries.map((entry) => (
-        <Fragment key={entry.number}>
-          {"missed" in entry ? <tr><td colSpan={columns} class="missed">{missed(entry.missed)}</td></tr> : row(entry.event)}
-        </Fragment>
-      ))}
-    </>
-  );
+/** The cells of the rows of events, and of those that were missed. */
+function cells<T>(entries: Entry<T>[], missed: (count: number) => string, of: (event: T) => ComponentChildren[]): (index: number) => ComponentChildren[] {
+  return (index) => {
+    const entry = entries[index]!;
+    return "missed" in entry ? [<span class="missed">{missed(entry.missed)}</span>] : of(entry.event);
+  };
 }
 
 /** The updates as they are sent: to all, or to one principal. */
@@ -150,33 +131,25 @@ function Updates({ principal, isPaused }: { principal: string; isPaused: boolean
       {entries.length === 0 ? (
         <p class="muted">{t("None was sent since this page was opened.", "このページを開いてから送信はありません。")}</p>
       ) : (
-        <div class="scroll" tabIndex={0} role="region" aria-label={t("Table of updates", "更新の表")}>
-          <table>
-            <thead>
-              <tr>
-                <th scope="col">{t("Time", "時刻")}</th>
-                <th scope="col">{t("Principal", "プリンシパル")}</th>
-                <th scope="col">URI</th>
-              </tr>
-            </thead>
-            <tbody>
-              <Rows
-                entries={entries}
-                columns={3}
-                missed={(count) => t(`${number(count)} updates came faster than this page read them.`, `${number(count)} 件は表示が間に合いませんでした。`)}
-                row={(update) => (
-                  <tr>
-                    <td title={time(update.time)}>{time(update.time, false)}</td>
-                    <td>{update.principal}</td>
-                    <td class="uri">
-                      {update.uri === null ? t("the listing", "一覧") : <a href={link("resources", update.uri)}>{update.uri}</a>}
-                    </td>
-                  </tr>
-                )}
-              />
-            </tbody>
-          </table>
-        </div>
+        <VirtualTable
+          label={t("Table of updates", "更新の表")}
+          columns={[
+            { head: t("Time", "時刻"), width: 14 },
+            { head: t("Principal", "プリンシパル"), width: 20 },
+            { head: "URI", width: 44, class: "uri" },
+          ]}
+          count={entries.length}
+          keyOf={(index) => entries[index]?.number ?? index}
+          row={cells(
+            entries,
+            (count) => t(`${number(count)} updates came faster than this page read them.`, `${number(count)} 件は表示が間に合いませんでした。`),
+            ({ time: at, principal, uri }) => [
+              <span title={time(at)}>{time(at, false)}</span>,
+              principal,
+              uri === null ? t("the listing", "一覧") : <a href={link("resources", uri)}>{uri}</a>,
+            ],
+          )}
+        />
       )}
     </section>
   );
@@ -206,19 +179,18 @@ function Subscribers() {
   );
 }
 
-function AuditRow({ line }: { line: AuditLine }) {
+/** The cells of a line. */
+function auditCells(line: AuditLine): ComponentChildren[] {
   const { decision, rule, glob, outcome = "", duration_ms, bytes } = line;
-  return (
-    <tr>
-      <td title={time(line.time)}>{time(line.time, false)}</td>
-      <td>{line.principal}</td>
-      <td>{line.operation}</td>
-      <td class="uri">{line.uri}</td>
-      <td>{line.plugin}</td>
-      <td title={glob ? `${rule ?? ""} ${glob}`.trim() : undefined}>{decisionName(decision ?? "")}</td>
-      <td><span class={`state ${outcome === "ok" ? "ready" : "failed"}`}>{outcomeName(outcome)}</span></td>
-      <td class="figure">{duration_ms == null ? "" : duration(duration_ms)}</td>
-      <td class="figure">{bytes == null ? "" : size(bytes)}</td>
-    </tr>
-  );
+  return [
+    <span title={time(line.time)}>{time(line.time, false)}</span>,
+    line.principal,
+    line.operation,
+    line.uri,
+    line.plugin,
+    <span title={glob ? `${rule ?? ""} ${glob}`.trim() : undefined}>{decisionName(decision ?? "")}</span>,
+    <span class={`state ${outcome === "ok" ? "ready" : "failed"}`}>{outcomeName(outcome)}</span>,
+    duration_ms == null ? "" : duration(duration_ms),
+    bytes == null ? "" : size(bytes),
+  ];
 }

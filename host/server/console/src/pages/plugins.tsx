@@ -5,11 +5,12 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { post } from "../api";
 import { duration, number, size, t, time } from "../language";
 import { Facts, link, Meter, Problem, usePoll, Waiting } from "../parts";
+import { preparationNote, PreparationView } from "../preparation";
 import { ProgramList } from "../programs";
 import { faultName, loadFailureName, said } from "../reasons";
 import { Sparkline } from "../sparkline";
 import { SubscriptionTable } from "../subscriptions";
-import type { Grants, PluginDetails, PluginState, PluginStatus, Status, Subscriptions, Usage } from "../types";
+import type { Grants, Limits, PluginDetails, PluginState, PluginStatus, Status, Subscriptions, Usage } from "../types";
 import { useVirtualRows } from "../virtual";
 
 const INTERVAL = 2000;
@@ -168,7 +169,8 @@ function PluginTable({ plugins, selected }: { plugins: PluginStatus[]; selected:
 }
 
 function PluginRow({ at, plugin, isSelected }: { at: number; plugin: PluginStatus; isSelected: boolean }) {
-  const { recent, state } = plugin;
+  const { preparation, recent, state } = plugin;
+  const note = preparation ? preparationNote(preparation) : null;
   const faults = Object.values(plugin.faults).reduce((sum, count) => sum + count, 0);
   return (
     <tr aria-rowindex={at + 2} class={isSelected ? "selected" : ""}>
@@ -176,7 +178,10 @@ function PluginRow({ at, plugin, isSelected }: { at: number; plugin: PluginStatu
         <a href={link("plugins", plugin.name)} aria-current={isSelected ? "true" : undefined}>{plugin.name}</a>
         <span class="muted block" title={plugin.mount}>{plugin.mount}</span>
       </th>
-      <td><span class={`state ${state.name}`}>{stateName(state.name)}</span></td>
+      <td>
+        <span class={`state ${state.name}`}>{stateName(state.name)}</span>
+        {note ? <span class="muted block">{note}</span> : null}
+      </td>
       <td class="figure">{recent && recent.window_ms > 0 ? number((recent.calls * 1000) / recent.window_ms, 1) : "–"}</td>
       <td class="figure">{recent?.p99_us != null ? duration(recent.p99_us / 1000) : "–"}</td>
       <td class="figure">{number(faults)}</td>
@@ -329,6 +334,7 @@ function Details({ name, samples, changed }: { name: string; samples: Sample[]; 
           <SubscriptionTable resources={watched} total={Math.max(watched.length, status.watched)} />
         </>
       ) : null}
+      {status.preparation ? <PreparationView preparation={status.preparation} /> : null}
       {programs ? <ProgramList all={programs} /> : null}
       {search?.gaps.map((gap) => <p class="muted" key={gap}>{gap}</p>)}
       {config ? (
@@ -354,6 +360,7 @@ function Details({ name, samples, changed }: { name: string; samples: Sample[]; 
               ["http.headers", size(config.limits.http.headers)],
               ["http.body", size(config.limits.http.body)],
               ["http.timeout", duration(config.limits.http.timeout_ms)],
+              ...preparationLimits(config.limits),
             ]}
           />
           <h3>{t("Grants", "許可")}</h3>
@@ -395,6 +402,11 @@ function Details({ name, samples, changed }: { name: string; samples: Sample[]; 
       </ol>
     </section>
   );
+}
+
+/** The limits of preparations, if the config has them. */
+function preparationLimits({ prepare }: Limits): [string, string][] {
+  return prepare ? [["prepare.cpu", duration(prepare.cpu_ms)], ["prepare.memory", size(prepare.memory)]] : [];
 }
 
 /** Calls and stored data, each against its limit. */

@@ -14,6 +14,7 @@
 //! Without the feature `console` there are no files, and nobody can log in.
 
 mod files;
+pub(super) mod policy;
 mod sessions;
 
 use std::sync::Arc;

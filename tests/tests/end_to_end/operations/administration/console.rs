@@ -1,12 +1,14 @@
 //! The console: login, the permissions of its files in a browser, and its pages in a real browser.
 
+mod large;
 mod page;
+mod policy;
 mod watch;
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, Rule, TIMEOUT, client_program};
+use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, Rule, TIMEOUT, client_program, run};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -20,6 +22,9 @@ const ALICE_TOKEN: &str = "token-of-alice";
 /// `printf token-of-alice | sha256sum`
 const ALICE: &str = "\n[[principal]]\nname = \"alice\"\n\
                      token-sha256 = \"19c28a50b1a09097592e7ceddb7e0771ff4d469747541a7536579eef857e05ce\"\n";
+
+/// A rule for a group, which may see secrets only.
+const AUDITORS: &str = "\n[[rule]]\ngroups = [\"staff/auditors\"]\nallow = [\"**/secret*\"]\n";
 
 /// An image of one pixel.
 const DOT: &[u8] = b"GIF89a\x01\x00\x01\x00\x80\x00\x00\xff\x00\x00\xff\xff\xff!\xf9\x04\x01\x00\x00\x01\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;";
@@ -46,7 +51,12 @@ fn browser(parts: &str, address: &str, token: &str) -> Command {
 
 /// Runs parts of the browser test with a token.
 async fn browse_with(parts: &str, address: &str, token: &str) {
-    let output = browser(parts, address, token).stdin(Stdio::null()).output();
+    succeed(&mut browser(parts, address, token)).await;
+}
+
+/// Runs parts of the browser's test.
+async fn succeed(browser: &mut Command) {
+    let output = browser.stdin(Stdio::null()).output();
     let output = timeout(TIMEOUT, output).await.expect("the browser ends in time").unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
@@ -137,21 +147,42 @@ async fn a_session_needs_a_page_of_this_origin_its_cookie_and_its_key_and_ends_w
     admin.server.end().await;
 }
 
+/// Whoever may list a resource and not read it does not learn the language of its text.
 #[tokio::test]
-async fn the_files_are_for_everyone_with_a_policy_that_allows_only_themselves() {
-    let config = ConfigFile::new().plugin(Plugin::sample("sample")).append(super::LOOPBACK).write();
+async fn a_listing_has_the_language_of_a_text_for_those_who_may_read_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "Das ist der Plan für die Arbeit, und er ist nicht der letzte, den wir mit der Gruppe machen.\n";
+    let files = Folder::with_files([("plan.txt", text), ("short.txt", "a b c\n")]);
+    let config = ConfigFile::new()
+        .plugin(Plugin::files("files", files.path()).searched())
+        .plugin(Plugin::files("other", files.path()))
+        .rule(Rule::for_principal("local").allow(["**"]))
+        .rule(Rule::for_principal("anonymous").allow(["**"]).operations(["list"]))
+        .rule(Rule::for_principal("alice").allow(["**"]))
+        .append(&format!("{}users = true\n{ALICE}", with_token(folder.path())))
+        .write();
     let admin = Administered::start(&config).await;
-    for path in ["/", "/console.js", "/console.css"] {
-        let response = reqwest::get(format!("http://{}{path}", admin.address)).await.unwrap();
-        assert_eq!(response.status(), 200, "{path}");
-        let header = |name: &str| response.headers()[name].to_str().unwrap();
-        let policy = header("content-security-policy");
-        assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self';"), "{policy}");
-        assert!(policy.contains("frame-ancestors 'none'") && policy.contains("require-trusted-types-for 'script'"));
-        assert_eq!(header("x-content-type-options"), "nosniff");
-        assert_eq!(header("referrer-policy"), "no-referrer");
+    while !admin.is_indexed().await {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    assert_eq!(admin.get("/console.map", "").await.0, 404);
+    let languages = |listed: &Value| -> Vec<(String, Value)> {
+        let items = listed["items"].as_array().unwrap().iter();
+        items.map(|item| (item["uri"].as_str().unwrap().to_owned(), item["language"].clone())).collect()
+    };
+    let expected = |language: Value| {
+        let known = ("files://files/plan.txt", language);
+        let others = ["files://files/short.txt", "files://other/plan.txt", "files://other/short.txt"];
+        let others = others.into_iter().map(|uri| (uri, Value::Null));
+        [known].into_iter().chain(others).map(|(uri, language)| (uri.to_owned(), language)).collect::<Vec<_>>()
+    };
+    let (_, listed) = admin.api("POST", "browse/list", Some(&json!({}))).await;
+    assert_eq!(languages(&listed), expected(json!("de")));
+    assert_valid(&schema().await, "POST /api/v1/browse/list", &json!({ "request": {}, "answer": listed }));
+    let (status, listed) = admin.browse_as_alice("list", &json!({})).await;
+    assert_eq!((status, languages(&listed)), (200, expected(json!("de"))));
+    let anonymous = json!({ "as": { "principal": "anonymous" } });
+    let (_, listed) = admin.api("POST", "browse/list", Some(&anonymous)).await;
+    assert_eq!(languages(&listed), expected(Value::Null));
     admin.server.end().await;
 }
 
@@ -328,12 +359,19 @@ async fn administrators_see_and_change_the_server_in_a_browser() {
         ),
         ("main.rs", "fn main() {}\n"),
         ("secret.txt", "hidden words\n"),
+        (
+            "german.txt",
+            "Das ist der Plan für die Arbeit, und er ist nicht der letzte, den wir mit der Gruppe machen.\n",
+        ),
+        ("japanese.txt", "これは計画についての文書です。\n"),
     ]);
     std::fs::write(files.path().join("dot.gif"), DOT).unwrap();
+    let rows: String = (0..20_000).map(|number| format!("{number},the {number}th\n")).collect();
+    files.write("long.csv", format!("number,text\n{rows}"));
     let pdf = include_bytes!("../../../../../plugins/files/tests/files/hello.pdf");
     std::fs::write(files.path().join("hello.pdf"), pdf).unwrap();
     let config = ConfigFile::new()
-        .plugin(Plugin::sample("sample"))
+        .plugin(Plugin::sample("sample").searched())
         .plugin(Plugin::files("files", files.path()).searched())
         .plugin(broken(folder.path()))
         .rule(Rule::for_principal("local").allow(["**"]))
@@ -341,14 +379,18 @@ async fn administrators_see_and_change_the_server_in_a_browser() {
         // A warning: the pattern matches no mount.
         .rule(Rule::for_principal("anonymous").allow(["nothing://x/nothing.md"]))
         .audit("file", "audit.jsonl")
-        .append(&with_token(folder.path()))
+        .append(&format!("{}{ALICE}{AUDITORS}", with_token(folder.path())))
         .write();
     let admin = Administered::start(&config).await;
     while !admin.is_indexed().await {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    let parts =
-        "login,resources,narrow,context,view_as,plugins,live,config,cut,appearance,many,folders,formats,hostile";
-    browse(parts, &format!("http://{}", admin.address)).await;
+    let parts = "login,resources,narrow,context,view_as,plugins,live,config,cut,appearance,japanese,zones,screen_reader,\
+                 folders,formats,hostile";
+    let schema = folder.path().join("schema.json");
+    let printed = run(["schema", "admin", "--config", "absent.toml"]).await.success().text();
+    std::fs::write(&schema, printed).unwrap();
+    let mut browser = browser(parts, &format!("http://{}", admin.address), TOKEN);
+    succeed(browser.arg(schema)).await;
     admin.server.end().await;
 }

@@ -11,6 +11,8 @@
 //! An administrator may take any view. The audit log records it as `admin-view`, in addition to the line of the request itself, whose
 //! `request_id` is the administrator's name.
 
+use std::collections::HashMap;
+
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -29,6 +31,7 @@ use super::browse_types::{
     BrowseComplete, BrowseList, BrowseRead, BrowseTemplates, CompletionView, ContentView, Contents, MAX_CONTENT,
     MAX_RESOURCES, MissingView, ResourceList, ResourceView, TemplateList, TemplateView, Viewer,
 };
+use super::search::languages;
 use super::{AdminServer, Connection, Refusal, StreamCredentials, body, ok, users};
 use crate::http::authentication::Authenticated;
 
@@ -91,8 +94,17 @@ impl AdminServer {
         let (parent, bounds) = (parent.as_deref(), PageBounds { items: limit, bytes: MAX_PAGE_BYTES });
         let listing = self.host.list_bounded(&viewer, ListRequest { parent, cursor: cursor.as_deref() }, bounds);
         let listing = self.view_as(client, parent.unwrap_or_default(), listing).await?;
+        // The language of a text is visible only to principals that may read it.
+        let mut languages = match client.require_scopes(&[Operation::Read]) {
+            Ok(()) => languages(&self.host, &viewer, &listing.items).await,
+            Err(_) => HashMap::new(),
+        };
+        let item = |item: Resource| {
+            let language = languages.remove(item.uri.as_str());
+            ResourceView { language, ..resource(&self.host, &viewer, item) }
+        };
         Ok(ok(&ResourceList {
-            items: listing.items.into_iter().map(|item| resource(&self.host, &viewer, item)).collect(),
+            items: listing.items.into_iter().map(item).collect(),
             next: listing.next_cursor,
             missing: missing(listing.missing),
         }))
@@ -224,6 +236,7 @@ pub(super) fn resource(host: &Host, viewer: &Principal, resource: Resource) -> R
         audience: resource.annotations.audience.into_iter().map(role).collect(),
         priority: resource.annotations.priority.map(|priority| priority.value()),
         modified: resource.annotations.last_modified.map(|time| time.as_str().to_owned()),
+        language: None,
         notices: Notice::all_in(&resource.meta).iter().map(|notice| short(notice.to_string())).collect(),
         title_prefix: resource
             .title

@@ -154,6 +154,8 @@ answers! {
         pub priority: Option<f64>,
         /// The time of the last change, as written by the provider.
         pub modified: Option<String>,
+        /// The code of the language of its text, in a listing: null if it is not indexed for search, may not be read, or is undetermined.
+        pub language: Option<String>,
         /// Whether the principal may list the resources below it.
         pub listable: bool,
         /// Whether the principal may subscribe to it.

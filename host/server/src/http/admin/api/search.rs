@@ -1,9 +1,11 @@
 //! `POST browse/search` and `browse/context`: search for one principal; and the state of the index.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use axum::extract::Request;
 use axum::response::Response;
+use mcp_host_model::resource::Resource;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::Host;
 use mcp_resource_host::search::{
@@ -57,6 +59,11 @@ impl AdminServer {
         let partial = is_partial;
         Ok(ok(&ContextView { passages, tokens, over_budget, left_out, near_copies, partial, incomplete }))
     }
+}
+
+/// The languages of the texts of resources, by their URIs, as far as the index has them and the principal may read them.
+pub(super) async fn languages(host: &Host, viewer: &Principal, resources: &[Resource]) -> HashMap<String, String> {
+    host.languages(viewer, resources).await
 }
 
 /// Returns the state of the index for each searched plugin, ordered by name.

@@ -381,6 +381,7 @@ impl From<host::PluginStatus> for PluginStatus {
             watched: status.watched,
             preparation: status.preparation.map(|preparation| PreparationView {
                 state: preparation.state.name().to_owned(),
+                since: time(preparation.since),
                 percent: preparation.percent,
                 reason: preparation.state.reason().map(str::to_owned),
                 message: preparation.message,

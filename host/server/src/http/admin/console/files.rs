@@ -6,19 +6,11 @@
 use std::sync::LazyLock;
 
 use axum::body::Body;
-use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
-    X_FRAME_OPTIONS,
-};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 
 use crate::http::layers::compress::AcceptedEncodings;
-
-/// The policy of the page.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob:; \
-                      frame-ancestors 'none'; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; \
-                      trusted-types dompurify";
 
 /// A file of the console.
 pub(super) struct ConsoleFile {
@@ -90,18 +82,8 @@ impl ConsoleFile {
         if is_known {
             *response.status_mut() = StatusCode::NOT_MODIFIED;
         }
-        let fields: [(HeaderName, &str); 10] = [
-            (CONTENT_TYPE, self.media_type),
-            (ETAG, etag),
-            (CACHE_CONTROL, "no-cache"),
-            (CONTENT_SECURITY_POLICY, POLICY),
-            (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-            (X_FRAME_OPTIONS, "DENY"),
-            (REFERRER_POLICY, "no-referrer"),
-            (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-            (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
-            (HeaderName::from_static("permissions-policy"), "camera=(), geolocation=(), microphone=()"),
-        ];
+        let fields: [(HeaderName, &str); 3] =
+            [(CONTENT_TYPE, self.media_type), (ETAG, etag), (CACHE_CONTROL, "no-cache")];
         let fields = fields.into_iter().filter_map(|(name, value)| Some((name, HeaderValue::from_str(value).ok()?)));
         response.headers_mut().extend(fields);
         AcceptedEncodings::of(request).compress(response).await

@@ -214,6 +214,9 @@ api_types! {
         /// `off` (the config has no `limits.prepare`), `waiting`, `running`, `done`, `failing` (it is retried) or `stopped` (it has
         /// exceeded `limits.prepare.cpu`).
         pub state: String,
+        /// When that began; of `failing`, the first of the calls that fail.
+        #[schemars(extend("format" = "date-time"))]
+        pub since: String,
         /// The progress in percent; null if it is unknown.
         pub percent: Option<u8>,
         /// The provider's last message.

@@ -1,0 +1,62 @@
+//! The console in a browser, on a catalog of 100,000 files and 200 plugins: the first view, a filter that looks at all of them, and an edit on
+//! disk until it is drawn.
+//!
+//! It needs the browser and its driver: `cargo xtask debian`, `cargo xtask clients`. The times are those of the browser
+//! (`tests/clients/console/figures.mjs`), from the beginning of the navigation, or of the edit, to the frame that shows it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Stdio;
+
+use mcp_host_tests::{LargeCatalog, Plugin, ReservedPort, client_program};
+use serde_json::json;
+use tokio::process::Command;
+
+use crate::options::Options;
+use crate::process::{Program, compile};
+use crate::table;
+
+/// The token of the administrator.
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+/// What is measured, by its name in the output of the browser.
+const FIGURES: [(&str, &str); 6] = [
+    ("first-view", "the first view, nothing in the browser's cache"),
+    ("first-view-again", "the same with its files in the cache"),
+    ("rows", "rows of it that are elements"),
+    ("filter", "a filter by name, until all 100,000 were looked at"),
+    ("edit-small", "an edit of one of three files"),
+    ("edit-many", "an edit of one of 100,000 files"),
+];
+
+/// Measures them, and prints the median and the longest of the turns.
+pub(crate) async fn run(options: &Options) {
+    let (catalog, port) = (LargeCatalog::write(), ReservedPort::new());
+    let folder = tempfile::tempdir().expect("a directory");
+    let (token, files) = (folder.path().join("admin.token"), folder.path().join("files.json"));
+    fs::write(&token, TOKEN).expect("the token can be written");
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).expect("the owner may do so");
+    let turns = if options.is_quick() { 3 } else { 20 };
+    let described = json!({ "few": catalog.file_of_few(), "many": catalog.file_of_many(), "turns": turns });
+    fs::write(&files, described.to_string()).expect("the names can be written");
+    let admin = format!("\n[admin]\nlisten = \"{}\"\ntoken = {{ file = {token:?} }}\n", port.address());
+    let config = catalog.config(Plugin::sample("another")).allow_all().append(&admin).write();
+    compile(&config).await;
+    let (server, _) = Program::Host(&config).over_http().await;
+
+    let mut browser = Command::new("node");
+    browser.arg(client_program("console/console.mjs")).args(["figures", &format!("http://{}", port.address()), TOKEN]);
+    browser.arg(folder.path()).arg(&files).stderr(Stdio::inherit()).kill_on_drop(true);
+    let output = browser.output().await.expect("the browser starts");
+    assert!(output.status.success(), "the browser fails");
+    server.end().await;
+
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let rows = FIGURES.iter().map(|(name, shown)| {
+        let prefix = format!("figure {name} ");
+        let line = printed.lines().find_map(|line| line.strip_prefix(&prefix)).expect("the browser prints each figure");
+        [*shown].into_iter().chain(line.split(' ')).map(str::to_owned).collect()
+    });
+    let heading = "The console in Chromium, 100,000 resources and 200 plugins, in milliseconds";
+    table::print(heading, &["", "median", "longest", "turns"], rows.collect());
+}

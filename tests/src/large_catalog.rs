@@ -1,0 +1,75 @@
+//! A large catalog, all of it real: 100,000 files and 200 plugins.
+//!
+//! | plugin | serves |
+//! |---|---|
+//! | `many` | the files `DIRECTORY/NUMBER.txt`, such as `199/99999.txt`, of which those in the directory `000` are searched; one has a zebra, and one is Markdown |
+//! | `files` | `plan.md`, `other.md` and `edited.md` |
+//! | `p0` to `p196` | the guest `sample` |
+//! | one more | whatever is needed beside them |
+
+use std::fs;
+use std::path::PathBuf;
+
+use toml::Table;
+
+use crate::{ConfigFile, Folder, Plugin};
+
+/// The files of `many`, and those in a directory.
+const FILES: usize = 100_000;
+const FILES_PER_DIRECTORY: usize = 500;
+/// The files that are searched.
+const SEARCHED: &str = "files://many/000/**";
+/// The file that is Markdown, to be edited: its number and its path.
+const MARKDOWN: (usize, &str) = (499, "000/00499.md");
+/// What it has, and those of `files`.
+const BEFORE: &str = "# Before\n";
+/// The plugins beside the two with files, and the one that is given.
+const SAMPLES: usize = 197;
+
+/// The files, which are removed when this is dropped.
+#[derive(Debug)]
+pub struct LargeCatalog {
+    many: Folder,
+    files: Folder,
+}
+
+impl LargeCatalog {
+    /// Writes the files.
+    pub fn write() -> Self {
+        let many = Folder::with_files::<&str, &str>([]);
+        for number in 0..FILES {
+            let directory = many.path().join(format!("{:03}", number / FILES_PER_DIRECTORY));
+            if number % FILES_PER_DIRECTORY == 0 {
+                fs::create_dir(&directory).expect("a directory can be made");
+            }
+            let (file, text) = match number {
+                400 => (format!("{number:05}.txt"), format!("The note {number}. A zebra.\n")),
+                number if number == MARKDOWN.0 => (format!("{number:05}.md"), BEFORE.to_owned()),
+                number => (format!("{number:05}.txt"), format!("The note {number}.\n")),
+            };
+            fs::write(directory.join(file), text).expect("a file can be written");
+        }
+        let files = Folder::with_files(["plan.md", "other.md", "edited.md"].map(|name| (name, BEFORE)));
+        Self { many, files }
+    }
+
+    /// A config with the 200 plugins, one of which is that one.
+    pub fn config(&self, another: Plugin) -> ConfigFile {
+        let search = Table::from_iter([("include".to_owned(), vec![SEARCHED].into())]);
+        let config = ConfigFile::new()
+            .plugin(another)
+            .plugin(Plugin::files("files", self.files.path()))
+            .plugin(Plugin::files("many", self.many.path()).set("search", search));
+        (0..SAMPLES).fold(config, |config, number| config.plugin(Plugin::sample(&format!("p{number}"))))
+    }
+
+    /// The file of `many` that is Markdown.
+    pub fn file_of_many(&self) -> PathBuf {
+        self.many.path().join(MARKDOWN.1)
+    }
+
+    /// The file `edited.md` of `files`.
+    pub fn file_of_few(&self) -> PathBuf {
+        self.files.path().join("edited.md")
+    }
+}
