@@ -1,4 +1,4 @@
-//! How many of the host's own requests are under way at an upstream: to subscribe, and to read what is watched.
+//! How many of the host's own requests are under way at an upstream: to subscribe, to read what is watched, and to read pages ahead.
 //!
 //! They are in no call of a client. A request that failed before has slots of its own, so that resources that never answer delay neither the
 //! others nor reads: the transport has room for all slots beside `limits.concurrency` ([`TOTAL`]).
@@ -13,8 +13,10 @@ const SUBSCRIBING: usize = 16;
 const READING: usize = 4;
 /// Requests of either kind for what failed before.
 const AGAIN: usize = 2;
-/// The maximum number of the host's own requests to one upstream: of both kinds, and one for a stream.
-pub(crate) const TOTAL: usize = SUBSCRIBING + READING + 2 * AGAIN + 1;
+/// The pages that are read ahead.
+pub(crate) const READING_AHEAD: usize = 16;
+/// The maximum number of the host's own requests to one upstream: of all kinds, and one for a stream.
+pub(crate) const TOTAL: usize = SUBSCRIBING + READING + 2 * AGAIN + READING_AHEAD + 1;
 
 /// The slots of one kind of requests.
 #[derive(Clone, Debug)]
