@@ -1,5 +1,7 @@
 //! A request to the upstream whose result comes as text ([`message`](crate::message)).
 
+use std::sync::Arc;
+
 use rmcp::Peer;
 use rmcp::RoleClient;
 use rmcp::model::{CancelledNotificationParam, ClientRequest, CustomResult, RequestId, ServerResult};
@@ -7,7 +9,44 @@ use rmcp::service::{PeerRequestOptions, ServiceError};
 use serde_json::Value;
 use tokio::runtime::Handle;
 
-/// Sends a request, and returns the text of its result. It is cancelled if the caller does not wait for the answer.
+use crate::connection::Link;
+use crate::direct::Direct;
+use crate::http::Thread;
+
+/// Sends requests over a connection, by the shortest way there is.
+#[derive(Clone)]
+pub(crate) struct Asker {
+    runtime: Handle,
+    /// What posts requests without sessions; none if the upstream is a program.
+    direct: Option<Arc<Direct>>,
+}
+
+impl Asker {
+    pub(crate) fn new(runtime: Handle, direct: Option<Direct>) -> Self {
+        Self { runtime, direct: direct.map(Arc::new) }
+    }
+
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
+    /// Sends a request, and returns the text of its result. It is cancelled if the caller does not wait for the answer.
+    pub(crate) async fn ask(
+        &self,
+        link: &Link,
+        request: ClientRequest,
+        thread: Thread,
+    ) -> Result<String, ServiceError> {
+        if let Some(direct) = self.direct.as_ref().filter(|_| link.is_stateless())
+            && let Some(answer) = direct.ask(&link.info.protocol_version, request.clone(), thread).await
+        {
+            return answer;
+        }
+        ask(&link.peer, &self.runtime, request).await
+    }
+}
+
+/// Sends a request by rmcp's client.
 pub(crate) async fn ask(
     peer: &Peer<RoleClient>,
     runtime: &Handle,

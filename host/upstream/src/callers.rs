@@ -33,7 +33,7 @@ use tokio::runtime::Handle;
 use crate::connection::{self, ConnectError, Connector, Means};
 use crate::http::{Credentials, HttpClient};
 use crate::identities::not_shared;
-use crate::provider::UpstreamProvider;
+use crate::provider::{Opening, UpstreamProvider};
 use crate::tokens::TokenClient;
 
 /// The maximum number of clients.
@@ -149,8 +149,9 @@ impl CallerClients {
     /// Returns a client with these credentials, which connects at its first call.
     fn connected_with(&self, credentials: Credentials) -> std::result::Result<UpstreamProvider, ConnectError> {
         let (runtime, means) = (self.runtime.clone(), self.means.clone());
-        let connector = Connector::on(runtime, &self.plugin, self.http.as_ref(), credentials, None, means)?;
-        Ok(UpstreamProvider::one_of(self.max_clients(), &self.plugin, connector))
+        let connector = Connector::on(runtime, &self.plugin, self.http.as_ref(), credentials.clone(), None, means)?;
+        let opening = Opening::new(&self.plugin, connector, self.http.as_ref(), credentials);
+        Ok(UpstreamProvider::one_of(self.max_clients(), &self.plugin, opening))
     }
 
     fn max_clients(&self) -> NonZeroUsize {

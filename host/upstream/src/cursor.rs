@@ -1,25 +1,30 @@
 //! Cursors of listings: the upstream's own, with what tells that a listing goes round in circles.
 //!
-//! A listing is read one page at a time, by requests that may be minutes apart, and nothing of it is kept. So the cursor has what
+//! A listing is read one page at a time, by requests that may be minutes apart, and nothing of it has to be kept. So the cursor has what
 //! Brent's algorithm needs: the number of the page, and a hash of the upstream's cursor of the last page whose number is a power of two. A
 //! cursor that comes again is found within three rounds of the circle, whatever its length. A listing has at most [`MAX_PAGES`] pages.
+//!
+//! A page of the upstream that has more entries than the host can use is returned in parts. The cursor of a part is that of its page, with the
+//! number of entries before it.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 /// The maximum number of pages of one listing.
 const MAX_PAGES: u64 = 1_000_000;
 
-/// The place of a page in a listing.
+/// A place in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PageCursor {
     /// The number of the traversal, by which spellings are compared.
     pub(crate) traversal: u64,
-    /// The number of the page, from 1.
+    /// The number of the page, from 0.
     page: u64,
     /// The hash of the cursor of an earlier page.
     mark: u64,
-    /// The upstream's cursor.
-    pub(crate) upstream: String,
+    /// The entries of the page that were returned.
+    pub(crate) offset: usize,
+    /// The upstream's cursor; none of the first page.
+    pub(crate) upstream: Option<String>,
 }
 
 /// Why a listing does not go on.
@@ -34,15 +39,16 @@ pub(crate) enum CursorFault {
 }
 
 impl PageCursor {
-    /// The cursor of the second page of a traversal.
-    pub(crate) fn first(traversal: u64, upstream: String) -> Self {
-        Self { traversal, page: 1, mark: hash(&upstream), upstream }
+    /// The beginning of a traversal.
+    pub(crate) fn start(traversal: u64) -> Self {
+        Self { traversal, page: 0, mark: 0, offset: 0, upstream: None }
     }
 
     /// The cursor of the page after this one.
     pub(crate) fn next(&self, upstream: String) -> Result<Self, CursorFault> {
         let hashed = hash(&upstream);
-        if hashed == self.mark || upstream == self.upstream {
+        let is_repeated = self.page > 0 && hashed == self.mark;
+        if is_repeated || self.upstream.as_ref() == Some(&upstream) {
             return Err(CursorFault::Repeated);
         }
         let page = self.page.saturating_add(1);
@@ -50,21 +56,28 @@ impl PageCursor {
             return Err(CursorFault::TooMany);
         }
         let mark = if page.is_power_of_two() { hashed } else { self.mark };
-        Ok(Self { traversal: self.traversal, page, mark, upstream })
+        Ok(Self { traversal: self.traversal, page, mark, offset: 0, upstream: Some(upstream) })
     }
 
     /// Parses what [`encode`](Self::encode) made.
     pub(crate) fn decode(text: &str) -> Option<Self> {
-        let mut parts = text.splitn(4, '.');
+        let mut parts = text.splitn(5, '.');
         let mut number = || u64::from_str_radix(parts.next()?, 16).ok();
-        let (traversal, page, mark) = (number()?, number()?, number()?);
-        Some(Self { traversal, page, mark, upstream: parts.next()?.to_owned() })
+        let (traversal, page, mark, offset) = (number()?, number()?, number()?, number()?);
+        let upstream = parts.next()?.to_owned();
+        // The first page has no cursor of the upstream.
+        let is_first = page == 0;
+        if is_first && !upstream.is_empty() {
+            return None;
+        }
+        let upstream = (!is_first).then_some(upstream);
+        Some(Self { traversal, page, mark, offset: usize::try_from(offset).ok()?, upstream })
     }
 
     /// The cursor as text.
     pub(crate) fn encode(&self) -> String {
-        let Self { traversal, page, mark, upstream } = self;
-        format!("{traversal:x}.{page:x}.{mark:x}.{upstream}")
+        let Self { traversal, page, mark, offset, upstream } = self;
+        format!("{traversal:x}.{page:x}.{mark:x}.{offset:x}.{}", upstream.as_deref().unwrap_or_default())
     }
 }
 
@@ -80,11 +93,14 @@ mod tests {
 
     #[test]
     fn a_cursor_is_its_own_text() {
+        let start = PageCursor::start(7);
         for upstream in ["", "a", "a.b..c", "日本"] {
-            let cursor = PageCursor::first(7, upstream.to_owned());
+            let cursor = PageCursor { offset: 5, ..start.next(upstream.to_owned()).unwrap() };
             assert_eq!(PageCursor::decode(&cursor.encode()), Some(cursor));
         }
-        for text in ["", "1", "1.2.3", "x.1.1.a", "1.2.-3.a"] {
+        let part = PageCursor { offset: 100, ..start };
+        assert_eq!(PageCursor::decode(&part.encode()), Some(part));
+        for text in ["", "1", "1.2.3", "1.2.3.a", "x.1.1.0.a", "1.2.-3.0.a", "1.0.0.0.a"] {
             assert_eq!(PageCursor::decode(text), None, "{text}");
         }
     }
@@ -93,7 +109,7 @@ mod tests {
     fn a_circle_of_any_length_is_found_within_three_rounds() {
         for (before, length) in [(0, 1), (0, 2), (5, 1), (3, 7), (0, 100), (17, 64), (100, 3)] {
             let name = |page: usize| if page < before { page } else { before + (page - before) % length }.to_string();
-            let mut cursor = PageCursor::first(0, name(0));
+            let mut cursor = PageCursor::start(0).next(name(0)).unwrap();
             let end = (1..).find(|page| match cursor.next(name(*page)) {
                 Ok(next) => {
                     cursor = next;
@@ -107,7 +123,7 @@ mod tests {
 
     #[test]
     fn pages_without_end_end() {
-        let last = PageCursor { traversal: 0, page: MAX_PAGES, mark: 0, upstream: "a".to_owned() };
+        let last = PageCursor { page: MAX_PAGES, upstream: Some("a".to_owned()), ..PageCursor::start(0) };
         assert_eq!(last.next("b".to_owned()), Err(CursorFault::TooMany));
     }
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::StreamExt as _;
 use futures::stream::BoxStream;
+use futures::{FutureExt as _, StreamExt as _};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT, WWW_AUTHENTICATE};
@@ -21,7 +21,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use mcp_host_base::informational;
 use parking_lot::Mutex;
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::service::ServiceError;
 use rmcp::transport::common::http_header::{
     EVENT_STREAM_MIME_TYPE, HEADER_LAST_EVENT_ID, HEADER_SESSION_ID, JSON_MIME_TYPE,
@@ -34,7 +34,7 @@ use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
 use sse_stream::{Sse, SseStream};
 
-use crate::message::{Decoder, is_asked};
+use crate::message::{Decoder, Undecoded, is_asked};
 use crate::tokens::AccessTokens;
 use crate::updates::Updates;
 
@@ -46,6 +46,10 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_HEAD: usize = 64 << 10;
 /// The bytes of the body of an error that are read.
 const MAX_ERROR_BODY: usize = 64 * 1024;
+/// The other messages in a stream before the answer that it is for.
+const MAX_OTHERS: usize = 1000;
+/// The time in which a stream ends after that, so that its connection is kept.
+const MAX_END: Duration = Duration::from_secs(1);
 
 const ACCEPTED: HeaderValue = HeaderValue::from_static("text/event-stream, application/json");
 const NAME: HeaderValue = HeaderValue::from_static(concat!("mcp-host/", env!("CARGO_PKG_VERSION")));
@@ -79,6 +83,15 @@ impl Credentials {
     }
 }
 
+/// Where an answer is decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Thread {
+    /// On the thread of the call that waits for it, whose time it takes.
+    OfCall,
+    /// On one that others share: long ones are decoded on another thread.
+    OfTransport,
+}
+
 /// Why an exchange failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HttpError {
@@ -109,7 +122,7 @@ fn with_causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-type Failed = StreamableHttpError<HttpError>;
+pub(crate) type Failed = StreamableHttpError<HttpError>;
 
 /// Whether a request failed by its own answer: the connection is as good as before.
 pub(crate) fn is_answered(error: &ServiceError) -> bool {
@@ -199,6 +212,76 @@ impl HttpClient {
         refused(&response).map_or(Ok(response), Err)
     }
 
+    /// Posts a request of [`ask`](crate::ask) that is an exchange of its own, and returns its answer, of at most `max` bytes. None if that is in a
+    /// stream of events which ended before it.
+    pub(crate) async fn exchange(
+        &self,
+        uri: &str,
+        headers: HashMap<HeaderName, HeaderValue>,
+        body: Bytes,
+        id: &RequestId,
+        max: usize,
+        thread: Thread,
+    ) -> Result<Option<ServerJsonRpcMessage>, Failed> {
+        let response = self.send(Method::POST, uri, None, headers, body).await?;
+        let (status, is_json) = (response.status(), is_type(&response, JSON_MIME_TYPE));
+        if !status.is_success() {
+            let retry_after = header(&response, "retry-after");
+            // A body that is too long, or breaks off, does not hide the status.
+            let body = read(response.into_body(), if is_json { max } else { MAX_ERROR_BODY }).await.unwrap_or_default();
+            return match self.decode(body, id, thread).await {
+                Ok(error @ JsonRpcMessage::Error(_)) if is_json => Ok(Some(error)),
+                _ => Err(HttpStatusError::new(status.as_u16(), retry_after).into()),
+            };
+        }
+        if is_type(&response, EVENT_STREAM_MIME_TYPE) {
+            return self.answer_in(raw_events(response.into_body(), max), id, thread).await;
+        }
+        if !is_json {
+            return Err(StreamableHttpError::UnexpectedContentType(header(&response, "content-type")));
+        }
+        let body = read(response.into_body(), max).await?;
+        let unexpected = |text: String| StreamableHttpError::UnexpectedServerResponse(Cow::Owned(text));
+        let message = self.decode(body, id, thread).await.map_err(|error| unexpected(error.to_string()))?;
+        if is_answer(&message, id) {
+            Ok(Some(message))
+        } else {
+            Err(unexpected("an answer to another request".to_owned()))
+        }
+    }
+
+    /// The answer in a stream of events. Other messages have no use here: changes are told by a stream of their own.
+    async fn answer_in(
+        &self,
+        mut events: BoxStream<'static, Result<Sse, sse_stream::Error>>,
+        id: &RequestId,
+        thread: Thread,
+    ) -> Result<Option<ServerJsonRpcMessage>, Failed> {
+        for _ in 0..MAX_OTHERS {
+            let Some(event) = events.next().await else { return Ok(None) };
+            // rmcp goes on with a stream that broke off.
+            let Ok(event) = event else { return Ok(None) };
+            let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
+            let Some(data) = event.data.filter(|data| is_message && !data.is_empty()) else { continue };
+            match self.decode(data.into(), id, thread).await {
+                Ok(message) if is_answer(&message, id) => {
+                    end(events);
+                    return Ok(Some(message));
+                }
+                Ok(_) => {}
+                Err(error) => tracing::debug!(%error, "an event of the upstream is passed over"),
+            }
+        }
+        Err(failed(HttpError::Broken(format!("there are {MAX_OTHERS} other messages before it"))))
+    }
+
+    async fn decode(&self, body: Bytes, id: &RequestId, thread: Thread) -> Result<ServerJsonRpcMessage, Undecoded> {
+        match thread {
+            Thread::OfCall => self.decoder.decode(&body, |answered| answered == id),
+            Thread::OfTransport => self.decoder.decode_any(body, true).await,
+        }
+    }
+
     async fn send_as(
         &self,
         authorization: Option<&HeaderValue>,
@@ -242,6 +325,28 @@ fn refused(response: &Response<Incoming>) -> Option<Failed> {
     }
 }
 
+/// Whether a message is the answer to that request. An error may not name any.
+fn is_answer(message: &ServerJsonRpcMessage, id: &RequestId) -> bool {
+    match message {
+        JsonRpcMessage::Response(response) => response.id == *id,
+        JsonRpcMessage::Error(error) => error.id.as_ref().is_none_or(|answered| answered == id),
+        JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => false,
+    }
+}
+
+/// Reads a stream of events to its end, which is near: a connection whose answer was not read to its end is not used again.
+fn end(mut events: BoxStream<'static, Result<Sse, sse_stream::Error>>) {
+    if let Some(None) = events.next().now_or_never() {
+        return;
+    }
+    tokio::spawn(tokio::time::timeout(MAX_END, async move { while let Some(Ok(_)) = events.next().await {} }));
+}
+
+/// A header of an answer, as text.
+fn header(response: &Response<Incoming>, name: &str) -> Option<String> {
+    response.headers().get(name)?.to_str().ok().map(str::to_owned)
+}
+
 /// Whether the media type of an answer is that one.
 fn is_type(response: &Response<Incoming>, expected: &str) -> bool {
     let value = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -259,13 +364,25 @@ async fn read(body: Incoming, max: usize) -> Result<Bytes, Failed> {
     }
 }
 
-/// The events of a body, each of at most `max` bytes. With `is_asked` answers among them are those to requests of [`ask`](crate::ask).
+/// The events of a body, each of at most `max` bytes, as rmcp parses them. With `is_asked` answers among them are those to requests of
+/// [`ask`](crate::ask).
 fn events(
     body: Incoming,
     max: usize,
     decoder: Decoder,
     is_asked: bool,
 ) -> BoxStream<'static, Result<Sse, sse_stream::Error>> {
+    let decode = move |event| async move {
+        match event {
+            Ok(event) => Ok(decoder.event(event, is_asked).await),
+            Err(error) => Err(error),
+        }
+    };
+    raw_events(body, max).then(decode).boxed()
+}
+
+/// The events of a body, each of at most `max` bytes.
+fn raw_events(body: Incoming, max: usize) -> BoxStream<'static, Result<Sse, sse_stream::Error>> {
     let mut limit = EventLimit { max, length: 0, is_line_empty: true };
     let pieces = body.into_data_stream().map(move |piece| {
         let piece = piece.map_err(HttpError::from)?;
@@ -276,15 +393,7 @@ fn events(
         let ends = std::mem::replace(has_failed, piece.is_err());
         futures::future::ready((!ends).then_some(piece))
     });
-    let events = SseStream::from_bytes_stream(pieces);
-    events
-        .then(move |event| async move {
-            match event {
-                Ok(event) => Ok(decoder.event(event, is_asked).await),
-                Err(error) => Err(error),
-            }
-        })
-        .boxed()
+    SseStream::from_bytes_stream(pieces).boxed()
 }
 
 /// Counts the bytes of an event: those since the last empty line.
@@ -363,8 +472,7 @@ impl StreamableHttpClient for HttpClient {
         if status == StatusCode::NOT_FOUND && session.is_some() {
             return Err(StreamableHttpError::SessionExpired);
         }
-        let header = |name: &str| response.headers().get(name)?.to_str().ok().map(str::to_owned);
-        let (new_session, retry_after) = (header(HEADER_SESSION_ID), header("retry-after"));
+        let (new_session, retry_after) = (header(&response, HEADER_SESSION_ID), header(&response, "retry-after"));
         let (is_json, is_asked) = (is_type(&response, JSON_MIME_TYPE), is_asked(&message));
         if !status.is_success() {
             let max = if is_json { limits.max_json_response_size } else { MAX_ERROR_BODY };

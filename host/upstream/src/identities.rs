@@ -19,7 +19,7 @@ use mcp_host_model::provider::{
 use mcp_host_model::resource::{Argument, Completion};
 
 use crate::connection::{self, ConnectError, Connector, Means};
-use crate::provider::UpstreamProvider;
+use crate::provider::{Opening, UpstreamProvider};
 
 /// The maximum number of concurrent attempts to connect at the start.
 const MAX_STARTING: usize = 8;
@@ -73,8 +73,10 @@ impl Identities {
         let (mut clients, http) = (Vec::new(), connection::http_client(plugin).await?);
         for IdentityToken { holder, token, .. } in tokens {
             let credentials = connection::fixed(token)?;
-            let connector = Connector::new(plugin, http.as_ref(), credentials, Some(name_of(holder)), means.clone())?;
-            let provider = Arc::new(UpstreamProvider::one_of(number, plugin, connector));
+            let connector =
+                Connector::new(plugin, http.as_ref(), credentials.clone(), Some(name_of(holder)), means.clone())?;
+            let opening = Opening::new(plugin, connector, http.as_ref(), credentials);
+            let provider = Arc::new(UpstreamProvider::one_of(number, plugin, opening));
             clients.push(Client { holder: holder.clone(), provider });
         }
         let mut connecting = Vec::new();

@@ -8,7 +8,8 @@
 //! | [`mapping`] | the URIs of the upstream, and the paths below the mount |
 //! | [`listed`] | the spellings and the metadata of what it listed |
 //! | [`cursor`] | pages: a repeated cursor, pages without end |
-//! | [`ask`], [`answer`] | requests, and their results parsed from text |
+//! | [`ask`], [`direct`], [`answer`] | requests, by rmcp's client or by the call itself, and their results parsed from text |
+//! | [`walks`] | the next page of a listing that is being walked |
 //! | [`convert`] | its answers, as the answers of a provider |
 //! | [`errors`] | what its errors say to clients |
 //! | [`connection`] | one connection, opened again with back-off |
@@ -27,7 +28,7 @@
 //!
 //! The engine bounds calls: `deadline`, `concurrency`, `rate`, `response-size`, `response-items`, `listing-items`. Here, a message has at most
 //! one and a half times `response-size` on the wire, and no tree is made of its values unless that was found to be small ([`message`]); messages that nobody asked for are counted, and too many of them end the connection
-//! ([`guard`]); what is remembered of a listing takes at most half of `memory` ([`listed`]). Nothing of an upstream's text is used as a URI
+//! ([`guard`]); what is remembered of a listing takes at most half of `memory` ([`listed`]), and what is kept for its next pages an eighth ([`walks`]). Nothing of an upstream's text is used as a URI
 //! before it is mapped, and a URI that cannot be mapped is dropped and logged.
 //!
 //! # Revisions
@@ -43,6 +44,7 @@ mod callers;
 mod connection;
 mod convert;
 mod cursor;
+mod direct;
 mod errors;
 mod guard;
 mod health;
@@ -59,6 +61,7 @@ mod slots;
 mod subscriptions;
 mod tokens;
 mod updates;
+mod walks;
 
 use std::sync::Arc;
 
@@ -70,7 +73,7 @@ use self::connection::{Connector, Means};
 use self::http::Credentials;
 use self::identities::Identities;
 use self::process::{Launcher, ProgramLog, Unconfined};
-use self::provider::UpstreamProvider;
+use self::provider::{Opening, UpstreamProvider};
 
 pub use self::connection::ConnectError;
 pub use self::tokens::{AccessTokens, TokenClient};
@@ -115,7 +118,8 @@ pub async fn connect_with(
         return Ok(Arc::new(CallerClients::of_principals(plugin, credentials, means).await?));
     }
     let http = connection::http_client(plugin).await?;
-    let connector = Connector::new(plugin, http.as_ref(), credentials, None, means)?;
-    let provider = UpstreamProvider::start(plugin, connector).await?;
+    let connector = Connector::new(plugin, http.as_ref(), credentials.clone(), None, means)?;
+    let opening = Opening::new(plugin, connector, http.as_ref(), credentials);
+    let provider = UpstreamProvider::start(plugin, opening).await?;
     Ok(Arc::new(provider))
 }

@@ -135,7 +135,8 @@ impl Listed {
     }
 }
 
-fn size_of_entry(entry: &Entry) -> usize {
+/// The bytes that an entry takes, roughly.
+pub(crate) fn size_of_entry(entry: &Entry) -> usize {
     let texts = [&entry.title, &entry.description, &entry.mime_type, &entry.last_modified, &entry.meta];
     let texts = texts.into_iter().flatten().map(String::len).fold(0, usize::saturating_add);
     let icons = entry.icons.iter().map(|icon| icon.src.len().saturating_add(OVERHEAD)).fold(0, usize::saturating_add);

@@ -9,6 +9,7 @@
 //! `limits.memory`, which is estimated first. Long messages are decoded on other threads than the transport's.
 
 use bytes::Bytes;
+use mcp_host_config::limits::Limits;
 use mcp_host_model::json::JsonCount;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, CustomResult, ErrorCode, ErrorData, JsonRpcMessage, RequestId,
@@ -83,6 +84,12 @@ pub(crate) fn is_asked(message: &ClientJsonRpcMessage) -> bool {
             | ClientRequest::SubscribeRequest(_)
             | ClientRequest::UnsubscribeRequest(_)
     )
+}
+
+/// The maximum bytes of a message of an upstream with those limits: an answer of `response-size` may take half more as JSON.
+pub(crate) fn max_message(limits: &Limits) -> usize {
+    let response = usize::try_from(limits.response_size.bytes()).unwrap_or(usize::MAX);
+    response.saturating_add(response.div_euclid(2)).saturating_add(64 * 1024)
 }
 
 /// Decodes messages.

@@ -2,7 +2,7 @@
 //!
 //! | function | request |
 //! |---|---|
-//! | `list` | `resources/list`, a page for a page; up to [`listings::MAX_EMPTY_PAGES`] pages without entries are passed over |
+//! | `list` | `resources/list`, a page for a page, or for several parts of it; up to [`listings::MAX_EMPTY_PAGES`] pages without entries are passed over |
 //! | `templates` | `resources/templates/list`, all pages |
 //! | `read` | `resources/read` |
 //! | `stat` | none, if the resource was listed; else `resources/read` |
@@ -39,17 +39,19 @@ use rmcp::service::ServiceError;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::answer::{self, Invalid};
-use crate::ask::ask;
+use crate::ask::Asker;
 use crate::connection::{ConnectError, Connector, Link};
 use crate::convert;
+use crate::direct::Direct;
 use crate::errors;
 use crate::health::Health;
-use crate::http;
+use crate::http::{self, Credentials, HttpClient, Thread};
 use crate::listed::{Listed, Spelling};
 use crate::mapping::Mapping;
 use crate::polling::{Content, Key, LISTING, Poller};
 use crate::subscriptions::Subscriptions;
 use crate::updates::Updates;
+use crate::walks::Walks;
 
 use self::survey::Survey;
 
@@ -57,6 +59,26 @@ use self::survey::Survey;
 const MIN_IDLE: Duration = Duration::from_secs(90);
 /// The time between two lines of the log with the same reason.
 const LOG_PERIOD: Duration = Duration::from_secs(60);
+
+/// How an upstream is connected to.
+pub(crate) struct Opening {
+    connector: Connector,
+    asker: Asker,
+}
+
+impl Opening {
+    /// Connections by that connector; without sessions, requests by `http` with those credentials.
+    pub(crate) fn new(
+        plugin: &Plugin,
+        connector: Connector,
+        http: Option<&HttpClient>,
+        credentials: Credentials,
+    ) -> Self {
+        let runtime = connector.runtime.clone();
+        let direct = Direct::new(runtime.clone(), plugin, http, credentials, connector.updates());
+        Self { connector, asker: Asker::new(runtime, direct) }
+    }
+}
 
 /// The client of one upstream.
 pub(crate) struct UpstreamProvider {
@@ -71,6 +93,7 @@ pub(crate) struct UpstreamProvider {
 struct Shared {
     name: Arc<str>,
     connector: Connector,
+    asker: Asker,
     mapping: Arc<Mapping>,
     updates: Arc<Updates>,
     polls: bool,
@@ -80,6 +103,7 @@ struct Shared {
     /// The upstream's templates, by their path templates.
     templates: Mutex<Option<HashMap<String, String>>>,
     traversals: AtomicU64,
+    walks: Walks,
     subscriptions: tokio::sync::Mutex<Subscriptions>,
     poller: Poller,
     asked_at: Mutex<Instant>,
@@ -89,25 +113,26 @@ struct Shared {
 
 impl UpstreamProvider {
     /// Opens the first connection.
-    pub(crate) async fn start(plugin: &Plugin, connector: Connector) -> std::result::Result<Self, ConnectError> {
-        let link = connector.link().await?;
+    pub(crate) async fn start(plugin: &Plugin, opening: Opening) -> std::result::Result<Self, ConnectError> {
+        let link = opening.connector.link().await?;
         let polls = plugin.upstream.as_ref().is_some_and(|upstream| upstream.poll);
         let watches = link.can_subscribe() || link.notifies_of_listing() || polls;
-        let provider = Self::new(NonZeroUsize::MIN, plugin, connector, describe(&link).watches(watches));
+        let provider = Self::new(NonZeroUsize::MIN, plugin, opening, describe(&link).watches(watches));
         provider.keep_open();
         Ok(provider)
     }
 
     /// One of several clients of a server. It has no connection yet.
-    pub(crate) fn one_of(clients: NonZeroUsize, plugin: &Plugin, connector: Connector) -> Self {
-        Self::new(clients, plugin, connector, ProviderInfo::default())
+    pub(crate) fn one_of(clients: NonZeroUsize, plugin: &Plugin, opening: Opening) -> Self {
+        Self::new(clients, plugin, opening, ProviderInfo::default())
     }
 
-    fn new(clients: NonZeroUsize, plugin: &Plugin, connector: Connector, info: ProviderInfo) -> Self {
+    fn new(clients: NonZeroUsize, plugin: &Plugin, opening: Opening, info: ProviderInfo) -> Self {
+        let Opening { connector, asker } = opening;
         let polls = plugin.upstream.as_ref().is_some_and(|upstream| upstream.poll);
         let name: Arc<str> = plugin.name.as_str().into();
         let idle = plugin.watch_interval.duration().saturating_mul(3).max(MIN_IDLE);
-        let memory = usize::try_from(plugin.limits.memory.bytes()).unwrap_or(usize::MAX);
+        let memory = usize::try_from(plugin.limits.memory.bytes()).unwrap_or(usize::MAX).div_euclid(clients.get());
         let (mapping, updates) = (connector.mapping().clone(), connector.updates().clone());
         let runtime = connector.runtime.clone();
         let (deadline, poll_updates) = (plugin.limits.deadline.duration(), updates.clone());
@@ -121,7 +146,9 @@ impl UpstreamProvider {
             polls,
             idle,
             max_items: plugin.limits.response_items.get(),
-            listed: Mutex::new(Listed::new(memory.div_euclid(2).div_euclid(clients.get()))),
+            listed: Mutex::new(Listed::new(memory.div_euclid(2))),
+            walks: Walks::new(asker.clone(), deadline, memory.div_euclid(8)),
+            asker,
             templates: Mutex::default(),
             traversals: AtomicU64::new(fastrand::u64(..u64::MAX / 2)),
             subscriptions: tokio::sync::Mutex::new(subscriptions),
@@ -156,7 +183,7 @@ impl UpstreamProvider {
 
     /// Lists the first page, within the deadline of a call.
     pub(crate) async fn try_listing(&self) -> std::result::Result<(), String> {
-        match tokio::time::timeout(self.deadline, self.shared.list(None)).await {
+        match tokio::time::timeout(self.deadline, self.shared.list(None, usize::MAX)).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(failure)) => Err(format!("its listing fails: {failure}")),
             Err(_) => Err(format!("its listing is not answered within `limits.deadline` ({:?})", self.deadline)),
@@ -194,10 +221,10 @@ impl Provider for UpstreamProvider {
         self.info.clone()
     }
 
-    async fn list(&self, parent: Option<&str>, cursor: Option<&str>, _limit: usize) -> Result<Page> {
+    async fn list(&self, parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page> {
         match parent {
             Some(_) => Err(Failure::invalid("resources of an upstream have no children")),
-            None => self.shared.list(cursor).await,
+            None => self.shared.list(cursor, limit).await,
         }
     }
 
@@ -255,7 +282,7 @@ impl Shared {
 
     /// The text of the result of a request.
     async fn ask(&self, link: &Link, request: ClientRequest) -> std::result::Result<String, ServiceError> {
-        let answer = ask(&link.peer, &self.connector.runtime, request).await;
+        let answer = self.asker.ask(link, request, Thread::OfCall).await;
         if matches!(answer, Ok(_) | Err(ServiceError::McpError(_) | ServiceError::UnexpectedResponse)) {
             self.connector.health().answered();
         }

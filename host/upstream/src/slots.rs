@@ -13,8 +13,10 @@ const SUBSCRIBING: usize = 16;
 const READING: usize = 4;
 /// The number of concurrent requests of each kind that failed before.
 const AGAIN: usize = 2;
-/// The maximum number of the host's own concurrent requests to one upstream: of both kinds, and one for a stream.
-pub(crate) const TOTAL: usize = SUBSCRIBING + READING + 2 * AGAIN + 1;
+/// The maximum number of concurrent requests of pages that are read ahead.
+pub(crate) const READING_AHEAD: usize = 16;
+/// The maximum number of the host's own concurrent requests to one upstream: of all kinds, and one for a stream.
+pub(crate) const TOTAL: usize = SUBSCRIBING + READING + 2 * AGAIN + READING_AHEAD + 1;
 
 /// The slots for one kind of request.
 #[derive(Clone, Debug)]

@@ -33,6 +33,14 @@ struct State {
     watched: HashMap<Box<str>, u64>,
 }
 
+/// What is known of the listing: another one means that it may have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ListingState {
+    changes: u64,
+    gaps: u64,
+    sessions: u64,
+}
+
 impl State {
     fn next(&mut self) -> u64 {
         self.last = self.last.saturating_add(1);
@@ -95,6 +103,12 @@ impl Updates {
     /// Returns the number of the session.
     pub(crate) fn sessions(&self) -> u64 {
         self.sessions.load(Ordering::Relaxed)
+    }
+
+    /// What is known of the listing now.
+    pub(crate) fn listing_state(&self) -> ListingState {
+        let State { gap, listing, .. } = *self.state.lock();
+        ListingState { changes: listing, gaps: gap, sessions: self.sessions() }
     }
 
     /// Makes the host request the changes.

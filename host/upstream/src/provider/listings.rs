@@ -1,99 +1,148 @@
-//! Listings of an upstream: its resources, a page for a page, and its templates, all pages.
+//! Listings of an upstream: its resources, a page for a page or in parts, and its templates, all pages.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use mcp_host_model::provider::{Failure, Page, Result, Template};
-use rmcp::model::{
-    ClientRequest, ErrorCode, ListResourceTemplatesRequest, ListResourcesRequest, PaginatedRequestParams,
-};
+use mcp_host_model::provider::{Entry, Failure, Page, Result, Template};
+use rmcp::model::{ClientRequest, ErrorCode, ListResourceTemplatesRequest, PaginatedRequestParams};
 use rmcp::service::ServiceError;
 
 use super::{Shared, unexpected};
 use crate::answer;
+use crate::connection::Link;
 use crate::convert;
 use crate::cursor::{CursorFault, PageCursor};
-use crate::listed::Verdict;
+use crate::listed::{Verdict, size_of_entry};
+use crate::walks::{self, Moment, Rest};
 
 /// The pages without entries that one call passes over.
 const MAX_EMPTY_PAGES: usize = 16;
 /// The pages of templates.
 const MAX_TEMPLATE_PAGES: usize = 1000;
 
+/// A call of a walk.
+struct Walk {
+    link: Arc<Link>,
+    /// Whether it came with a cursor.
+    is_continued: bool,
+    /// The entries that it can use.
+    limit: usize,
+}
+
+impl Walk {
+    /// What the listing is now.
+    fn now(&self, shared: &Shared) -> Moment {
+        Moment::now(&self.link, &shared.updates)
+    }
+}
+
 impl Shared {
-    pub(super) async fn list(&self, cursor: Option<&str>) -> Result<Page> {
+    pub(super) async fn list(&self, cursor: Option<&str>, limit: usize) -> Result<Page> {
         let mut at = match cursor {
-            None => None,
+            None => PageCursor::start(self.traversals.fetch_add(1, Ordering::Relaxed)),
             Some(text) => {
-                let cursor = PageCursor::decode(text);
-                Some(cursor.ok_or_else(|| Failure::invalid("the cursor is none of this listing"))?)
+                PageCursor::decode(text).ok_or_else(|| Failure::invalid("the cursor is none of this listing"))?
             }
         };
-        let new_traversal = || self.traversals.fetch_add(1, Ordering::Relaxed);
-        let traversal = at.as_ref().map_or_else(new_traversal, |at| at.traversal);
         let link = self.connector.link_for_call().await?;
         if !link.has_resources() {
             return Ok(Page::last([]));
         }
+        let walk = Walk { link, is_continued: cursor.is_some(), limit };
+        if let Some(rest) = self.walks.rest(&at, walk.now(self)) {
+            self.read_ahead(&walk, rest.entries.len(), rest.next.as_ref());
+            return Ok(self.part(&walk, rest));
+        }
         for _ in 0..MAX_EMPTY_PAGES {
-            let request = ClientRequest::ListResourcesRequest(ListResourcesRequest {
-                method: Default::default(),
-                params: at.as_ref().map(|at| PaginatedRequestParams::default().with_cursor(Some(at.upstream.clone()))),
-                extensions: Default::default(),
-            });
-            let text = match self.ask(&link, request).await {
-                Ok(text) => text,
-                Err(error) if is_unknown_method(&error) => return Ok(Page::last([])),
-                Err(error) => return Err(self.failure(&link, error, None)),
+            let text = match self.walks.page(&at, walk.now(self)).await {
+                Some(text) => text,
+                None => match self.ask(&walk.link, walks::request(&at)).await {
+                    Ok(text) => text,
+                    Err(error) if is_unknown_method(&error) => return Ok(Page::last([])),
+                    Err(error) => return Err(self.failure(&walk.link, error, None)),
+                },
             };
             let page = answer::list::<answer::Resource<'_>>(&text, self.max_items).map_err(unexpected)?;
             self.tell_invalid("resource", page.invalid);
-            at = next_cursor(at.as_ref(), traversal, page.next_cursor)?;
-            let mut listed = self.listed.lock();
-            let entries = page.items.unwrap_or_default().into_iter().filter_map(|resource| {
-                let spelling = resource.uri.clone();
-                let path = self.path("listed", &spelling);
-                self.survey.lock().record(&spelling, path.is_some());
-                let path = path?;
-                let entry = convert::entry(resource, path, page.ttl, self.polls || link.can_subscribe());
-                match listed.record(&entry, &self.mapping.uri(&entry.path), &spelling, traversal) {
-                    Verdict::Keep => Some(entry),
-                    Verdict::Ambiguous => {
-                        self.tell("spelled twice", &spelling, "it is listed in two spellings, and both are dropped");
-                        None
-                    }
-                    Verdict::NoRoom => {
-                        self.tell(
-                            "no room",
-                            &spelling,
-                            "`limits.memory` has no room for its spelling, and it is dropped",
-                        );
-                        None
-                    }
-                }
-            });
-            let entries: Vec<_> = entries.collect();
-            if at.is_none() {
-                listed.finish(traversal);
+            let next = next_cursor(&at, page.next_cursor)?;
+            let items = page.items.unwrap_or_default();
+            self.read_ahead(&walk, items.len().saturating_sub(at.offset), next.as_ref());
+            let mut entries = self.entries(&walk.link, items, page.ttl, at.traversal);
+            if next.is_none() {
+                self.listed.lock().finish(at.traversal);
             }
-            if at.is_none() || !entries.is_empty() {
-                return Ok(Page { entries, next_cursor: at.map(|at| at.encode()) });
+            entries.drain(..at.offset.min(entries.len()));
+            match next {
+                Some(next) if entries.is_empty() => at = next,
+                next => return Ok(self.part(&walk, Rest::new(at, entries, next))),
             }
         }
         // The host goes on from here.
-        Ok(Page { entries: Vec::new(), next_cursor: at.map(|at| at.encode()) })
+        Ok(Page { entries: Vec::new(), next_cursor: Some(at.encode()) })
+    }
+
+    /// The entries of the resources of a page that are served.
+    fn entries(
+        &self,
+        link: &Link,
+        items: Vec<answer::Resource<'_>>,
+        ttl: Option<Duration>,
+        traversal: u64,
+    ) -> Vec<Entry> {
+        let (mut listed, mut survey) = (self.listed.lock(), self.survey.lock());
+        let is_subscribable = self.polls || link.can_subscribe();
+        let entry = |resource: answer::Resource<'_>| {
+            let spelling = resource.uri.clone();
+            let path = self.path("listed", &spelling);
+            survey.record(&spelling, path.is_some());
+            let entry = convert::entry(resource, path?, ttl, is_subscribable);
+            match listed.record(&entry, &self.mapping.uri(&entry.path), &spelling, traversal) {
+                Verdict::Keep => Some(entry),
+                Verdict::Ambiguous => {
+                    self.tell("spelled twice", &spelling, "it is listed in two spellings, and both are dropped");
+                    None
+                }
+                Verdict::NoRoom => {
+                    self.tell("no room", &spelling, "`limits.memory` has no room for its spelling, and it is dropped");
+                    None
+                }
+            }
+        };
+        items.into_iter().filter_map(entry).collect()
+    }
+
+    /// The entries that the call can use. The others are kept for the next one.
+    fn part(&self, walk: &Walk, mut rest: Rest) -> Page {
+        let entries: Vec<_> = rest.entries.by_ref().take(walk.limit).collect();
+        if rest.entries.len() == 0 {
+            return Page { entries, next_cursor: rest.next.map(|next| next.encode()) };
+        }
+        rest.at.offset = rest.at.offset.saturating_add(entries.len());
+        let next_cursor = Some(rest.at.encode());
+        self.walks.keep(rest, walk.now(self), size_of_entry);
+        Page { entries, next_cursor }
+    }
+
+    /// Has the next page asked for while this one is converted, and taken by the client. Not if entries are left for another call, and not
+    /// for a client that may take the first page alone.
+    fn read_ahead(&self, walk: &Walk, entries: usize, next: Option<&PageCursor>) {
+        if let Some(next) = next.filter(|_| walk.is_continued && entries <= walk.limit) {
+            self.walks.read_ahead(&walk.link, next, walk.now(self));
+        }
     }
 
     pub(super) async fn templates(&self) -> Result<Vec<Template>> {
         let link = self.connector.link_for_call().await?;
-        let (mut templates, mut by_path, mut at) = (Vec::new(), HashMap::new(), None::<PageCursor>);
+        let (mut templates, mut by_path, mut at) = (Vec::new(), HashMap::new(), PageCursor::start(0));
         if !link.has_resources() {
             return Ok(templates);
         }
         for _ in 0..MAX_TEMPLATE_PAGES {
             let request = ClientRequest::ListResourceTemplatesRequest(ListResourceTemplatesRequest {
                 method: Default::default(),
-                params: at.as_ref().map(|at| PaginatedRequestParams::default().with_cursor(Some(at.upstream.clone()))),
+                params: at.upstream.clone().map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor))),
                 extensions: Default::default(),
             });
             let text = match self.ask(&link, request).await {
@@ -103,7 +152,7 @@ impl Shared {
             };
             let page = answer::list::<answer::Template<'_>>(&text, self.max_items).map_err(unexpected)?;
             self.tell_invalid("template", page.invalid);
-            at = next_cursor(at.as_ref(), 0, page.next_cursor)?;
+            let next = next_cursor(&at, page.next_cursor)?;
             for template in page.items.unwrap_or_default() {
                 match self.mapping.template(&template.uri_template) {
                     Ok(path) if !by_path.contains_key(&path) => {
@@ -119,10 +168,11 @@ impl Shared {
             if templates.len() > self.max_items {
                 return Err(Failure::internal("the upstream has more templates than `limits.response-items` allows"));
             }
-            if at.is_none() {
+            let Some(next) = next else {
                 *self.templates.lock() = Some(by_path);
                 return Ok(templates);
-            }
+            };
+            at = next;
         }
         Err(Failure::internal(format!("the upstream has more than {MAX_TEMPLATE_PAGES} pages of templates")))
     }
@@ -133,11 +183,7 @@ fn is_unknown_method(error: &ServiceError) -> bool {
 }
 
 /// The cursor of the page after the one at `at`.
-fn next_cursor(at: Option<&PageCursor>, traversal: u64, upstream: Option<String>) -> Result<Option<PageCursor>> {
+fn next_cursor(at: &PageCursor, upstream: Option<String>) -> Result<Option<PageCursor>> {
     let internal = |fault: CursorFault| Failure::internal(fault.to_string());
-    match (at, upstream) {
-        (_, None) => Ok(None),
-        (None, Some(upstream)) => Ok(Some(PageCursor::first(traversal, upstream))),
-        (Some(at), Some(upstream)) => at.next(upstream).map(Some).map_err(internal),
-    }
+    upstream.map(|upstream| at.next(upstream)).transpose().map_err(internal)
 }

@@ -237,3 +237,156 @@ async fn a_new_session_is_subscribed_in_again_and_everything_has_changed_once() 
     };
     wait_for(async || up.changes(&watched, Some(&start)).await.is_ok() && subscribed() == ["s0", "s1"]).await;
 }
+
+/// A server without sessions whose other answers are those of `answer`, which gets the id of the request, too.
+fn without_sessions(message: &Value, answer: impl Fn(&Value, &Value) -> Response) -> Response {
+    match message["method"].as_str() {
+        Some("server/discover") => json(
+            message,
+            json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": { "resources": {} },
+                "ttlMs": 0, "cacheScope": "public" }),
+        ),
+        _ => answer(&message["id"], message),
+    }
+}
+
+/// A stream of those messages, which then ends.
+fn stream(messages: &[Value]) -> Response {
+    let events: String = messages.iter().map(|message| format!("data: {message}\n\n")).collect();
+    Response::builder().header("content-type", "text/event-stream").body(Body::from(events)).unwrap()
+}
+
+/// The answer with the content of a resource.
+fn contents(id: &Value, uri: &Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "result": { "resultType": "complete", "contents": [{ "uri": uri, "text": "1" }] } })
+}
+
+#[tokio::test]
+async fn without_sessions_a_request_says_in_its_headers_what_is_in_it() {
+    let server = Server::start(|_, message| {
+        without_sessions(message, |id, message| {
+            let answer = contents(id, &message["params"]["uri"]);
+            let response = Response::builder().header("content-type", "application/json");
+            response.body(Body::from(answer.to_string())).unwrap()
+        })
+    })
+    .await;
+    let up = mcp_host_upstream::connect(&server.plugin("auth = { token = { env = 'TOKEN' } }")).await.unwrap();
+    for _ in 0..3 {
+        assert!(up.read("x:1").await.is_ok());
+    }
+    let received = server.received.lock();
+    let reads: Vec<_> = received.iter().filter(|(_, _, message)| message["method"] == "resources/read").collect();
+    assert_eq!(reads.len(), 3);
+    for (_, headers, message) in &reads {
+        let expected = [("mcp-method", "resources/read"), ("mcp-name", "x:1"), ("mcp-protocol-version", "2026-07-28")];
+        for (name, value) in expected.into_iter().chain([("authorization", "Bearer hunter2")]) {
+            assert_eq!(headers[name], value);
+        }
+        assert!(!headers.contains_key("mcp-session-id"));
+        let meta = &message["params"]["_meta"];
+        assert_eq!(meta["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
+        assert_eq!(meta["io.modelcontextprotocol/clientInfo"]["name"], "mcp-host");
+        assert_eq!(meta["io.modelcontextprotocol/clientCapabilities"], json!({}));
+    }
+    let ids: std::collections::HashSet<_> = reads.iter().map(|(_, _, message)| message["id"].to_string()).collect();
+    assert_eq!(ids.len(), 3);
+}
+
+#[tokio::test]
+async fn without_sessions_an_answer_is_found_in_a_stream_and_what_is_none_harms_its_own_call_alone() {
+    let server = Server::start(|_, message| {
+        without_sessions(message, |id, message| {
+            let uri = &message["params"]["uri"];
+            let log = json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": { "level": "info", "data": "" } });
+            match uri.as_str().unwrap_or_default() {
+                "x:other" => stream(&[contents(&json!(4_000_000), uri), log, contents(id, uri)]),
+                "x:flood" => stream(&vec![log; 2000]),
+                "x:long" => {
+                    let answer = json!({ "jsonrpc": "2.0", "id": id, "result": { "contents": [{ "uri": uri, "text": "x".repeat(1 << 20) }] } });
+                    json_text(answer.to_string())
+                }
+                "x:unasked" => json_text(contents(&json!(4_000_000), uri).to_string()),
+                "x:none" => {
+                    let error = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32602, "message": "Resource not found" } });
+                    let mut response = json_text(error.to_string());
+                    *response.status_mut() = StatusCode::BAD_REQUEST;
+                    response
+                }
+                "x:busy" => status(503, "busy"),
+                "x:refused" => status(401, ""),
+                _ => json_text(contents(id, uri).to_string()),
+            }
+        })
+    })
+    .await;
+    let up = mcp_host_upstream::connect(&server.plugin("limits = { response-size = '64KiB' }")).await.unwrap();
+    for path in ["x:other", "x:1"] {
+        assert!(up.read(path).await.is_ok(), "{path}");
+    }
+    for path in ["x:flood", "x:long", "x:unasked", "x:busy", "x:refused"] {
+        let failed = up.read(path).await;
+        assert!(matches!(failed, Err(Failure::Unavailable { .. } | Failure::Internal(_))), "{path} {failed:?}");
+        wait_for(async || up.read("x:1").await.is_ok()).await;
+    }
+    assert_eq!(up.read("x:none").await, Err(Failure::NotFound));
+}
+
+fn json_text(text: String) -> Response {
+    Response::builder().header("content-type", "application/json").body(Body::from(text)).unwrap()
+}
+
+#[tokio::test]
+async fn a_server_that_ends_streams_before_their_answers_is_asked_again() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let reads = count.clone();
+    let server = Server::start(move |method, message| {
+        if method == Method::GET {
+            return status(405, "");
+        }
+        without_sessions(message, |id, message| {
+            let is_first = reads.fetch_add(1, Ordering::SeqCst) == 0;
+            let answer = contents(id, &message["params"]["uri"]);
+            if is_first { stream(&[]) } else { json_text(answer.to_string()) }
+        })
+    })
+    .await;
+    let up = mcp_host_upstream::connect(&server.plugin("")).await.unwrap();
+    for reads in [2, 3] {
+        assert!(up.read("x:1").await.is_ok());
+        assert_eq!(count.load(Ordering::SeqCst), reads);
+    }
+}
+
+/// Sets a flag when it is dropped.
+struct Dropped(Arc<AtomicUsize>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn without_sessions_a_call_that_is_given_up_closes_its_connection() {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let closed = dropped.clone();
+    let server = Server::start(move |_, message| {
+        without_sessions(message, |id, message| {
+            if message["params"]["uri"] != "x:never" {
+                return json_text(contents(id, &message["params"]["uri"]).to_string());
+            }
+            let guard = Dropped(closed.clone());
+            let never = futures::stream::poll_fn(move |_| {
+                let _ = &guard;
+                std::task::Poll::<Option<Result<Vec<u8>, std::io::Error>>>::Pending
+            });
+            Response::builder().header("content-type", "application/json").body(Body::from_stream(never)).unwrap()
+        })
+    })
+    .await;
+    let up = mcp_host_upstream::connect(&server.plugin("")).await.unwrap();
+    assert!(tokio::time::timeout(Duration::from_millis(200), up.read("x:never")).await.is_err());
+    wait_for(async || dropped.load(Ordering::SeqCst) == 1).await;
+    assert!(up.read("x:1").await.is_ok());
+}

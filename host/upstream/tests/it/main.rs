@@ -15,3 +15,4 @@ mod identities;
 mod programs;
 mod scripted;
 mod updates;
+mod walks;
