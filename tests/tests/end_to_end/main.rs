@@ -28,6 +28,7 @@ mod subscriptions;
 mod support;
 mod upstreams;
 mod upstreams_authorization;
+mod upstreams_conformance;
 mod upstreams_identities;
 mod upstreams_operations;
 mod upstreams_programs;

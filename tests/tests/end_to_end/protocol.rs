@@ -3,7 +3,7 @@
 mod access;
 mod access_matrix;
 mod bad_input;
-mod conformance;
+pub(crate) mod conformance;
 mod curl;
 mod cursors;
 mod extensions;

@@ -23,11 +23,19 @@ fn config() -> WrittenConfig {
         .write()
 }
 
-/// The failures of a scenario: the names of the checks and their messages.
-type Failures = BTreeMap<String, String>;
+/// The checks of a scenario by their names.
+pub(crate) type Checks = BTreeMap<String, Check>;
 
-/// Returns the failures of each scenario that the suite requires for a revision.
-async fn run(revision: &str, url: &str) -> BTreeMap<String, Failures> {
+/// The outcome of a check.
+pub(crate) struct Check {
+    /// `SUCCESS`, `FAILURE` or another one.
+    pub(crate) status: String,
+    /// The message of the suite.
+    pub(crate) said: String,
+}
+
+/// Returns the checks of each scenario that the suite requires for a revision.
+pub(crate) async fn run(revision: &str, url: &str) -> BTreeMap<String, Checks> {
     let results = tempfile::tempdir().expect("a folder for the results");
     let mut command = Command::new(node());
     command.arg(client_program("tools/node_modules/@modelcontextprotocol/conformance/dist/index.js"));
@@ -41,19 +49,19 @@ async fn run(revision: &str, url: &str) -> BTreeMap<String, Failures> {
     scenarios
 }
 
-/// Returns the name of a scenario and its failures, from a folder `server-NAME-TIME`.
-fn scenario(folder: &Path) -> (String, Failures) {
+/// Returns the name of a scenario and its checks, from a folder `server-NAME-TIME`.
+fn scenario(folder: &Path) -> (String, Checks) {
     let name = folder.file_name().and_then(|name| name.to_str()).expect("names are text");
     let name = name.strip_prefix("server-").expect("it is of a server");
     let length = name.len() - "-2026-07-28T00-00-00-000Z".len();
     let checks = std::fs::read(folder.join("checks.json")).expect("every scenario has checks");
     let checks: Vec<Value> = serde_json::from_slice(&checks).expect("checks are JSON");
-    let failures = checks.iter().filter(|check| check["status"] == "FAILURE");
-    let failures = failures.map(|check| {
-        let id = check["id"].as_str().expect("a check has a name").to_owned();
-        (id, format!("{} {}", check["errorMessage"], check["details"]))
+    let text = |value: &Value| value.as_str().expect("a check has a name and a status").to_owned();
+    let checks = checks.iter().map(|check| {
+        let said = format!("{} {}", check["errorMessage"], check["details"]);
+        (text(&check["id"]), Check { status: text(&check["status"]), said })
     });
-    (name[..length].to_owned(), failures.collect())
+    (name[..length].to_owned(), checks.collect())
 }
 
 /// Reads the scenarios that do not apply, by revision.
@@ -81,8 +89,8 @@ async fn conforms_to(revision: &str) {
     let not_applicable = not_applicable().remove(revision).unwrap_or_default();
     let mut stale = not_applicable.clone();
     let mut problems = Vec::new();
-    for (name, failures) in &scenarios {
-        for (check, said) in failures {
+    for (name, checks) in &scenarios {
+        for (check, Check { said, .. }) in checks.iter().filter(|(_, check)| check.status == "FAILURE") {
             let check = format!("{name}/{check}");
             let is_excused = [name, &check].map(|name| (stale.remove(name), not_applicable.contains(name)).1);
             if is_excused == [false, false] {
