@@ -64,7 +64,7 @@ enum ListenState {
 
 /// State shared by its connections.
 struct SharedState {
-    tls: Option<TlsAcceptor>,
+    tls: Option<Mutex<TlsAcceptor>>,
     handlers: Mutex<HashMap<String, Handler>>,
     requests: watch::Sender<Vec<RecordedRequest>>,
     /// The number of open connections.
@@ -99,13 +99,19 @@ impl MockOrigin {
     async fn start(tls: Option<TlsAcceptor>) -> Self {
         let port = ReservedPort::new();
         let shared = Arc::new(SharedState {
-            tls,
+            tls: tls.map(Mutex::new),
             handlers: Mutex::default(),
             requests: watch::Sender::default(),
             open_connections: watch::Sender::default(),
         });
         let task = tokio::spawn(listen(listen_at(port.address()), shared.clone()));
         Self { port, shared, state: Mutex::new(ListenState::Listening(task)) }
+    }
+
+    /// Has another certificate for its address, of that authority, from the next connection on.
+    pub fn change_certificate(&self, authority: &CertificateAuthority) {
+        let tls = self.shared.tls.as_ref().expect("it is over TLS");
+        *tls.lock().expect("no test panics meanwhile") = authority.acceptor("127.0.0.1");
     }
 
     /// The origin, as a grant names it: `http://127.0.0.1:PORT`.

@@ -29,7 +29,8 @@ impl Drop for ConnectionGuard<'_> {
 
 pub(super) async fn serve(stream: TcpStream, shared: Arc<SharedState>) {
     let _open = ConnectionGuard::new(&shared.open_connections);
-    match &shared.tls {
+    let tls = shared.tls.as_ref().map(|tls| tls.lock().expect("no test panics meanwhile").clone());
+    match tls {
         None => handle(stream, &shared).await,
         // A client that does not trust the certificate disconnects during the handshake.
         Some(tls) => match tls.accept(stream).await {

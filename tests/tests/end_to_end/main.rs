@@ -29,6 +29,7 @@ mod support;
 mod upstreams;
 mod upstreams_authorization;
 mod upstreams_conformance;
+mod upstreams_hostile;
 mod upstreams_identities;
 mod upstreams_operations;
 mod upstreams_programs;

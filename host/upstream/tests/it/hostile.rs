@@ -1,12 +1,30 @@
 //! Upstreams that misbehave. Each of them ends in a failure of its own call, within bounds.
+//!
+//! | what an upstream does | test |
+//! |---|---|
+//! | lists pages without end: a cursor that comes again, pages without entries | `a_cursor_that_comes_again_ends_the_listing`, `one_call_passes_over_few_pages_without_entries` |
+//! | names foreign URIs, and texts that are none | `a_uri_that_is_none_is_dropped_and_the_others_are_served` |
+//! | names URIs of other users and of other prefixes | end to end, `what_a_rule_denies_is_not_told_wherever_an_upstream_names_it`; `an_exchanged_prefix_is_in_every_place` |
+//! | lists two spellings of one resource | `two_spellings_are_dropped` |
+//! | sends lines of a gigabyte | `a_line_without_end_is_passed_over_and_harms_its_own_call_alone`; end to end, `a_line_of_a_gigabyte_takes_no_memory_and_leaves_others_alone` |
+//! | sends bodies that are too long, of another type, or never end | `http.rs`: `an_answer_that_is_too_long_or_none_fails_its_call_alone`, `subscriptions_that_never_answer_leave_room_for_reads` |
+//! | sends notifications by the million | `a_flood_of_notifications_ends_the_connection`; in the stream of an answer, `http.rs` |
+//! | never answers, answers twice, what it was not asked, or to somebody else | `an_upstream_that_answers_twice_or_never_or_something_else_harms_no_other_call`; `http.rs` |
+//! | sends values that take a hundred times their text | `values_without_end_become_no_tree_and_harm_no_other_call` |
+//! | the same in the handshake | `a_handshake_with_values_without_end_is_refused_with_the_limit` |
+//! | dies in each state | `an_upstream_that_dies_in_whatever_state_is_started_again_and_serves` |
+//! | comes back as something else: another revision, without resources | `an_upstream_that_comes_back_as_another_server_is_served_as_that` |
+//! | asks the host itself: for samples, for input, with long ids | `an_upstream_that_asks_the_host_itself_learns_nothing` |
+//! | redirects, refuses credentials, or ends sessions | `http.rs` |
+//! | swaps its certificate | end to end, `a_server_with_a_certificate_of_somebody_else_is_told_nothing` |
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mcp_host_model::provider::{Failure, Provider};
+use mcp_host_model::provider::{Body, Failure, Provider};
 use serde_json::{Value, json};
 
-use super::scripted::{Reply, Scripted, page, text, with_session};
+use super::scripted::{Reply, Scripted, page, stateless, text, with_session};
 
 fn uri(message: &Value) -> &str {
     message["params"]["uri"].as_str().unwrap_or_default()
@@ -211,4 +229,136 @@ async fn a_handshake_with_values_without_end_is_refused_with_the_limit() {
     });
     let error = server.try_connect("limits = { response-size = '16MiB' }").await.err().unwrap();
     assert!(error.contains("a quarter of `limits.memory`"), "{error}");
+}
+
+/// Where an upstream dies for the first time.
+const STATES: [&str; 8] = [
+    "server/discover",
+    "initialize",
+    "notifications/initialized",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "resources/subscribe",
+    "half a line",
+];
+
+#[tokio::test]
+async fn an_upstream_that_dies_in_whatever_state_is_started_again_and_serves() {
+    for state in STATES {
+        let deaths = AtomicUsize::new(0);
+        let living = with_session(|method, message| match method {
+            "resources/list" => page(&["x:1"], None),
+            "resources/templates/list" => Reply::Result(json!({ "resourceTemplates": [] })),
+            "resources/read" => text(uri(message), "1"),
+            _ => Reply::Result(json!({})),
+        });
+        let server = Scripted::new(move |message| {
+            let method = message["method"].as_str().unwrap_or_default();
+            let is_half = state == "half a line" && method == "resources/read";
+            if (method == state || is_half) && deaths.fetch_add(1, Ordering::SeqCst) == 0 {
+                return if is_half { Reply::Half(r#"{"jsonrpc":"2.0","id":"#.to_owned()) } else { Reply::End };
+            }
+            living.answer(message)
+        });
+        // In the handshake it is the host's start that is tried again.
+        let up = loop {
+            if let Ok(up) = server.try_connect("limits = { deadline = '2s' }").await {
+                break up;
+            }
+        };
+        let watched = vec!["x:1".to_owned()];
+        wait_for(async || {
+            up.list(None, None, 10).await.is_ok()
+                && up.templates().await.is_ok()
+                && up.read("x:1").await.is_ok()
+                && up.changes(&watched, None).await.is_ok()
+                && server.starts.load(Ordering::SeqCst) >= 2
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_comes_back_as_another_server_is_served_as_that() {
+    let without_sessions = stateless(|method, message| match method {
+        "resources/list" => page(&["x:1"], None),
+        "resources/read" => text(uri(message), "new"),
+        _ => Reply::Error(-32601, "?"),
+    });
+    let lives = std::sync::Arc::new(AtomicUsize::new(0));
+    let life = lives.clone();
+    let with_sessions = with_session(|method, message| match method {
+        "resources/list" => page(&["x:1"], None),
+        "resources/read" => text(uri(message), "old"),
+        _ => Reply::Result(json!({})),
+    });
+    let nothing = Scripted::new(|message| match message["method"].as_str().unwrap_or_default() {
+        "server/discover" => Reply::Error(-32601, "?"),
+        "initialize" => Reply::Result(json!({ "protocolVersion": "2025-06-18", "capabilities": {},
+            "serverInfo": { "name": "nothing", "version": "1" } })),
+        _ => Reply::Error(-32601, "?"),
+    });
+    let server = Scripted::new(move |message| match life.load(Ordering::SeqCst) {
+        0 => with_sessions.answer(message),
+        1 => without_sessions.answer(message),
+        _ => nothing.answer(message),
+    });
+    let up = server.connect("").await;
+    let is_read = async |expected: &str| {
+        let read = up.read("x:1").await;
+        read.is_ok_and(|contents| contents[0].body == Body::Text(expected.to_owned()))
+    };
+    assert!(is_read("old").await);
+    for (life, expected) in [(1, "new"), (0, "old")] {
+        lives.store(life, Ordering::SeqCst);
+        server.end();
+        wait_for(async || is_read(expected).await).await;
+    }
+    lives.store(2, Ordering::SeqCst);
+    server.end();
+    wait_for(async || up.list(None, None, 10).await.is_ok_and(|page| page.entries.is_empty())).await;
+    assert!(up.read("x:1").await.is_err());
+}
+
+#[tokio::test]
+async fn an_upstream_that_asks_the_host_itself_learns_nothing() {
+    let answers = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let received = answers.clone();
+    let living = with_session(|method, message| match method {
+        "resources/read" => {
+            let asked = |id: Value, method: &str| {
+                json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": {
+                "messages": [], "maxTokens": 1, "message": "your password?", "requestedSchema": { "type": "object", "properties": {} } } })
+            };
+            let own = json!({ "jsonrpc": "2.0", "id": message["id"], "result": { "contents": [{ "uri": "x:1", "text": "1" }] } });
+            let lines = [
+                asked(json!(1), "roots/list"),
+                asked(json!(2), "sampling/createMessage"),
+                asked(json!(3), "elicitation/create"),
+                asked(json!("x".repeat(100_000)), "ping"),
+                own,
+            ];
+            Reply::Lines(lines.iter().map(Value::to_string).collect())
+        }
+        _ => Reply::Result(json!({})),
+    });
+    let server = Scripted::new(move |message| {
+        if message["method"].is_null() {
+            received.lock().push(message.clone());
+            return Reply::Silence;
+        }
+        living.answer(message)
+    });
+    let up = server.connect("").await;
+    assert!(up.read("x:1").await.is_ok());
+    wait_for(async || answers.lock().len() >= 3).await;
+    for answer in &*answers.lock() {
+        let is_empty_list = answer["result"]["roots"].as_array().is_some_and(Vec::is_empty);
+        let is_declined = answer["result"] == json!({ "action": "decline" });
+        assert!(answer["error"].is_object() || is_empty_list || is_declined, "{answer}");
+        assert!(answer.to_string().len() < 4096);
+    }
+    assert!(up.read("x:1").await.is_ok());
+    assert_eq!(server.starts.load(Ordering::SeqCst), 1);
 }

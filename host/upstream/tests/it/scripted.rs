@@ -26,6 +26,8 @@ pub(crate) enum Reply {
     Lines(Vec<String>),
     /// Nothing.
     Silence,
+    /// That text without the end of its line, and the program ends.
+    Half(String),
     /// The program ends.
     End,
 }
@@ -147,6 +149,10 @@ impl Launcher for Scripted {
                     }
                     Reply::Lines(lines) => lines,
                     Reply::Silence => Vec::new(),
+                    Reply::Half(text) => {
+                        output.write_all(text.as_bytes()).await.unwrap_or_default();
+                        break;
+                    }
                     Reply::End => break,
                 };
                 for line in written {
