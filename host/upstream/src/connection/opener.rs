@@ -24,7 +24,7 @@ use crate::guard::Guarded;
 use crate::health::Health;
 use crate::http::HttpClient;
 use crate::mapping::Mapping;
-use crate::message::Decoder;
+use crate::message::{Decoder, max_message};
 use crate::pipes::Pipes;
 use crate::process::{LastLines, Launched, Launcher, Ledger, ProgramLog, ProgramState, log_lines};
 use crate::slots;
@@ -240,8 +240,7 @@ impl Opener {
     /// Makes one attempt to negotiate a revision, with a new program.
     async fn open_as(&self, lifecycle: ClientLifecycleMode) -> Result<Link, OpenError> {
         let limits = &self.plugin.limits;
-        let response = usize::try_from(limits.response_size.bytes()).unwrap_or(usize::MAX);
-        let max_message = response.saturating_add(response.div_euclid(2)).saturating_add(64 * 1024);
+        let max_message = max_message(limits);
         let source = self.plugin.upstream.as_ref().map(|upstream| &upstream.source);
         match (source, &self.http) {
             (Some(UpstreamSource::Url(url)), Some(client)) => {
