@@ -139,6 +139,8 @@ impl HostCallRecord {
 pub struct InstanceRecording {
     handles: Handles,
     mode: Mode,
+    /// Whether a host call may have changed something outside of the instance.
+    has_effects: bool,
 }
 
 enum Mode {
@@ -159,13 +161,18 @@ impl InstanceRecording {
     pub fn recorder(redaction: Arc<Redaction>, charge: Reservation) -> (Self, Arc<HostCallRecord>) {
         let record = HostCallRecord::new(charge);
         let mode = Mode::Record { passthrough: None, record: record.clone(), redaction };
-        (Self { handles: Handles::default(), mode }, record)
+        (Self { handles: Handles::default(), mode, has_effects: false }, record)
     }
 
     /// Creates a replay that answers host calls from a record.
     pub fn replay(expected: Vec<RecordedHostCall>) -> Self {
         let replay = Replay { expected: expected.into(), position: 0, difference: None };
-        Self { handles: Handles::default(), mode: Mode::Replay(replay) }
+        Self { handles: Handles::default(), mode: Mode::Replay(replay), has_effects: false }
+    }
+
+    /// Returns whether a recorded host call may have changed something outside of the instance, so that the call must not be made again.
+    pub fn has_effects(&self) -> bool {
+        self.has_effects
     }
 
     /// The first difference of a replay after its end.
@@ -208,6 +215,46 @@ impl InstanceRecording {
     }
 }
 
+/// Returns whether a host function may change something outside of the instance: a request, a bucket, a file. Functions that are not known
+/// to be harmless may.
+fn may_have_effects(function: &str) -> bool {
+    let (interface, name) = function.split_once(' ').unwrap_or((function, ""));
+    let name = name.rsplit_once('.').map_or(name, |(_, name)| name);
+    let is_reading = |reading: &[&str]| reading.contains(&name);
+    match interface {
+        "wasi:keyvalue/store" => !is_reading(&["open", "get", "exists", "list-keys"]),
+        "wasi:keyvalue/atomics" => !is_reading(&["new", "current"]),
+        "wasi:keyvalue/batch" => !is_reading(&["get-many"]),
+        "wasi:filesystem/types" => is_reading(&[
+            "write",
+            "write-via-stream",
+            "append-via-stream",
+            "create-directory-at",
+            "rename-at",
+            "unlink-file-at",
+            "remove-directory-at",
+            "symlink-at",
+            "link-at",
+            "set-size",
+            "set-times",
+            "set-times-at",
+        ]),
+        "wasi:filesystem/preopens" | "wasi:http/types" => false,
+        _ => {
+            let harmless = [
+                "wasi:cli/",
+                "wasi:clocks/",
+                "wasi:config/",
+                "wasi:io/",
+                "wasi:logging/",
+                "wasi:random/",
+                "mcp-host:sql/",
+            ];
+            !harmless.iter().any(|package| interface.starts_with(package))
+        }
+    }
+}
+
 /// The handles of a guest: their numbers, and the resources of the host when recording.
 #[derive(Default)]
 struct Handles {
@@ -226,4 +273,38 @@ impl Handles {
 /// A handle in a record.
 fn handle(number: u32) -> Value {
     json!({ "handle": number })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_has_no_effects_and_unknown_functions_may_have_some() {
+        for reading in [
+            "wasi:keyvalue/store bucket.get",
+            "wasi:keyvalue/store open",
+            "wasi:keyvalue/atomics cas.current",
+            "wasi:filesystem/types descriptor.open-at",
+            "wasi:filesystem/types descriptor.read-via-stream",
+            "wasi:http/types fields.constructor",
+            "wasi:clocks/wall-clock now",
+            "wasi:io/streams input-stream.blocking-read",
+            "mcp-host:sql/databases query",
+        ] {
+            assert!(!may_have_effects(reading), "{reading}");
+        }
+        for writing in [
+            "wasi:keyvalue/store bucket.set",
+            "wasi:keyvalue/atomics increment",
+            "wasi:keyvalue/atomics swap",
+            "wasi:keyvalue/batch delete-many",
+            "wasi:filesystem/types descriptor.append-via-stream",
+            "wasi:filesystem/types descriptor.unlink-file-at",
+            "wasi:http/outgoing-handler handle",
+            "acme:mail/sender send",
+        ] {
+            assert!(may_have_effects(writing), "{writing}");
+        }
+    }
 }

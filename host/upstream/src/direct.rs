@@ -18,8 +18,8 @@ use hyper::header::{HeaderName, HeaderValue};
 use mcp_host_config::{Plugin, UpstreamSource};
 use rmcp::RoleClient;
 use rmcp::model::{
-    ClientCapabilities, ClientJsonRpcMessage, ClientRequest, CustomResult, GetMeta as _, Implementation, JsonRpcMessage,
-    ProtocolVersion, RequestId, ServerResult,
+    ClientCapabilities, ClientJsonRpcMessage, ClientRequest, CustomResult, GetMeta as _, Implementation,
+    JsonRpcMessage, ProtocolVersion, RequestId, ServerResult,
 };
 use rmcp::service::ServiceError;
 use rmcp::transport::DynamicTransportError;
@@ -129,7 +129,8 @@ fn headers(version: &ProtocolVersion, request: &ClientRequest) -> HashMap<Header
         ClientRequest::ReadResourceRequest(request) => Some(&request.params.uri),
         _ => None,
     };
-    let of = |name: &'static str, value: &str| Some((HeaderName::from_static(name), HeaderValue::from_str(value).ok()?));
+    let of =
+        |name: &'static str, value: &str| Some((HeaderName::from_static(name), HeaderValue::from_str(value).ok()?));
     let headers = [
         of("mcp-protocol-version", version.as_str()),
         of("mcp-method", request.method()),
@@ -140,11 +141,14 @@ fn headers(version: &ProtocolVersion, request: &ClientRequest) -> HashMap<Header
 
 /// A text as the value of a header: in Base64 if it is not plain.
 fn header_text(text: &str) -> String {
-    let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
-        && !text.starts_with(' ')
-        && !text.ends_with(' ')
-        && !(text.starts_with(BASE64_HEADER_PREFIX) && text.ends_with(BASE64_HEADER_SUFFIX));
-    if is_plain { text.to_owned() } else { format!("{BASE64_HEADER_PREFIX}{}{BASE64_HEADER_SUFFIX}", STANDARD.encode(text)) }
+    let is_visible = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    let is_padded = text.starts_with(' ') || text.ends_with(' ');
+    let looks_encoded = text.starts_with(BASE64_HEADER_PREFIX) && text.ends_with(BASE64_HEADER_SUFFIX);
+    if is_visible && !is_padded && !looks_encoded {
+        text.to_owned()
+    } else {
+        format!("{BASE64_HEADER_PREFIX}{}{BASE64_HEADER_SUFFIX}", STANDARD.encode(text))
+    }
 }
 
 #[cfg(test)]
@@ -156,9 +160,12 @@ mod tests {
         for plain in ["", "x:a b", "file:///a%20b", "=?base64?x"] {
             assert_eq!(header_text(plain), plain);
         }
-        for (text, header) in
-            [("ä", "=?base64?w6Q=?="), (" a", "=?base64?IGE=?="), ("a\n", "=?base64?YQo=?="), ("=?base64??=", "=?base64?PT9iYXNlNjQ/Pz0=?=")]
-        {
+        for (text, header) in [
+            ("ä", "=?base64?w6Q=?="),
+            (" a", "=?base64?IGE=?="),
+            ("a\n", "=?base64?YQo=?="),
+            ("=?base64??=", "=?base64?PT9iYXNlNjQ/Pz0=?="),
+        ] {
             assert_eq!(header_text(text), header);
         }
     }

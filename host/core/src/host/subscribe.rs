@@ -26,7 +26,7 @@ use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::FuturesUnordered;
 use mcp_host_base::log_target;
-use mcp_host_base::share_limiter::{ShareLimits, SharePermit};
+use mcp_host_base::share_limiter::{LimitReached, ShareLimits, SharePermit};
 use mcp_host_config::Operation;
 use mcp_host_model::resource::Error;
 use mcp_host_model::uri::Uri;
@@ -220,14 +220,14 @@ impl Host {
     }
 
     /// Charges the subscriptions of a session's record that are not subscriptions at this host to the principal, as if they
-    /// were. Returns false if they leave too little memory; the charge is unchanged then.
+    /// were. If there is too little memory, the charge is unchanged.
     #[doc(hidden)]
     pub fn charge_subscriptions_elsewhere(
         &self,
         subscriber: &Subscriber,
         uris: &BTreeSet<String>,
         charge: &mut Option<SharePermit<Principal>>,
-    ) -> bool {
+    ) -> Result<(), LimitReached> {
         subscriber.charge_elsewhere(uris, charge, self.subscription_memory(&subscriber.principal()))
     }
 

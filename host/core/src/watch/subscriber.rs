@@ -305,14 +305,14 @@ impl Subscriber {
         self.hub.context.memory.acquire_amount(&self.principal().identity(), bytes, memory).ok()
     }
 
-    /// Charges these subscriptions, except those that are subscriptions here, which are charged already. Returns false if
-    /// there is too little memory; the charge is unchanged then.
+    /// Charges these subscriptions, except those that are subscriptions here, which are charged already. If there is too
+    /// little memory, the charge is unchanged.
     pub(crate) fn charge_elsewhere(
         &self,
         uris: &BTreeSet<String>,
         charge: &mut Option<SharePermit<Principal>>,
         memory: ShareLimits,
-    ) -> bool {
+    ) -> Result<(), LimitReached> {
         let bytes = {
             let subscriptions = self.subscriptions();
             let here: BTreeSet<&str> = subscriptions.iter().map(|(uri, one)| one.requested_uri(uri)).collect();
@@ -322,10 +322,10 @@ impl Subscriber {
         };
         if bytes == 0 {
             *charge = None;
-            return true;
+            return Ok(());
         }
         let empty = || self.hub.context.memory.empty_permit(self.principal().identity());
-        charge.get_or_insert_with(empty).resize(bytes, memory).is_ok()
+        charge.get_or_insert_with(empty).resize(bytes, memory)
     }
 
     fn untrack(&self, uri: &Uri) {
@@ -589,18 +589,18 @@ mod tests {
         let (mut charge, uri) = (None, uri());
         let one = BTreeSet::from(["a://x/f".to_owned()]);
         let two = BTreeSet::from(["a://x/f".to_owned(), "a://x/g".to_owned()]);
-        assert!(subscriber.charge_elsewhere(&one, &mut charge, LIMITS));
+        assert!(subscriber.charge_elsewhere(&one, &mut charge, LIMITS).is_ok());
         let amount = |charge: &Option<SharePermit<Principal>>| charge.as_ref().map_or(0, SharePermit::amount);
         assert_eq!(amount(&charge), 11 * 7 + SUBSCRIPTION_OVERHEAD);
-        assert!(!subscriber.charge_elsewhere(&two, &mut charge, LIMITS));
+        assert!(subscriber.charge_elsewhere(&two, &mut charge, LIMITS).is_err());
         assert_eq!(amount(&charge), 11 * 7 + SUBSCRIPTION_OVERHEAD);
         // It leaves no memory for a subscription here.
         assert!(subscriber.begin("a://x/f", &uri, LIMITS).is_err());
-        assert!(subscriber.charge_elsewhere(&BTreeSet::new(), &mut charge, LIMITS));
+        assert!(subscriber.charge_elsewhere(&BTreeSet::new(), &mut charge, LIMITS).is_ok());
         let _here = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();
-        assert!(subscriber.charge_elsewhere(&one, &mut charge, LIMITS));
+        assert!(subscriber.charge_elsewhere(&one, &mut charge, LIMITS).is_ok());
         assert_eq!(amount(&charge), 0);
-        assert!(!subscriber.charge_elsewhere(&two, &mut charge, LIMITS));
+        assert!(subscriber.charge_elsewhere(&two, &mut charge, LIMITS).is_err());
     }
 
     #[test]

@@ -279,7 +279,9 @@ impl ComponentBackend {
                 Err(error) => fault(error).may_be_of_recording(),
             };
             let record = interception.end(&instance, recording::outcome(&ended, fault, F::answer_to_json));
-            record.filter(|_| is_short)
+            // A call that may have changed something is not made twice.
+            let has_effects = instance.state().recording.as_ref().is_some_and(|recording| recording.has_effects());
+            record.filter(|_| is_short && !has_effects)
         });
         let ended = match ended {
             // The guest's memory is released before its answer is charged.

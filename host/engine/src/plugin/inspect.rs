@@ -131,7 +131,7 @@ impl PluginRuntime {
         }
         let needs = self.needs_of(plugin, config).await.unwrap_or_default();
         let unmet = needs.iter().flat_map(|needs| needs.warnings(config).into_iter().chain(needs.notes(config)));
-        unmet.chain(preparation_note(plugin.preparation().is_some(), config, needs.as_ref())).collect()
+        unmet.chain(preparation_note(plugin.preparation().is_some(), config, needs)).collect()
     }
 
     async fn describe_without_grants(

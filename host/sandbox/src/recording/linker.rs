@@ -8,7 +8,7 @@ use wasmtime::component::types::{Component, ComponentFunc, ComponentItem};
 use wasmtime::component::{InstancePre, Linker, LinkerInstance, ResourceAny, ResourceDynamic, ResourceType, Val};
 use wasmtime::{Engine, Store, StoreContextMut};
 
-use super::{HostCallOutcome, InstanceRecording, Mode, Passthrough, value};
+use super::{HostCallOutcome, InstanceRecording, Mode, Passthrough, may_have_effects, value};
 use crate::state::GuestState;
 
 /// The type of all handles of a guest. The host does not distinguish them, because the guest was validated with its own types.
@@ -160,6 +160,9 @@ async fn record(
         return Err(wasmtime::Error::msg("the passthrough of a recorded instance is not instantiated"));
     };
     let passthrough = *passthrough;
+    if may_have_effects(name) {
+        recording(&mut store)?.has_effects = true;
+    }
     let function = passthrough.get_func(&mut store, export);
     let function = function.ok_or_else(|| wasmtime::Error::msg(format!("the passthrough has no `{export}`")))?;
     let mut returned = vec![Val::Bool(false); results.len()];

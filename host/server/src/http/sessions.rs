@@ -59,6 +59,9 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// The number of bytes in a session id, before hexadecimal encoding.
 const SESSION_ID_BYTES: usize = 16;
 
+/// The maximum number of sessions that are tried for an eviction, because too many deletions of their clients' records wait.
+const MAX_TRIED: usize = 64;
+
 /// The number of hexadecimal digits of a replica's id in the ids of its sessions.
 const REPLICA_DIGITS: usize = 16;
 
@@ -208,9 +211,11 @@ impl Sessions {
             candidates.longest_idle(all, Among { client, copies })
         };
         let copy = self.replication.as_ref().and_then(|_| longest_idle(true));
-        let home = || if is_copy { None } else { longest_idle(false) };
-        let session = copy.or_else(home).ok_or(reached)?;
-        let deletion = self.permit_deletion(&session)?;
+        let homes = std::iter::from_fn(|| if is_copy { None } else { longest_idle(false) });
+        let candidates = copy.into_iter().chain(homes).take(MAX_TRIED);
+        let permitted = candidates.map(|session| (self.permit_deletion(&session), session));
+        let mut evictable = permitted.filter_map(|(deletion, session)| Some((deletion.ok()?, session)));
+        let (deletion, session) = evictable.next().ok_or(reached)?;
         all.remove(&session.id);
         session.release_permit();
         match self.limiter.acquire(client, max) {

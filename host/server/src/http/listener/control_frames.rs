@@ -34,6 +34,10 @@ const PREFACE: usize = 24;
 const HEADER: usize = 9;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+/// The flag of a DATA frame with padding.
+const PADDED: u8 = 8;
+/// The maximum length of padding, with the byte that has its length.
+const MAX_PADDING: usize = 256;
 
 /// An HTTP/2 connection whose frames are counted.
 #[derive(Debug)]
@@ -108,13 +112,14 @@ impl<S> ControlFrames<S> {
             }
             (self.header_len, bytes) = (end, rest);
             if self.header_len == HEADER {
-                let [high, middle, low, kind, _, stream @ ..] = self.header;
+                let [high, middle, low, kind, flags, stream @ ..] = self.header;
                 // The first bit is reserved.
                 let stream = u32::from_be_bytes(stream) & (u32::MAX >> 1);
                 self.header_len = 0;
                 self.skip = usize::try_from(u32::from_be_bytes([0, high, middle, low])).unwrap_or(usize::MAX);
                 match kind {
-                    DATA if self.skip > 0 => {}
+                    // A padded frame of this length may have no content.
+                    DATA if self.skip > if flags & PADDED == 0 { 0 } else { MAX_PADDING } => {}
                     HEADERS if stream > self.last_stream => {
                         self.last_stream = stream;
                         self.bucket.add(PER_REQUEST.saturating_mul(UNIT));
@@ -254,6 +259,8 @@ mod tests {
         let flood = |frame: Vec<u8>| is_flood(100, 0, request().chain(repeated(frame, 4097)));
         assert!(flood(frame_of(7, DATA, END_STREAM, 0)), "the end of a body");
         assert!(flood(frame_of(7, HEADERS, 5, 20)), "trailers");
+        assert!(flood(frame_of(7, DATA, PADDED, 256)), "padding only");
+        assert!(!flood(frame_of(7, DATA, PADDED, 257)));
         assert!(flood(frame_of(5, HEADERS, 5, 20)), "a stream that was skipped");
         let reserved = |number: u32| frame_of(7 | number << 31, HEADERS, 5, 20);
         assert!(

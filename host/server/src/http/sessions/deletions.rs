@@ -35,6 +35,8 @@ struct Deletion {
     client: Arc<str>,
     /// When the record has expired.
     until: Instant,
+    /// Whether an attempt is in progress.
+    is_tried: bool,
     /// Its place among the deletions of the client that opened the session.
     _permit: SharePermit<ClientId>,
 }
@@ -48,7 +50,7 @@ impl Deletions {
     fn add(&self, key: SessionKey, client: Arc<str>, lifetime: Duration, permit: SharePermit<ClientId>) {
         let now = Instant::now();
         let until = now.checked_add(lifetime).unwrap_or(now);
-        self.by_key.lock().insert(key, Deletion { client, until, _permit: permit });
+        self.by_key.lock().insert(key, Deletion { client, until, is_tried: false, _permit: permit });
     }
 
     fn remove(&self, key: &SessionKey) {
@@ -60,11 +62,20 @@ impl Deletions {
         self.by_key.lock().contains_key(key)
     }
 
-    /// The records that have not expired, each with the client that the deletion is made for.
+    /// Returns the records that have not expired and are not being deleted now, each with the client that the deletion is made for. Each
+    /// attempt must be followed by [`tried`](Self::tried).
     pub(super) fn due(&self) -> Vec<(SessionKey, Arc<str>)> {
         let mut by_key = self.by_key.lock();
         by_key.retain(|_, deletion| deletion.until > Instant::now());
-        by_key.iter().map(|(key, deletion)| (key.clone(), deletion.client.clone())).collect()
+        let due = by_key.iter_mut().filter(|(_, deletion)| !std::mem::replace(&mut deletion.is_tried, true));
+        due.map(|(key, deletion)| (key.clone(), deletion.client.clone())).collect()
+    }
+
+    /// An attempt has ended: if the record was not deleted, it is due again.
+    pub(super) fn tried(&self, key: &SessionKey) {
+        if let Some(deletion) = self.by_key.lock().get_mut(key) {
+            deletion.is_tried = false;
+        }
     }
 }
 

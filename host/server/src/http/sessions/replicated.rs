@@ -45,6 +45,7 @@ use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
 use mcp_host_base::log_target;
+use mcp_host_base::share_limiter::LimitReached;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::{SessionChange, SessionKey, SessionRecord, SessionStore, Stored};
 use parking_lot::Mutex;
@@ -374,14 +375,16 @@ impl Sessions {
         }
     }
 
-    /// Charges the subscriptions of the record that were made elsewhere, if the session was opened here. Returns false if there is too little memory.
+    /// Charges the subscriptions of the record that were made elsewhere, if the session was opened here. Returns false if they exceed the share of
+    /// the principal. Subscriptions that do not fit because of other principals, or of other anonymous clients, are not charged.
     fn charge(&self, session: &StoredSession, shared: &SharedCopy, record: &SessionRecord) -> bool {
         let mut elsewhere = session.elsewhere.lock();
         if !shared.is_home || session.ended.is_cancelled() {
             return true;
         }
         let subscriber = session.session.subscriber();
-        self.host.charge_subscriptions_elsewhere(subscriber, &record.subscriptions, &mut elsewhere)
+        let charged = self.host.charge_subscriptions_elsewhere(subscriber, &record.subscriptions, &mut elsewhere);
+        charged != Err(LimitReached::ClientShare) || subscriber.principal().is_built_in()
     }
 
     /// Ends a session whose record is beyond a limit, at all replicas.
@@ -447,7 +450,10 @@ impl Sessions {
                 }
             }
             let deleting = stream::iter(deletions).for_each_concurrent(CONCURRENCY, async |(key, client)| {
-                sessions.try_deletion(&client, key).await;
+                sessions.try_deletion(&client, key.clone()).await;
+                if let Some(replication) = &sessions.replication {
+                    replication.deletions.tried(&key);
+                }
             });
             deleting.await;
         });

@@ -105,6 +105,7 @@ impl Sessions {
         let login = Login { cookie: random()?, key: random()? };
         let [cookie, key] = [&login.cookie, &login.key].map(|secret| TokenDigest::of(secret));
         let mut sessions = self.open.lock();
+        sessions.retain(|session| session.began.elapsed() < SESSION_TIME);
         if let Some(replaced) = replaced_by(&identity, &sessions)? {
             sessions.remove(replaced);
             self.ended.send_replace(());
