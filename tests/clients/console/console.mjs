@@ -68,12 +68,18 @@ const PARTS = {
     await row.getByText("ready").waitFor();
     const broken = page.getByRole("row").filter({ has: page.getByRole("link", { name: "broken", exact: true }) });
     await broken.getByText("failed").waitFor();
+    // What no config declares is not counted with the plugins, and says what it is.
+    const builtIn = page.getByRole("row").filter({ has: page.getByRole("link", { name: "mcp-host.search", exact: true }) });
+    await builtIn.getByText("built in").waitFor();
+    await page.locator("dl > div").filter({ hasText: "Plugins" }).getByText(/^3, 2 built in/).waitFor();
     await accessible(page, "plugins");
-    await broken.getByRole("link").click();
+    await builtIn.getByRole("link", { name: "mcp-host.search", exact: true }).click();
+    await page.getByText("the host has it for search and context").waitFor();
+    await broken.getByRole("link", { name: "broken", exact: true }).click();
     await page.getByRole("heading", { name: "broken" }).waitFor();
     await page.locator("pre.problem").waitFor();
     await page.locator("dl").getByText("failed (not-a-component)").waitFor();
-    await row.getByRole("link").press("Enter");
+    await row.getByRole("link", { name: "sample", exact: true }).press("Enter");
     await page.getByRole("heading", { name: "sample" }).waitFor();
     await page.locator(".sparkline canvas").first().waitFor();
     const details = page.getByRole("region", { name: "sample", exact: true });
@@ -83,6 +89,8 @@ const PARTS = {
     for (const heading of ["Limits", "Grants", "Imports and grants", "Component", "Log"]) {
       await details.getByRole("heading", { name: heading, exact: true }).waitFor();
     }
+    const headings = await details.getByRole("heading", { level: 3 }).allTextContents();
+    assert.ok(headings.indexOf("Log") < headings.indexOf("Limits"), "what has happened is before the limits");
     await accessible(page, "a plugin");
     await picture(page, "plugins-light");
     await page.getByRole("button", { name: "Disable" }).press("Enter");
@@ -99,6 +107,31 @@ const PARTS = {
     await page.getByText("Reloaded.").waitFor();
     await page.getByRole("searchbox").fill("no such plugin");
     await page.getByText("No plugin matches.").waitFor();
+    await page.getByRole("searchbox").fill("");
+    // A number of warnings, and that nothing was called yet.
+    await page.route("**/api/v1/status", async (route) => {
+      // The browser adds this one.
+      const headers = { ...(await route.request().allHeaders()), "sec-fetch-site": "same-origin" };
+      const status = await (await route.fetch({ headers })).json();
+      for (const plugin of status.plugins.items) {
+        Object.assign(plugin, { warnings: plugin.name === "sample" ? 2 : 0, answered: plugin.name !== "files" });
+      }
+      await route.fulfill({ json: status });
+    });
+    const files = page.getByRole("row").filter({ has: page.getByRole("link", { name: "files", exact: true }) });
+    await files.getByText("untried").waitFor();
+    await row.getByText("untried").waitFor({ state: "detached" });
+    await accessible(page, "plugins with warnings");
+    await files.getByRole("link").click();
+    await page.getByRole("heading", { name: "files" }).waitFor();
+    await row.getByRole("link", { name: "sample: 2 warnings" }).click();
+    await page.getByRole("heading", { name: "sample" }).waitFor();
+    // All columns are in view on a narrow screen.
+    await page.setViewportSize({ width: 360, height: 740 });
+    const table = page.getByRole("region", { name: "Table of plugins" });
+    const hidden = await table.evaluate((table) => table.scrollWidth - table.clientWidth);
+    assert.ok(hidden <= 0, `${hidden} px of the table are out of view`);
+    await accessible(page, "plugins on a narrow screen");
   },
 
   async live() {
@@ -114,7 +147,9 @@ const PARTS = {
     await page.getByLabel("Operation").selectOption("admin-disable");
     await page.getByText("Following the audit log").waitFor();
     await page.getByRole("button", { name: "Clear" }).click();
-    await page.getByText("No line yet.").waitFor();
+    await page.getByText("No line yet. Lines appear from now on.").waitFor();
+    // What is counted is said: this page, too.
+    await page.getByText("Sessions, streams and console pages").waitFor();
     await actor.getByRole("button", { name: "Reset" }).click();
     await actor.getByText("Reset.").waitFor();
     await actor.getByRole("button", { name: "Disable" }).click();
@@ -183,6 +218,12 @@ const PARTS = {
     await preview.getByRole("heading", { name: "The plan", exact: true }).waitFor();
     assert.equal(await preview.locator(".markdown strong").textContent(), "breaker");
     assert.equal(await preview.locator("img").count(), 0, "images of Markdown are not loaded");
+    // The words of a table stay whole, and the table scrolls.
+    const wide = preview.locator(".markdown").getByRole("region", { name: "Table" });
+    const heights = await wide.locator("th").evaluateAll((cells) => cells.map((cell) => cell.getBoundingClientRect().height));
+    assert.ok(Math.max(...heights) < 45, `heads of one word have one line: ${heights}`);
+    assert.ok(await wide.evaluate((table) => table.scrollWidth > table.clientWidth), "the table is wider than its box");
+    assert.equal(await wide.getAttribute("tabindex"), "0", "and does so by the keyboard");
     await accessible(page, "Markdown");
     await picture(page, "resources-light");
     await preview.getByRole("button", { name: "Source" }).click();
@@ -194,8 +235,11 @@ const PARTS = {
     await preview.getByRole("button", { name: "Copy for a client" }).click();
     assert.equal(await copied(), `await client.readResource({ uri: "${uri}" });`);
     await preview.getByRole("button", { name: "Copy explain" }).click();
-    assert.equal(await copied(), `mcp-host explain --as 'local' '${uri}'`);
-    await preview.getByRole("button", { name: "Copy for curl" }).click();
+    assert.match(await copied(), /^mcp-host explain (--config '\/[^']+\.toml' )?--as 'local' '[^']+'$/);
+    assert.ok((await copied()).endsWith(` '${uri}'`));
+    const curl = preview.getByRole("button", { name: "Copy for curl" });
+    assert.match(await curl.getAttribute("title"), /admin\.token/);
+    await curl.click();
     assert.match(runInShell(await copied()), /"text":"# The plan/);
     for (const [name, shown] of [
       ["table.csv", "table th:has-text('city')"],
@@ -348,6 +392,30 @@ const PARTS = {
     await secret.click();
     await one.getByText("hidden words").first().waitFor();
     await other.getByText(`there is no resource ${uri}`).waitFor();
+    // What is chosen is asked about, and stays chosen on the page of resources and back.
+    const field = page.getByLabel("URI", { exact: true });
+    assert.equal(await field.inputValue(), uri);
+    await page.getByRole("link", { name: "Resources" }).click();
+    await page.getByRole("heading", { name: uri }).waitFor();
+    await page.getByRole("link", { name: "View as" }).click();
+    await one.getByText("hidden words").first().waitFor();
+    await field.fill(`${uri}.old`);
+    await one.getByRole("treeitem", { name: "plan.md" }).click();
+    await page.waitForFunction((uri) => document.querySelector("label.wide input").value === uri, uri.replace("secret.txt", "plan.md"));
+    await secret.click();
+    await page.waitForFunction((uri) => document.querySelector("label.wide input").value === uri, uri);
+    // An answer is not beside that of another question, nor beside an error.
+    await page.getByRole("button", { name: "Who may?" }).click();
+    const who = page.getByRole("region", { name: "Table of who may" });
+    await who.waitFor();
+    const principal = page.getByRole("region", { name: "Why" }).getByLabel("Principal");
+    await principal.fill("bott");
+    await principal.press("Enter");
+    await page.getByRole("button", { name: "Explain", exact: true }).click();
+    await page.getByText("the config has no principal `bott`").waitFor();
+    assert.equal(await who.count(), 0);
+    await principal.fill("anonymous");
+    await principal.press("Enter");
     await page.getByRole("button", { name: "Explain", exact: true }).click();
     await page.getByText(`read of ${uri} by anonymous`).waitFor();
     await page.getByText("deny **/secret*").waitFor();
@@ -357,6 +425,8 @@ const PARTS = {
     await other.getByLabel("Another principal").fill("alice");
     await other.getByLabel("Another principal").press("Enter");
     await other.getByText("0 loaded, all").waitFor();
+    await other.getByText("alice may see nothing that is listed.").waitFor();
+    await accessible(page, "a view of nothing");
     await other.getByLabel("Groups").fill("staff/auditors");
     await other.getByLabel("Groups").press("Enter");
     await other.getByRole("treeitem", { name: "secret.txt" }).waitFor();
@@ -476,6 +546,90 @@ const PARTS = {
     assert.equal(await page.getByLabel("Words").inputValue(), "wanted");
   },
 
+  /** What is missing is said until a walk of the whole catalog has it again. */
+  async missing() {
+    const page = await open();
+    const resource = (at) => ({
+      uri: `files:///${at}.txt`, name: `${at}.txt`, title: null, title_prefix: null, description: null, mime_type: null, size: null, audience: [],
+      priority: null, modified: null, language: null, listable: false, subscribable: false, notices: [],
+    });
+    const reason = "it could not be loaded; the server's log says why";
+    // The second of four pages lacks a plugin.
+    await page.route("**/api/v1/browse/list", async (route) => {
+      const at = Number(route.request().postDataJSON().cursor ?? 0);
+      const missing = at === 1 ? [{ plugin: "reports", reason }] : [];
+      await route.fulfill({ json: { items: [resource(at)], next: at === 3 ? null : String(at + 1), missing } });
+    });
+    await login(page);
+    await page.getByText("4 loaded, all").waitFor();
+    const missing = page.locator(".problem").filter({ hasText: "Missing: reports: it could not be loaded (why)" });
+    await missing.getByRole("link", { name: "why" }).waitFor();
+    assert.equal(await page.getByText("the server's log").count(), 0);
+    await accessible(page, "a catalog without a plugin");
+  },
+
+  /** A server without a config, as `serve DIRECTORY --open` starts it: nothing is offered that cannot work. */
+  async no_config() {
+    const page = await open();
+    const withoutFile = async (route) => {
+      // The browser adds this one.
+      const headers = { ...(await route.request().allHeaders()), "sec-fetch-site": "same-origin" };
+      const found = await (await route.fetch({ headers })).json();
+      await route.fulfill({ json: { ...found, file: null, config_file: null, audit: null } });
+    };
+    await page.route("**/api/v1/config", withoutFile);
+    await page.route("**/api/v1/status*", withoutFile);
+    const asked = [];
+    page.on("request", (request) => asked.push(new URL(request.url()).pathname));
+    await login(page, "#/resources");
+    await page.getByRole("treeitem", { name: "plan.md" }).click();
+    const preview = page.getByRole("region", { name: "Preview" });
+    await preview.getByRole("button", { name: "Copy for a client" }).waitFor();
+    await preview.getByRole("heading", { name: "The plan", exact: true }).waitFor();
+    assert.equal(await preview.getByRole("button", { name: /curl|explain/ }).count(), 0);
+    asked.length = 0;
+    await page.evaluate(() => (location.hash = "#/config"));
+    await page.getByText("none: started without a config").waitFor();
+    assert.equal(await page.getByRole("button", { name: "Reload" }).count(), 0);
+    assert.ok(!asked.includes("/api/v1/config/changes"), "nothing is compared");
+    await page.evaluate(() => (location.hash = "#/plugins/files"));
+    await page.getByRole("button", { name: "Reset" }).waitFor();
+    assert.equal(await page.getByRole("button", { name: "Reload the config" }).count(), 0);
+    await page.evaluate(() => (location.hash = "#/live"));
+    await page.getByText("This server has no audit log").waitFor();
+    assert.equal(await page.getByText(", and reload").count(), 0);
+    await accessible(page, "a server without a config");
+  },
+
+  /** URIs are shown with the letters of their language, where nothing else has the same; copies are URIs. */
+  async letters() {
+    const page = await open();
+    const kaigi = "notes:///%E4%BC%9A%E8%AD%B0.md";
+    // A mark of direction, lowercase digits, what is no UTF-8, a slash, and a letter in two parts.
+    const kept = ["notes:///%E2%80%AE.md", "notes:///%e4%bc%9a.md", "notes:///%FF.md", "notes:///a%2Fb%20c.md", "notes:///%E3%81%8B%E3%82%99.md"];
+    const resource = (uri) => ({
+      uri, name: "note", title: null, title_prefix: null, description: null, mime_type: "text/plain", size: null, audience: [], priority: null,
+      modified: null, language: null, listable: false, subscribable: false, notices: [],
+    });
+    const listed = { items: [kaigi, ...kept].map(resource), next: null, missing: [] };
+    await page.route("**/api/v1/browse/list", (route) => route.fulfill({ json: listed }));
+    await page.route("**/api/v1/browse/read", (route) => {
+      const { uri } = route.request().postDataJSON();
+      return route.fulfill({ json: { contents: [{ resource: resource(uri), text: "text", blob: null, bytes: 4, cut: false }], left_out: 0 } });
+    });
+    await login(page);
+    await page.getByLabel("Filter by name").fill("note");
+    for (const uri of ["notes:///会議.md", ...kept]) {
+      const row = page.getByRole("treeitem").filter({ has: page.getByText(uri, { exact: true }) });
+      await row.click();
+      await page.getByRole("heading", { name: uri, exact: true }).waitFor();
+    }
+    await page.getByRole("treeitem").filter({ hasText: "会議" }).click();
+    await page.getByRole("heading", { name: "notes:///会議.md", exact: true }).waitFor();
+    await page.getByRole("button", { name: "Copy the URI" }).click();
+    assert.equal(await page.evaluate(() => navigator.clipboard.readText()), kaigi);
+  },
+
   /** Formats of one resource are shown one at a time; what the server says is said in the language of the reader. */
   async formats() {
     const page = await open({ language: "ja-JP" });
@@ -493,7 +647,28 @@ const PARTS = {
     await page.goto(`${address}/`);
     await page.getByLabel("トークン", { exact: true }).fill(token);
     await page.keyboard.press("Enter");
-    await page.getByText("読み込めませんでした（理由はサーバーのログにあります）").waitFor();
+    // An administrator is led to the reason.
+    const missing = page.locator(".problem").filter({ hasText: "読み込めませんでした" });
+    assert.equal(await missing.getByRole("link", { name: "理由" }).getAttribute("href"), "#/plugins/p");
+    // The page of the config says it in Japanese, too; and no word stands for two states.
+    await page.route("**/api/v1/config/changes", (route) => route.fulfill({ json: {
+      generation: 1, served_ms: 1000, changed: false, plugins_added: [], plugins_changed: [], changed_keys: {}, would_fail: false, plugins_removed: [],
+      requires_restart: [], settings_changed: [], elapsed_ms: 1, plugins_failing: { p: "most of its calls fail, last: read: failed: gone" },
+    } }));
+    await page.evaluate(() => (location.hash = "#/config"));
+    await page.getByText("呼び出しの多くが失敗しています。最後の理由: read: 失敗: gone").waitFor();
+    await page.evaluate(() => (location.hash = "#/plugins"));
+    await page.getByRole("columnheader", { name: "障害" }).waitFor();
+    const states = await page.getByLabel("状態").locator("option").allTextContents();
+    assert.ok(states.includes("失敗") && states.includes("遮断中") && !states.includes("一時停止"), states.join());
+    await page.route("**/api/v1/plugins/sample", async (route) => {
+      // The browser adds this one.
+      const headers = { ...(await route.request().allHeaders()), "sec-fetch-site": "same-origin" };
+      const details = await (await route.fetch({ headers })).json();
+      await route.fulfill({ json: { ...details, unmet: ["it asks for `/files` in `grants.dirs`, which is not granted"] } });
+    });
+    await page.evaluate(() => (location.hash = "#/plugins/sample"));
+    await page.getByText("`grants.dirs` の「/files」が必要ですが、許可されていません").waitFor();
     await page.evaluate(() => (location.hash = "#/resources/sqlite%3A%2F%2F%2Fshop%2Frows"));
     await page.getByRole("cell", { name: "one" }).waitFor();
     assert.equal(await page.getByRole("cell", { name: "one" }).count(), 1, "a row is shown once");
@@ -536,12 +711,24 @@ const PARTS = {
     await login(page, "#/resources");
     await marked(page);
     const plan = page.getByRole("treeitem", { name: "plan.md" });
+    const gone = page.getByText("The server does not answer; trying again.");
+    await plan.click();
+    await page.getByRole("heading", { name: "The plan", exact: true }).waitFor();
+    // A page that only listens says it, too, and what was seen last stays.
+    await step("end");
+    await gone.waitFor();
+    await page.getByRole("heading", { name: "The plan", exact: true }).waitFor();
     await plan.waitFor();
+    await accessible(page, "resources without the server");
+    await step("start");
+    await page.getByText("The session has ended: the server was restarted").waitFor();
+    assert.equal(await gone.count(), 0);
+    await page.getByLabel("Token", { exact: true }).fill(token);
+    await page.keyboard.press("Enter");
     await page.evaluate(() => (location.hash = "#/plugins"));
     await page.getByRole("link", { name: "files", exact: true }).waitFor();
     await step("end");
-    await page.getByText("The server does not answer; trying again.").waitFor();
-    // What was seen last stays.
+    await gone.waitFor();
     await page.getByRole("link", { name: "files", exact: true }).waitFor();
     await step("start");
     await page.getByText("The session has ended: the server was restarted").waitFor();
@@ -578,8 +765,8 @@ const PARTS = {
   async keyboard() {
     const page = await open();
     await page.goto(`${address}/`);
-    await page.getByRole("button", { name: "Log in" }).waitFor();
-    await tabTo(page, "input[type=password]");
+    // Whoever opens the page can write at once.
+    await page.locator("input[type=password]:focus").waitFor();
     await page.keyboard.type(token);
     await page.keyboard.press("Enter");
     await page.getByRole("navigation").waitFor();
@@ -759,7 +946,10 @@ const PARTS = {
     await details.getByText("ready", { exact: true }).waitFor();
 
     await show("ungranted");
-    await page.getByRole("heading", { name: "Asked for and not met" }).waitFor();
+    const unmet = page.getByRole("heading", { name: "Asked for and not met" });
+    await unmet.waitFor();
+    const precedes = (heading) => heading.compareDocumentPosition(document.querySelector(".charts")) & Node.DOCUMENT_POSITION_FOLLOWING;
+    assert.ok(await unmet.evaluate(precedes), "it is before the charts");
     await page.locator(".unmet").getByText("/files").waitFor();
     await accessible(page, "a plugin without a grant");
   },

@@ -27,6 +27,22 @@ export function whenLoggedOut(action: (isByUser: boolean) => void): void {
   onLoggedOut = action;
 }
 
+/** Whether the last request was answered, by whatever status; and who is told of a change. */
+let isAnswering = true;
+let onAnswering: (isAnswering: boolean) => void = () => {};
+
+export function whenAnswering(action: (isAnswering: boolean) => void): void {
+  onAnswering = action;
+  action(isAnswering);
+}
+
+function setAnswering(now: boolean): void {
+  if (now !== isAnswering) {
+    isAnswering = now;
+    onAnswering(now);
+  }
+}
+
 function headers(key: string | null, hasBody: boolean): HeadersInit {
   return { ...(key ? { "mcp-host-console": key } : {}), ...(hasBody ? { "content-type": "application/json" } : {}) };
 }
@@ -46,8 +62,10 @@ async function send(method: string, path: string, body: unknown, signal: AbortSi
     if (signal?.aborted) {
       throw error;
     }
+    setAnswering(false);
     throw new ApiError(0, String(error));
   }
+  setAnswering(true);
   if (response.ok) {
     return response;
   }

@@ -5,6 +5,7 @@ import { ApiError, post } from "./api";
 import { Catalog, matching } from "./catalog";
 import { ContentView } from "./contents";
 import { type Filters, hasFilters, NO_FILTERS } from "./filters";
+import { iri } from "./iri";
 import { languageName, number, size, t, time } from "./language";
 import { Copy, Facts, link, Problem, usePoll, Waiting } from "./parts";
 import { said } from "./reasons";
@@ -12,7 +13,7 @@ import { Search } from "./search";
 import { Templates } from "./templates";
 import { Tree } from "./tree";
 import { Who } from "./who";
-import { as, type Content, type Page, type PluginStatus, type Subscriptions, viewKey, type Viewer } from "./types";
+import { as, type ConfigView, type Content, type Page, type PluginStatus, type Subscriptions, viewKey, type Viewer } from "./types";
 import { Updates, useWatch } from "./watch";
 
 interface Props {
@@ -28,6 +29,8 @@ export function Browser({ viewer, selected, select }: Props) {
   const [open, setOpen] = useState<string[]>([]);
   const [words, setWords] = useState("");
   const updates = useMemo(() => new Updates(), []);
+  // Of users there is none.
+  const config = usePoll<ConfigView>(viewer ? "config" : null, 60_000).data;
   const isLive = useWatch(viewer, [...(selected ? [selected] : []), ...open], true, updates);
   const choice = useRef<HTMLElement>(null);
   const preview = useRef<HTMLElement>(null);
@@ -73,7 +76,7 @@ export function Browser({ viewer, selected, select }: Props) {
           <button type="button" class="small narrow" onClick={() => choice.current?.scrollIntoView()}>{t("Back to the list", "一覧に戻る")}</button>
         ) : null}
         {selected ? (
-          <Preview key={selected} viewer={viewer} uri={selected} open={select} updates={updates} isLive={isLive} />
+          <Preview key={selected} viewer={viewer} uri={selected} config={config} open={select} updates={updates} isLive={isLive} />
         ) : (
           <p class="muted">{t("Choose a resource.", "リソースを選んでください。")}</p>
         )}
@@ -180,10 +183,20 @@ function Explorer({ viewer, selected, select, updates, opened, search }: Explore
       {catalog.missing.map(({ plugin, reason }) => (
         <p class="problem" key={plugin}>
           {t("Missing: ", "表示できません: ")}
-          {viewer ? <a href={link("plugins", plugin)}>{plugin}</a> : plugin}: {said(reason)}
+          {viewer ? (
+            // An administrator is shown what the log of the server says.
+            <>
+              <a href={link("plugins", plugin)}>{plugin}</a>: {said(reason.replace(/; the server's log says why$/, ""))} (<a href={link("plugins", plugin)}>{t("why", "理由")}</a>)
+            </>
+          ) : (
+            <>{plugin}: {said(reason)}</>
+          )}
         </p>
       ))}
       <Tree id={id} catalog={catalog} version={version} filters={filters} selected={selected} watched={badges} select={select} />
+      {loaded === 0 && catalog.root.isComplete && !catalog.root.error && catalog.missing.length === 0 ? (
+        <p>{viewer ? t(`${viewer.principal} may see nothing that is listed.`, `${viewer.principal} が閲覧できるリソースは一覧にありません。`) : t("You may see nothing that is listed.", "閲覧できるリソースは一覧にありません。")}</p>
+      ) : null}
       <p class="muted" role="status">
         {t(`${number(loaded)} loaded`, `${number(loaded)} 件を読み込み済み`)}
         {catalog.root.isComplete && !catalog.root.error && closed === 0 ? t(", all", "（すべて）") : ""}
@@ -219,6 +232,8 @@ function word(text: string): string {
 }
 
 interface PreviewProps {
+  /** What is served, for administrators. */
+  config: ConfigView | null;
   viewer: Viewer | null;
   uri: string;
   open: (uri: string) => void;
@@ -233,7 +248,7 @@ interface Reading {
   left_out: number;
 }
 
-function Preview({ viewer, uri, open, updates, isLive }: PreviewProps) {
+function Preview({ viewer, config, uri, open, updates, isLive }: PreviewProps) {
   const [read, setRead] = useState<Reading | null>(null);
   const [changed, setChanged] = useState<Date | null>(null);
   const [error, setError] = useState<Error | null>(null);
@@ -290,18 +305,26 @@ function Preview({ viewer, uri, open, updates, isLive }: PreviewProps) {
   const leftOut = read?.left_out ?? 0;
   const options = viewer ? `--as ${word(viewer.principal)}${viewer.groups.map((group) => ` --group ${word(group)}`).join("")}` : "";
   const body = JSON.stringify({ uri, ...as(viewer) });
+  // Without a config, as with `serve DIRECTORY --open`, the API has no token, and a command no config to look into.
+  const file = config?.file ?? null;
+  const place = file?.startsWith("/") ? `--config ${word(file)} ` : "";
   const own = contents?.find(({ resource }) => resource.uri === uri)?.resource ?? contents?.[0]?.resource;
   return (
     <>
-      <h2 class="uri">{uri}</h2>
+      <h2 class="uri">{iri(uri)}</h2>
       <div class="buttons">
         <Copy text={uri} label={t("Copy the URI", "URI をコピー")} />
+        {viewer && file === null ? null : (
         <Copy
+          needs={viewer
+            ? t("It needs the file of admin.token of the config, here as admin.token", "設定の admin.token のファイルが必要です（ここでは admin.token）")
+            : t("It needs your token in the file token", "トークンを保存したファイル token が必要です")}
           text={`curl --header "Authorization: Bearer $(cat ${viewer ? "admin.token" : "token"})" --json ${word(body)} ${location.origin}/api/v1/browse/read`}
           label={t("Copy for curl", "curl 用にコピー")}
         />
+        )}
         <Copy text={`await client.readResource({ uri: ${JSON.stringify(uri)} });`} label={t("Copy for a client", "クライアント用にコピー")} />
-        {viewer ? <Copy text={`mcp-host explain ${options} ${word(uri)}`} label={t("Copy explain", "explain をコピー")} /> : null}
+        {viewer && file !== null ? <Copy text={`mcp-host explain ${place}${options} ${word(uri)}`} label={t("Copy explain", "explain をコピー")} /> : null}
         {viewer ? <button type="button" class="small" aria-pressed={asksWho} onClick={() => setAsksWho(!asksWho)}>{t("Who may read this?", "誰が読めるか")}</button> : null}
         <button type="button" class="small" onClick={() => again.current()}>{t("Read again", "読み直す")}</button>
         <span class="muted" role="status">
@@ -349,7 +372,7 @@ function Formats({ formats, isNamed, open }: { formats: Content[]; isNamed: bool
   const shown = [...texts.slice(at, at + 1), ...files];
   return (
     <div>
-      {isNamed ? <h3 class="uri">{formats[0]?.resource.uri}</h3> : null}
+      {isNamed ? <h3 class="uri">{iri(formats[0]?.resource.uri ?? "")}</h3> : null}
       {texts.length > 1 ? (
         <div class="buttons" role="group" aria-label={t("Format", "形式")}>
           {texts.map(({ resource }, index) => (

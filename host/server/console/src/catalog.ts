@@ -66,7 +66,10 @@ function branch(): Branch {
 
 export class Catalog {
   readonly root = branch();
+  /** The plugins without which the catalog is shown, each until a walk of all of it does not report it. */
   missing: Missing[] = [];
+  /** Those that the pages of the current walk have reported. */
+  private reported = new Map<string, Missing>();
   /** The codes of the languages of what was loaded. */
   readonly languages = new Set<string>();
   private folders = folder("", "", 0);
@@ -107,7 +110,7 @@ export class Catalog {
       target.next = page.next;
       target.isComplete = page.next === null;
       if (!node) {
-        this.missing = page.missing;
+        this.addMissing(page);
       }
     } catch (error) {
       if (this.ending.signal.aborted) {
@@ -138,6 +141,9 @@ export class Catalog {
     const pages = Math.min(REFRESHED, Math.max(1, Math.ceil(target.nodes.length / PAGE)));
     const nodes: Node[] = [];
     let next: string | null = null;
+    if (!node) {
+      this.reported.clear();
+    }
     try {
       for (let page = 0; page < pages && (page === 0 || next !== null); page += 1) {
         const request = { ...as(this.viewer), parent: node?.resource.uri ?? null, cursor: next, limit: PAGE };
@@ -149,7 +155,7 @@ export class Catalog {
         }
         next = answer.next;
         if (!node) {
-          this.missing = answer.missing;
+          this.addMissing(answer);
         }
       }
       target.nodes = nodes;
@@ -166,6 +172,13 @@ export class Catalog {
     target.isLoading = false;
     this.changed();
     this.refreshStale(node, target);
+  }
+
+  /** Adds what a page of the catalog lacks. The last page ends the walk. */
+  private addMissing({ missing, next }: ResourceList): void {
+    missing.forEach((one) => this.reported.set(one.plugin, one));
+    const kept = next === null ? [] : this.missing.filter(({ plugin }) => !this.reported.has(plugin));
+    this.missing = [...kept, ...this.reported.values()];
   }
 
   private addLanguage({ language }: Resource): void {

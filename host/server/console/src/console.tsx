@@ -6,7 +6,7 @@ import { get, hasKey, logout, type Session, whenLoggedOut } from "./api";
 import { Banners } from "./banners";
 import { currentLanguage, setLanguage, t } from "./language";
 import { Login, takeCode } from "./login";
-import { Problem, Waiting } from "./parts";
+import { link, Problem, Unanswered, Waiting } from "./parts";
 import { Config } from "./pages/config";
 import { Context } from "./pages/context";
 import { Live } from "./pages/live";
@@ -28,11 +28,17 @@ interface View {
 const VIEWS: View[] = [
   { name: "resources", title: () => t("Resources", "リソース"), isWatched: true, show: ([uri], isUser) => <Resources selected={uri || null} isUser={isUser} /> },
   { name: "context", title: () => t("Context", "コンテキスト"), show: (_, isUser) => <Context isUser={isUser} /> },
-  { name: "view-as", title: () => t("View as", "視点の比較"), isAdministrative: true, isWatched: true, show: () => <ViewAs /> },
+  { name: "view-as", title: () => t("View as", "視点の比較"), isAdministrative: true, isWatched: true, show: ([uri]) => <ViewAs selected={uri || null} /> },
   { name: "plugins", title: () => t("Plugins", "プラグイン"), isAdministrative: true, show: ([name]) => <Plugins selected={name ?? null} /> },
   { name: "live", title: () => t("Live", "ライブ"), isAdministrative: true, show: () => <Live /> },
   { name: "config", title: () => t("Config", "設定"), isAdministrative: true, show: () => <Config /> },
 ];
+
+/** The address of a page, for whoever is at another one. The chosen resource stays chosen where another page shows resources, too. */
+function address(page: string, from: string, chosen: string | undefined): string {
+  const keeps = ["resources", "view-as"];
+  return chosen && page !== from && keeps.includes(page) && keeps.includes(from) ? link(page, chosen) : `#/${page}`;
+}
 
 function parts(): string[] {
   return location.hash
@@ -94,7 +100,7 @@ function App({ code }: { code: string | null }) {
     return () => clearTimeout(timer);
   }, [isChecked]);
   if (!isChecked) {
-    return <main class="login">{error ? <Problem error={error} /> : <Waiting />}</main>;
+    return <main class="login"><Unanswered />{error ? <Problem error={error} /> : <Waiting />}</main>;
   }
   if (!session) {
     return <Login code={code} hasEnded={hasEnded} loggedIn={setSession} />;
@@ -115,7 +121,7 @@ function App({ code }: { code: string | null }) {
         <span class="brand">mcp-host</span>
         <nav aria-label={t("Pages", "ページ")}>
           {views.map(({ name, title }) => (
-            <a key={name} href={`#/${name}`} aria-current={name === view.name ? "page" : undefined}>
+            <a key={name} href={address(name, view.name, at[1])} aria-current={name === view.name ? "page" : undefined}>
               {title()}
             </a>
           ))}
@@ -142,6 +148,7 @@ function App({ code }: { code: string | null }) {
       </header>
       <main id="content" tabIndex={-1}>
         <h1>{view.title()}</h1>
+        <Unanswered />
         {isUser ? null : <Banners page={view.name} />}
         {view.isWatched ? null : <Guard />}
         {view.show(at.slice(1), isUser)}

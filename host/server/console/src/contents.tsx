@@ -84,7 +84,7 @@ interface TextProps {
 function Text({ preview, text, kind, base, open }: TextProps) {
   switch (kind.show) {
     case "markdown":
-      return <Placed name="markdown" fragment={() => preview.markdown(text, base, open)} />;
+      return <Placed name="markdown" fragment={() => preview.markdown(text, base, open, t("Table", "表"))} />;
     case "table":
       return <Fields preview={preview} text={text} />;
     case "json": {

@@ -1,9 +1,9 @@
 // The login: by the code in the address, which `mcp-host serve --open` made, or by the token.
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { login, type Session } from "./api";
 import { t } from "./language";
-import { Problem } from "./parts";
+import { Problem, Unanswered } from "./parts";
 
 /** Takes the code out of the address, so that it is in no history. */
 export function takeCode(): string | null {
@@ -25,6 +25,7 @@ export function Login({ code, hasEnded, loggedIn }: Props) {
   const [error, setError] = useState<Error | null>(null);
   const [isWaiting, setWaiting] = useState(code !== null);
   const [token, setToken] = useState("");
+  const field = useRef<HTMLInputElement>(null);
   const exchange = (credentials: { code: string } | { token: string }) => {
     setWaiting(true);
     setError(null);
@@ -33,6 +34,7 @@ export function Login({ code, hasEnded, loggedIn }: Props) {
       setWaiting(false);
     });
   };
+  useEffect(() => field.current?.focus(), []);
   useEffect(() => {
     if (code) {
       exchange({ code });
@@ -57,6 +59,7 @@ export function Login({ code, hasEnded, loggedIn }: Props) {
       >
         <label for="token">{t("Token", "トークン")}</label>
         <input
+          ref={field}
           id="token"
           type="password"
           autocomplete="current-password"
@@ -75,6 +78,7 @@ export function Login({ code, hasEnded, loggedIn }: Props) {
           {t("Log in", "ログイン")}
         </button>
       </form>
+      <Unanswered />
       <Problem error={error} />
     </main>
   );

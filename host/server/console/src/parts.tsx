@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ApiError, get } from "./api";
+import { ApiError, get, whenAnswering } from "./api";
 import { number, t, time } from "./language";
 import type { AuditStatus } from "./types";
 
@@ -53,15 +53,25 @@ export function usePoll<T>(path: string | null, interval: number): Polled<T> {
   return { data: isCurrent ? state.data : null, error: isCurrent ? state.error : null, refresh: () => refresh.current() };
 }
 
-/** Says why something failed. */
+/** Says that the server does not answer, on whatever page, in view wherever that is scrolled to. The page has one stream at least that tries again. */
+export function Unanswered() {
+  const [isAnswering, setAnswering] = useState(true);
+  useEffect(() => whenAnswering(setAnswering), []);
+  return isAnswering ? null : (
+    <div class="problem unanswered" role="alert">
+      <strong>{t("The server does not answer; trying again.", "サーバーが応答しません。再試行しています。")}</strong>
+    </div>
+  );
+}
+
+/** Says why something failed. That the server does not answer is said once, by [`Unanswered`]. */
 export function Problem({ error }: { error: Error | null }) {
-  if (!error) {
+  if (!error || (error instanceof ApiError && error.status === 0)) {
     return null;
   }
-  const isUnreachable = error instanceof ApiError && error.status === 0;
   return (
     <div class="problem" role="alert">
-      <strong>{isUnreachable ? t("The server does not answer; trying again.", "サーバーが応答しません。再試行しています。") : error.message}</strong>
+      <strong>{error.message}</strong>
       {error instanceof ApiError && error.help ? <p>{error.help}</p> : null}
     </div>
   );
@@ -133,8 +143,8 @@ export function Facts({ of }: { of: [string, ComponentChildren][] }) {
   );
 }
 
-/** A button that copies a text. */
-export function Copy({ text, label }: { text: string; label: string }) {
+/** A button that copies a text, which `needs` something to work. */
+export function Copy({ text, label, needs }: { text: string; label: string; needs?: string }) {
   const [isCopied, setCopied] = useState(false);
   const copy = async () => {
     await navigator.clipboard.writeText(text);
@@ -142,7 +152,7 @@ export function Copy({ text, label }: { text: string; label: string }) {
     setTimeout(() => setCopied(false), 1500);
   };
   return (
-    <button type="button" class="small" onClick={copy}>
+    <button type="button" class="small" title={needs} onClick={copy}>
       {isCopied ? t("Copied", "コピーしました") : label}
     </button>
   );

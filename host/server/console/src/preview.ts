@@ -65,9 +65,9 @@ const marked = new Marked({
 
 /**
  * Markdown as elements. A link to another site opens when it is clicked, in a tab that knows nothing of this one; any other is a button
- * that opens the resource.
+ * that opens the resource. A table scrolls, also by the keyboard.
  */
-export function markdown(text: string, base: string, open: (uri: string) => void): DocumentFragment {
+export function markdown(text: string, base: string, open: (uri: string) => void, labelOfTables: string): DocumentFragment {
   // Markdown would take it for a rule and a heading.
   const front = /^---\r?\n([\s\S]*?)\r?\n---[ \t]*(?:\r?\n|$)/.exec(text);
   const fragment = sanitize(marked.parse(front ? text.slice(front[0].length) : text, { async: false }));
@@ -109,6 +109,9 @@ export function markdown(text: string, base: string, open: (uri: string) => void
   for (const table of fragment.querySelectorAll("table")) {
     const scroll = document.createElement("div");
     scroll.className = "scroll";
+    scroll.tabIndex = 0;
+    scroll.role = "region";
+    scroll.ariaLabel = labelOfTables;
     table.replaceWith(scroll);
     scroll.append(table);
   }

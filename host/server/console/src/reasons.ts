@@ -74,8 +74,15 @@ const PHRASES: [RegExp, string][] = [
   [/^plugin `([^`]*)` is being loaded$/, "プラグイン「$1」を読み込み中です"],
   [/^the audit log(.*) has not been written since (\S+): /, "監査ログ$1は $2 から書き込めません: "],
   [/^it could not be loaded; the server's log says why$/, "読み込めませんでした（理由はサーバーのログにあります）"],
+  [/^it could not be loaded$/, "読み込めませんでした"],
+  [/^most of its calls fail, last: /, "呼び出しの多くが失敗しています。最後の理由: "],
+  [/^it asks for `([^`]*)` in `([^`]*)`, which is not granted/, "`$2` の「$1」が必要ですが、許可されていません"],
+  [/^it asks for `([^`]*)` in `([^`]*)`, and is granted it read-only/, "`$2` の「$1」への書き込みが必要ですが、読み取りのみ許可されています"],
+  [/^it asks for `(limits\.[^`]*)` of at least (.+), and the plugin has ([^ ]+)/, "`$1` は $2 以上が必要ですが、$3 に設定されています"],
+  [/^it reads `([^`]*)` \(([^)]*)\), which is required and not set/, "必須の `$1`（$2）が設定されていません"],
   [/^an administrator disabled it$/, "管理者が無効にしました"],
   [/^it is still being loaded; try again shortly$/, "読み込み中です。しばらくしてからもう一度お試しください"],
+  [/^it failed$/, "失敗しました"],
   [/^it failed; the server's log says why$/, "失敗しました（理由はサーバーのログにあります）"],
   [/^the upstream cannot be connected to at the moment$/, "現在アップストリームに接続できません"],
   [/^the upstream cannot be connected to: /, "アップストリームに接続できません: "],
@@ -109,7 +116,7 @@ export function said(text: string): string {
     return text;
   }
   let [done, rest] = ["", text];
-  for (let count = 0; count < 4; count += 1) {
+  for (let count = 0; count < 6; count += 1) {
     const found = PHRASES.find(([phrase]) => phrase.test(rest));
     const matched = found && found[0].exec(rest)?.[0];
     if (!found || !matched) {

@@ -1,5 +1,6 @@
 // Who is subscribed to which resources.
 
+import { iri } from "./iri";
 import { number, t } from "./language";
 import { link } from "./parts";
 import { VirtualTable } from "./table";
@@ -24,7 +25,7 @@ export function SubscriptionTable({ resources, total }: { resources: WatchedReso
         row={(index) => {
           const { uri, subscribers, unheard, principals } = subscribed[index]!;
           return [
-            <a href={link("resources", uri)}>{uri}</a>,
+            <a href={link("resources", uri)}>{iri(uri)}</a>,
             <>
               {number(subscribers)}
               {unheard > 0 ? <span class="muted block">{t(`${number(unheard)} without a stream`, `うちストリームなし ${number(unheard)}`)}</span> : null}

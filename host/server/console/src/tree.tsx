@@ -3,6 +3,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Catalog, Folder, Row } from "./catalog";
 import { type Filters, hasFilters } from "./filters";
+import { iri } from "./iri";
 import { number, size, t } from "./language";
 import { useVirtualRows } from "./virtual";
 
@@ -246,7 +247,7 @@ function TreeRow({ id, row, top, isActive, isSelected, showsPlace, watchers, cat
       </span>
       <span class="name">
         {resource.title ?? resource.name}
-        {showsPlace ? <span class="muted place"> {resource.uri}</span> : null}
+        {showsPlace ? <span class="muted place"> {iri(resource.uri)}</span> : null}
       </span>
       {watchers > 0 ? <span class="badge" title={t("Subscribers", "購読者")}>{watchers}</span> : null}
       <span class="muted figures">{resource.size === null ? "" : size(resource.size)}</span>

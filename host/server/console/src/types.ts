@@ -34,12 +34,17 @@ export interface PluginStatus {
   name: string;
   mount: string;
   state: PluginState;
+  /** Whether its provider has answered a call since it was loaded. */
+  answered: boolean;
+  /** Whether the config declares it; if not, it is built in. */
   configured: boolean;
   digest: string | null;
   memory: { used: number; limit: number } | null;
   faults: Record<string, number>;
   cache: Cache;
   recent: Recent | null;
+  /** The number of warnings about its grants and settings. */
+  warnings: number;
   watched: number;
   /** Null if its provider does not prepare. */
   preparation: Preparation | null;
@@ -255,6 +260,8 @@ export interface ConfigView {
 
 export interface Reload {
   generation: number;
+  /** For how long its config has been served. */
+  served_ms: number;
   changed: boolean;
   plugins_added: string[];
   plugins_changed: string[];

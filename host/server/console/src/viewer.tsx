@@ -26,8 +26,13 @@ export function ViewerChoice({ label, viewer, choose }: { label: string; viewer:
         </datalist>
       </label>
       <label>
-        {t("Groups", "グループ")}
+        {t("Groups, as tokens name them", "グループ（トークンでの名前）")}
         <input
+          placeholder={t("ISSUER/GROUP, …", "発行者/グループ, …")}
+          title={t(
+            "The groups that a token of the principal would name, with commas: each is ISSUER/GROUP. Those of the config need not be named.",
+            "プリンシパルのトークンに含まれるグループを「発行者/グループ」の形で、コンマ区切りで指定します。設定のグループは指定不要です。",
+          )}
           list={`${id}-groups`}
           value={viewer.groups.join(", ")}
           onChange={(event) => choose({ ...viewer, groups: event.currentTarget.value.split(",").map((name) => name.trim()).filter(Boolean) })}

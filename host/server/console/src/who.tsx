@@ -2,6 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { post } from "./api";
+import { iri } from "./iri";
 import { number, t } from "./language";
 import { Problem, Waiting } from "./parts";
 import type { WhoMay, WhoView } from "./types";
@@ -22,7 +23,7 @@ export function Who({ uri, operation }: { uri: string; operation: string }) {
   const more = allowed.total + denied.total - rows.length;
   return (
     <div role="status">
-      <p class="uri">{t(`${found.operation} of ${found.uri}`, `${found.uri} の ${found.operation}`)}</p>
+      <p class="uri">{t(`${found.operation} of ${iri(found.uri)}`, `${iri(found.uri)} の ${found.operation}`)}</p>
       {rows.length > 0 ? (
         <div class="scroll" tabIndex={0} role="region" aria-label={t("Table of who may", "許可の表")}>
           <table>

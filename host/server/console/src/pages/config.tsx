@@ -10,7 +10,9 @@ import type { ConfigView, LogView, Page, Reload, Status } from "../types";
 export function Config() {
   const config = usePoll<ConfigView>("config", 5000);
   const status = usePoll<Status>("status?limit=1", 2000);
-  const changes = usePoll<Reload>("config/changes", 5000);
+  // Without a config file, as with `serve DIRECTORY`, there is nothing to reload.
+  const hasFile = config.data !== null && config.data.file !== null;
+  const changes = usePoll<Reload>(hasFile ? "config/changes" : null, 5000);
   const warnings = usePoll<Page<string>>("config/warnings", 30_000);
   const [failure, setFailure] = useState<Error | null>(null);
   const [done, setDone] = useState<Reload | null>(null);
@@ -51,9 +53,10 @@ export function Config() {
       <section aria-label={t("State", "状態")}>
         <Facts
           of={[
-            [t("File", "ファイル"), config.data.file ?? "–"],
+            [t("File", "ファイル"), config.data.file ?? t("none: started without a config", "なし（設定ファイルなしで起動）")],
             [t("Generation", "世代"), number(config.data.generation)],
-            [t("The file is served", "ファイルの反映"), served(failed !== null, changes.data, changes.error)],
+            ...(hasFile ? [[t("The file is served", "ファイルの反映"), served(failed !== null, changes.data, changes.error)] as [string, string]] : []),
+            ...(changes.data ? [[t("Served for", "反映からの時間"), duration(changes.data.served_ms)] as [string, string]] : []),
           ]}
         />
         {failed ? (
@@ -70,10 +73,12 @@ export function Config() {
         ) : null}
         {changes.data ? <Failing reload={changes.data} /> : null}
         {changes.error instanceof ApiError && changes.error.status === 409 && !failed ? <pre class="problem">{changes.error.message}</pre> : null}
-        <div class="buttons">
-          <button type="button" aria-disabled={isActing} onClick={reload}>{t("Reload", "再読み込み")}</button>
-          <span role="status">{done ? <Changes reload={done} /> : null}</span>
-        </div>
+        {hasFile ? (
+          <div class="buttons">
+            <button type="button" aria-disabled={isActing} onClick={reload}>{t("Reload", "再読み込み")}</button>
+            <span role="status">{done ? <Changes reload={done} /> : null}</span>
+          </div>
+        ) : null}
         {failure ? <pre class="problem" role="alert">{failure.message}</pre> : null}
       </section>
       <section aria-label={t("Warnings", "警告")}>

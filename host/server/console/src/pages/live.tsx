@@ -3,6 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { type Entry, useFollowed } from "../follow";
+import { iri } from "../iri";
 import { duration, number, size, t, time } from "../language";
 import { Facts, link, Problem, usePoll } from "../parts";
 import { SubscriptionTable } from "../subscriptions";
@@ -24,10 +25,13 @@ const CONFIG_INTERVAL = 60_000;
 export function Live() {
   const [filters, setFilters] = useState<Filters>({ principal: "", plugin: "", operation: "", decision: "", outcome: "" });
   const [isPaused, setPaused] = useState(false);
-  const values = usePoll<ConfigView>("config", CONFIG_INTERVAL).data?.audit_values;
+  const config = usePoll<ConfigView>("config", CONFIG_INTERVAL).data;
+  const values = config?.audit_values;
+  // A server without a config, as with `serve DIRECTORY`, cannot be given one.
+  const hasNoConfig = config?.file === null && config.audit === null;
   const chosen = Object.entries(filters).map(([name, value]) => [name, value.trim()]).filter(([, value]) => value);
   const query = new URLSearchParams([["follow", "1"], ...chosen]);
-  const { entries, isOpen, error, clear } = useFollowed<AuditLine>(`audit?${query}`, "audit", isPaused);
+  const { entries, isOpen, error, clear } = useFollowed<AuditLine>(`audit?${query}`, "audit", isPaused || hasNoConfig);
   const field = (name: keyof Filters, label: string) => (
     <label>
       {label}
@@ -57,13 +61,15 @@ export function Live() {
         <button type="button" onClick={clear}>{t("Clear", "消去")}</button>
       </form>
       <p class="muted" role="status">
-        {isPaused
+        {hasNoConfig
+          ? t("This server has no audit log: it needs a config with [audit], and this one has none.", "このサーバーには監査ログがありません。[audit] のある設定ファイルが必要ですが、設定ファイルなしで起動されています。")
+          : isPaused
           ? t("Paused.", "一時停止中です。")
           : isOpen
             ? t("Following the audit log; the newest line is first.", "監査ログを表示しています。新しい行が先頭です。")
             : t("Connecting…", "接続中…")}
       </p>
-      <Problem error={error} />
+      <Problem error={hasNoConfig ? null : error} />
       <VirtualTable
         label={t("Lines of the audit log", "監査ログの行")}
         class="live"
@@ -82,7 +88,7 @@ export function Live() {
         keyOf={(index) => entries[index]?.number ?? index}
         row={cells(entries, (lines) => t(`${number(lines)} lines came faster than this page read them.`, `${number(lines)} 行は表示が間に合いませんでした。`), auditCells)}
       />
-      {entries.length === 0 && isOpen ? <p class="muted">{t("No line yet.", "まだ行はありません。")}</p> : null}
+      {entries.length === 0 && isOpen ? <p class="muted">{t("No line yet. Lines appear from now on.", "まだ行はありません。これから書かれる行が表示されます。")}</p> : null}
       <Updates principal={filters.principal.trim()} isPaused={isPaused} />
       <Subscribers />
     </>
@@ -146,7 +152,7 @@ function Updates({ principal, isPaused }: { principal: string; isPaused: boolean
             ({ time: at, principal, uri }) => [
               <span title={time(at)}>{time(at, false)}</span>,
               principal,
-              uri === null ? t("the listing", "一覧") : <a href={link("resources", uri)}>{uri}</a>,
+              uri === null ? t("the listing", "一覧") : <a href={link("resources", uri)}>{iri(uri)}</a>,
             ],
           )}
         />
@@ -168,8 +174,8 @@ function Subscribers() {
             of={[
               [t("Updates of resources sent", "送信したリソースの更新"), number(data.watched.updates)],
               [t("Updates of the listing sent", "送信した一覧の更新"), number(data.watched.listing_updates)],
-              [t("Sessions and streams", "セッションとストリーム"), number(data.watched.subscribers)],
-              [t("Polled plugins", "確認中のプラグイン"), number(data.watched.plugins)],
+              [t("Sessions, streams and console pages", "セッション・ストリーム・コンソールのページ"), number(data.watched.subscribers)],
+              [t("Plugins polled for all of these", "そのために確認中のプラグイン"), number(data.watched.plugins)],
             ]}
           />
           <SubscriptionTable resources={data.resources.items} total={data.resources.total} />
@@ -186,7 +192,7 @@ function auditCells(line: AuditLine): ComponentChildren[] {
     <span title={time(line.time)}>{time(line.time, false)}</span>,
     line.principal,
     line.operation,
-    line.uri,
+    line.uri === undefined ? "" : iri(line.uri),
     line.plugin,
     <span title={glob ? `${rule ?? ""} ${glob}`.trim() : undefined}>{decisionName(decision ?? "")}</span>,
     <span class={`state ${outcome === "ok" ? "ready" : "failed"}`}>{outcomeName(outcome)}</span>,

@@ -76,15 +76,18 @@ export function Plugins({ selected }: { selected: string | null }) {
             </p>
           ) : null}
         </section>
-        {selected ? <Details key={selected} name={selected} samples={history.current.get(selected) ?? []} changed={refresh} /> : null}
+        {selected ? <Details key={selected} name={selected} samples={history.current.get(selected) ?? []} hasFile={data.config_file !== null} changed={refresh} /> : null}
       </div>
     </>
   );
 }
 
 function Overview({ status, failing, missing }: { status: Status; failing: number; missing: number }) {
+  // Of the first page, which has all but those of very large servers.
+  const builtIn = status.plugins.items.filter(({ configured }) => !configured).length;
   const shown = [
-    number(status.plugins.total),
+    number(status.plugins.total - builtIn),
+    ...(builtIn > 0 ? [t(`${builtIn} built in`, `組み込み ${builtIn}`)] : []),
     ...(missing > 0 ? [t(`${missing} not served`, `停止中 ${missing}`)] : []),
     ...(failing > 0 ? [t(`${failing} failing`, `失敗中 ${failing}`)] : []),
   ];
@@ -128,7 +131,7 @@ function stateName(state: PluginState["name"]): string {
     case "unreachable":
       return t("unreachable", "接続不可");
     case "suspended":
-      return t("suspended", "一時停止");
+      return t("suspended", "遮断中");
     case "disabled":
       return t("disabled", "無効");
   }
@@ -152,7 +155,7 @@ function PluginTable({ plugins, selected }: { plugins: PluginStatus[]; selected:
             <th scope="col">{t("State", "状態")}</th>
             <th scope="col" class="figure">{t("Calls/s", "呼び出し/秒")}</th>
             <th scope="col" class="figure">p99</th>
-            <th scope="col" class="figure">{t("Faults", "失敗")}</th>
+            <th scope="col" class="figure">{t("Faults", "障害")}</th>
           </tr>
         </thead>
         <tbody>
@@ -170,23 +173,44 @@ function PluginTable({ plugins, selected }: { plugins: PluginStatus[]; selected:
 
 function PluginRow({ at, plugin, isSelected }: { at: number; plugin: PluginStatus; isSelected: boolean }) {
   const { preparation, recent, state } = plugin;
-  const note = preparation ? preparationNote(preparation) : null;
+  const note = (preparation ? preparationNote(preparation) : null) ?? (state.name === "ready" && !plugin.answered ? untried() : null);
+  const warnings = t(plugin.warnings === 1 ? "1 warning" : `${number(plugin.warnings)} warnings`, `警告 ${number(plugin.warnings)} 件`);
   const faults = Object.values(plugin.faults).reduce((sum, count) => sum + count, 0);
   return (
     <tr aria-rowindex={at + 2} class={isSelected ? "selected" : ""}>
       <th scope="row">
         <a href={link("plugins", plugin.name)} aria-current={isSelected ? "true" : undefined}>{plugin.name}</a>
-        <span class="muted block" title={plugin.mount}>{plugin.mount}</span>
+        <span class="muted block" title={plugin.mount}>
+          {plugin.warnings > 0 ? (
+            <a class="warnings" href={link("plugins", plugin.name)} title={warnings} aria-label={`${plugin.name}: ${warnings}`}>⚠ {number(plugin.warnings)}</a>
+          ) : null}
+          {plugin.configured ? " " : <span title={builtInExplained()}>{t("built in, ", "組み込み、")}</span>}
+          {plugin.mount}
+        </span>
       </th>
       <td>
         <span class={`state ${state.name}`}>{stateName(state.name)}</span>
-        {note ? <span class="muted block">{note}</span> : null}
+        {note ? <span class="muted block" title={note === untried() ? untriedExplained() : undefined}>{note}</span> : null}
       </td>
       <td class="figure">{recent && recent.window_ms > 0 ? number((recent.calls * 1000) / recent.window_ms, 1) : "–"}</td>
       <td class="figure">{recent?.p99_us != null ? duration(recent.p99_us / 1000) : "–"}</td>
       <td class="figure">{number(faults)}</td>
     </tr>
   );
+}
+
+/** That a plugin is loaded, and was not called yet. */
+function untried(): string {
+  return t("untried", "未使用");
+}
+
+function untriedExplained(): string {
+  return t("It is loaded, and has answered no call yet, so that it is not known whether it works.", "読み込み済みですが、まだ呼び出しに応答していないため、動作するかは不明です。");
+}
+
+/** What plugins are that no config declares. */
+function builtInExplained(): string {
+  return t("Built in: the host has it for search and context; no config declares it.", "組み込み: ホストが検索とコンテキストのために備えるもので、設定にはありません。");
 }
 
 /** The time until the next probe, counted down between two answers. */
@@ -234,7 +258,15 @@ function Why({ state }: { state: PluginState }) {
   }
 }
 
-function Details({ name, samples, changed }: { name: string; samples: Sample[]; changed: () => void }) {
+interface DetailsProps {
+  name: string;
+  samples: Sample[];
+  /** Whether there is a config file, which can be reloaded. */
+  hasFile: boolean;
+  changed: () => void;
+}
+
+function Details({ name, samples, hasFile, changed }: DetailsProps) {
   const { data, error, refresh } = usePoll<PluginDetails>(`plugins/${encodeURIComponent(name)}`, INTERVAL);
   const mount = data?.status.mount;
   // Those after the mount are below it, but for what is sorted behind them.
@@ -282,6 +314,13 @@ function Details({ name, samples, changed }: { name: string; samples: Sample[]; 
       </h2>
       {config?.title ? <p>{config.title}</p> : null}
       <Why state={status.state} />
+      {unmet.length > 0 ? (
+        <>
+          <h3>{t("Asked for and not met", "要求されているが満たされていないもの")}</h3>
+          <ul class="unmet">{unmet.map((one) => <li key={one}>{said(one)}</li>)}</ul>
+        </>
+      ) : null}
+      {status.configured ? null : <p class="muted">{builtInExplained()}</p>}
       {status.configured ? (
         <div class="buttons">
           {status.state.name === "disabled" ? (
@@ -306,7 +345,9 @@ function Details({ name, samples, changed }: { name: string; samples: Sample[]; 
           )}
           {isAsking ? <button type="button" onClick={() => setAsking(false)}>{t("Cancel", "取り消し")}</button> : null}
           <button type="button" aria-disabled={isActing} onClick={() => act(action("reset"), (after) => outcome(after, t("Reset", "リセットしました")))}>{t("Reset", "リセット")}</button>
-          <button type="button" aria-disabled={isActing} onClick={() => act("reload", () => t("Reloaded.", "再読み込みしました。"))}>{t("Reload the config", "設定を再読み込み")}</button>
+          {hasFile ? (
+            <button type="button" aria-disabled={isActing} onClick={() => act("reload", () => t("Reloaded.", "再読み込みしました。"))}>{t("Reload the config", "設定を再読み込み")}</button>
+          ) : null}
           <span role="status">{done}</span>
         </div>
       ) : null}
@@ -325,7 +366,7 @@ function Details({ name, samples, changed }: { name: string; samples: Sample[]; 
           [t("Watched resources", "監視中のリソース"), number(status.watched)],
           [t("Loads", "読み込み"), loaded(loads)],
           ...(search ? [[t("Indexed resources", "索引済みリソース"), `${number(search.documents)}${search.complete ? "" : t(", incomplete", "（未完）")}`] as [string, string]] : []),
-          ...Object.entries(status.faults).map(([kind, count]): [string, string] => [`${t("Faults", "失敗")}: ${faultName(kind)}`, number(count)]),
+          ...Object.entries(status.faults).map(([kind, count]): [string, string] => [`${t("Faults", "障害")}: ${faultName(kind)}`, number(count)]),
         ]}
       />
       {status.watched > 0 ? (
@@ -337,6 +378,16 @@ function Details({ name, samples, changed }: { name: string; samples: Sample[]; 
       {status.preparation ? <PreparationView preparation={status.preparation} /> : null}
       {programs ? <ProgramList all={programs} /> : null}
       {search?.gaps.map((gap) => <p class="muted" key={gap}>{gap}</p>)}
+      <h3>{t("Log", "ログ")}</h3>
+      {log.length === 0 ? <p class="muted">{t("Nothing was logged of it.", "記録はありません。")}</p> : null}
+      <ol class="log">
+        {[...log].reverse().map((line, index) => (
+          <li key={`${line.time} ${log.length - index}`}>
+            <span class="muted">{time(line.time)} {line.level}</span> {line.text}
+            {line.times > 1 ? <span class="muted"> {t(`(${number(line.times)} times)`, `（${number(line.times)} 回）`)}</span> : null}
+          </li>
+        ))}
+      </ol>
       {config ? (
         <>
           <h3>{t("Limits", "上限")}</h3>
@@ -365,12 +416,6 @@ function Details({ name, samples, changed }: { name: string; samples: Sample[]; 
           />
           <h3>{t("Grants", "許可")}</h3>
           <GrantList grants={config.grants} />
-          {unmet.length > 0 ? (
-            <>
-              <h3>{t("Asked for and not met", "要求されているが満たされていないもの")}</h3>
-              <ul class="unmet">{unmet.map((one) => <li key={one}>{one}</li>)}</ul>
-            </>
-          ) : null}
           {requirements.length > 0 ? (
             <>
               <h3>{t("Imports and grants", "インポートと許可")}</h3>
@@ -390,16 +435,6 @@ function Details({ name, samples, changed }: { name: string; samples: Sample[]; 
           />
         </>
       ) : null}
-      <h3>{t("Log", "ログ")}</h3>
-      {log.length === 0 ? <p class="muted">{t("Nothing was logged of it.", "記録はありません。")}</p> : null}
-      <ol class="log">
-        {[...log].reverse().map((line, index) => (
-          <li key={`${line.time} ${log.length - index}`}>
-            <span class="muted">{time(line.time)} {line.level}</span> {line.text}
-            {line.times > 1 ? <span class="muted"> {t(`(${number(line.times)} times)`, `（${number(line.times)} 回）`)}</span> : null}
-          </li>
-        ))}
-      </ol>
     </section>
   );
 }

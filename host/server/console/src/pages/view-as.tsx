@@ -1,24 +1,30 @@
 // View as: what two principals see, side by side, and why one may or may not do something.
 
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { post } from "../api";
 import { Browser } from "../browser";
 import { t } from "../language";
-import { Facts, Problem } from "../parts";
+import { Facts, link, Problem } from "../parts";
 import { Who } from "../who";
 import { type Explanation, viewKey, type Viewer } from "../types";
 import { LOCAL, ViewerChoice } from "../viewer";
 
 const OPERATIONS = ["read", "list", "metadata", "templates", "complete", "subscribe"];
 
-export function ViewAs() {
+export function ViewAs({ selected }: { selected: string | null }) {
   const [one, setOne] = useState<Viewer>(LOCAL);
   const [other, setOther] = useState<Viewer>({ principal: "anonymous", groups: [] });
-  const [selected, setSelected] = useState<string | null>(null);
   const side = (viewer: Viewer, label: string, choose: (viewer: Viewer) => void) => (
     <section class="side" aria-label={label}>
       <ViewerChoice label={label} viewer={viewer} choose={choose} />
-      <Browser key={viewKey(viewer)} viewer={viewer} selected={selected} select={setSelected} />
+      <Browser
+        key={viewKey(viewer)}
+        viewer={viewer}
+        selected={selected}
+        select={(uri) => {
+          location.hash = uri === null ? link("view-as") : link("view-as", uri);
+        }}
+      />
     </section>
   );
   return (
@@ -54,13 +60,24 @@ function Why({ uri: chosen }: { uri: string }) {
   const [error, setError] = useState<Error | null>(null);
   const [asked, setAsked] = useState<{ uri: string; operation: string } | null>(null);
   const uri = written ?? chosen;
+  // What is chosen next is asked about next, whatever was written before.
+  useEffect(() => setUri(null), [chosen]);
+  // One question has its answer below it, or why it has none.
   const explain = async () => {
     setError(null);
     setFound(null);
+    setAsked(null);
     try {
       setFound(await post<Explanation>("explain", { uri, operation, principal: viewer.principal, groups: viewer.groups }));
     } catch (error) {
       setError(error as Error);
+    }
+  };
+  const askWho = () => {
+    if (uri !== "") {
+      setError(null);
+      setFound(null);
+      setAsked({ uri, operation });
     }
   };
   return (
@@ -85,7 +102,7 @@ function Why({ uri: chosen }: { uri: string }) {
           <input required value={uri} onInput={(event) => setUri(event.currentTarget.value)} />
         </label>
         <button type="submit" class="primary">{t("Explain", "説明")}</button>
-        <button type="button" aria-disabled={uri === ""} onClick={() => uri && setAsked({ uri, operation })}>{t("Who may?", "誰に許可されているか")}</button>
+        <button type="button" aria-disabled={uri === ""} onClick={askWho}>{t("Who may?", "誰に許可されているか")}</button>
       </form>
       <Problem error={error} />
       {asked ? <Who key={`${asked.operation} ${asked.uri}`} uri={asked.uri} operation={asked.operation} /> : null}

@@ -348,7 +348,12 @@ async fn a_user_whose_requests_do_not_end_leaves_others_their_share() {
 async fn administrators_see_and_change_the_server_in_a_browser() {
     let folder = tempfile::tempdir().unwrap();
     let files = Folder::with_files([
-        ("plan.md", "# The plan\n\nA circuit **breaker** opens. ![x](https://evil.example/p.png) [data](data.json)\n"),
+        (
+            "plan.md",
+            "# The plan\n\nA circuit **breaker** opens. ![x](https://evil.example/p.png) [data](data.json)\n\n\
+             | memory | deadline | address |\n|---|---|---|\n\
+             | 1 | 2 | `a_name_without_any_space_that_is_wider_than_the_preview_and_again_that_is_wider_than_the_preview_by_far` |\n",
+        ),
         ("table.csv", "city,people\nRome,3\n"),
         ("data.json", "{\"a\": [1, 2]}\n"),
         ("load.csv", "time,load\n2026-01-01T00:00:00Z,1.5\n2026-01-01T00:01:00Z,2.5\n"),
@@ -386,7 +391,7 @@ async fn administrators_see_and_change_the_server_in_a_browser() {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     let parts = "login,resources,narrow,context,view_as,plugins,live,config,cut,appearance,japanese,zones,screen_reader,\
-                 folders,formats,hostile";
+                 folders,missing,no_config,letters,formats,hostile";
     let schema = folder.path().join("schema.json");
     let printed = run(["schema", "admin", "--config", "absent.toml"]).await.success().text();
     std::fs::write(&schema, printed).unwrap();
