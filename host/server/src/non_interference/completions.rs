@@ -22,7 +22,8 @@ const CASES: u32 = 3;
 /// The numbers of paths that may be hidden in one of two worlds: none, fewer than the places of a response, as many, and more.
 const COUNTS: [usize; 4] = [0, 57, 100, 120];
 
-/// Paths whose values sort before those of [`world::paths`]. Each kind is hidden by some of the rules, and visible by others.
+/// Paths whose values sort before those of [`world::paths`]. Each kind is hidden by some of the rules, and visible by others. A template is
+/// visible only by rules whose globs match its text.
 #[derive(Clone, Copy, Debug)]
 enum Many {
     /// Revisions: only some rules allow others than `main`.
@@ -117,16 +118,20 @@ fn a_visible_value_is_offered_however_many_hidden_ones_precede_it() {
     let runtime = Runtime::new().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let providers = Providers::new();
-    let host = runtime.block_on(providers.start(Rules::Allow, dir.path(), false));
+    let host = runtime.block_on(providers.start(Rules::Deny, dir.path(), false));
     let policy = host.policy(&principal());
     let common = ["blob/main/c.md".to_owned()];
     for count in COUNTS.into_iter().chain([Completion::MAX_OFFERED / 2]) {
-        let own = Many::Revisions.paths(count);
+        let own = Many::EnvFiles.paths(count);
         assert!(own.iter().all(|path| !is_allowed(&policy, &format!("part://h/{path}"))));
         let drawn = [&common[..], &own[..]].concat();
         providers.set(Contents::new(&drawn, &common, &own, &|uri| is_allowed(&policy, uri)));
-        let response = runtime.block_on(complete(&host, "blob/{rev}/{+path}", "rev", &json!({})));
+        let response = runtime.block_on(complete(&host, "blob/{rev}/{+path}", "path", &json!({ "rev": "main" })));
         let completion = &response["result"]["completion"];
-        assert_eq!((&completion["values"], &completion["hasMore"]), (&json!(["main"]), &json!(false)), "{response}");
+        assert_eq!(
+            (&completion["values"], &completion["hasMore"]),
+            (&json!(["c.md"]), &json!(false)),
+            "{count}: {response}"
+        );
     }
 }

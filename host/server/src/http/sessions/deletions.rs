@@ -67,8 +67,12 @@ impl Deletions {
     pub(super) fn due(&self) -> Vec<(SessionKey, Arc<str>)> {
         let mut by_key = self.by_key.lock();
         by_key.retain(|_, deletion| deletion.until > Instant::now());
-        let due = by_key.iter_mut().filter(|(_, deletion)| !std::mem::replace(&mut deletion.is_tried, true));
-        due.map(|(key, deletion)| (key.clone(), deletion.client.clone())).collect()
+        let due = by_key.iter_mut().filter(|(_, deletion)| !deletion.is_tried);
+        let due = due.map(|(key, deletion)| {
+            deletion.is_tried = true;
+            (key.clone(), deletion.client.clone())
+        });
+        due.collect()
     }
 
     /// An attempt has ended: if the record was not deleted, it is due again.

@@ -306,7 +306,7 @@ async fn a_plugin_that_has_answered_no_call_is_untried_in_the_list_of_status() {
         let command = ["status", "--config", path.to_str().unwrap()];
         run(command.into_iter().chain(option.iter().copied())).await.success()
     };
-    let mut wire = RawStdio::start(&config, SESSIONS).await;
+    let server = HttpServer::start(&config).await;
     let shown = status(&[]).await.text();
     assert!(shown.lines().any(|line| line.starts_with("a ") && line.contains(" untried ")), "{shown}");
     assert!(shown.contains("untried: loaded, and has answered no call yet; `mcp-host check` tries plugins"), "{shown}");
@@ -314,11 +314,11 @@ async fn a_plugin_that_has_answered_no_call_is_untried_in_the_list_of_status() {
     assert_eq!((&plugin["answered"], &plugin["state"]["name"]), (&json!(false), &json!("ready")));
     assert!(status(&["a"]).await.text().contains("untried    it has answered no call yet"));
 
-    assert!(wire.read("sample://a/plain").await.is_ok());
+    assert!(server.client(SESSIONS).await.read("sample://a/plain").await.is_ok());
     let shown = status(&[]).await.text();
     assert!(shown.lines().any(|line| line.starts_with("a ") && line.contains(" ready ")), "{shown}");
     assert!(!shown.contains("untried"), "{shown}");
-    wire.end().await;
+    server.end().await;
 }
 
 #[tokio::test]
