@@ -185,7 +185,8 @@ impl Presence {
         self.state.roster().hears(self.state.now())
     }
 
-    /// Returns what is known of the replica that has these digits: the first 16 of its id, which the ids of its sessions end with.
+    /// Returns the known state of the replica with these digits: the first 16 of its id, with which the ids of its
+    /// sessions end.
     pub fn opener(&self, digits: u64) -> Opener {
         self.state.roster().opener(self.state.now(), digits)
     }

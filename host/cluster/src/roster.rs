@@ -108,18 +108,18 @@ pub struct ReplicaView {
     pub about: About,
 }
 
-/// What is known of the replica that has opened a shared session.
+/// The state of the replica that has opened a shared session, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opener {
-    /// It is this replica.
+    /// The opener is this replica.
     Me,
-    /// It has left, was silent for [`MISSING_TIME`], or was never heard.
+    /// The replica has left, was silent for [`MISSING_TIME`], or was never heard.
     Gone,
-    /// It may be running.
+    /// The replica may be running.
     Known {
         /// The time since its last heartbeat.
         silent: Duration,
-        /// Whether it had a session then whose record it could not write.
+        /// Whether the replica had, at that time, a session whose record it could not write.
         has_unwritten: bool,
     },
 }
@@ -162,7 +162,7 @@ pub struct Roster {
 #[derive(Debug)]
 struct Other {
     heard: Time,
-    /// When its last heartbeat was received.
+    /// When the last heartbeat of the replica was received.
     alive: Time,
     sent: u64,
     is_missing: bool,
@@ -239,7 +239,7 @@ impl Roster {
         }
     }
 
-    /// Returns what is known of the replica whose id has these first 16 digits.
+    /// Returns the known state of the replica whose id has these first 16 digits.
     pub fn opener(&self, now: Time, digits: u64) -> Opener {
         let replicas = ReplicaId::with_first_digits(digits);
         if replicas.contains(&self.me) {

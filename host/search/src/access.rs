@@ -64,8 +64,8 @@ impl SearchService {
         Ok(selection)
     }
 
-    /// The languages of the texts of resources, by their URIs in normal form, as far as the principal may find them: for a resource
-    /// that is not indexed, or whose language is undetermined, there is none. Nothing at all if the index cannot be used.
+    /// Returns the languages of the texts of resources that the principal may find, by their URIs in normal form. A
+    /// resource that is not indexed, or whose language is undetermined, is absent. Empty if the index cannot be used.
     pub async fn languages(&self, principal: &Principal, uris: Vec<String>) -> HashMap<String, String> {
         let Some(host) = self.host() else { return HashMap::new() };
         let view = host.view(principal);

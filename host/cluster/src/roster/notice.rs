@@ -78,7 +78,8 @@ pub struct About {
     /// else. The first belongs to the key that it seals cursors with. Empty if it does not publish them.
     #[serde(default)]
     pub cursor_keys: Vec<String>,
-    /// Whether it has opened a shared session whose record it could not write yet. False in a replica of an earlier version.
+    /// Whether the replica has opened a shared session whose record it could not write yet. False in a replica of an
+    /// earlier version.
     #[serde(default)]
     pub has_unwritten_sessions: bool,
 }

@@ -74,7 +74,7 @@ fn a_replica_that_has_opened_a_session_is_known_until_it_leaves_or_is_silent_for
         Notice::Alive { replica: id(2), sent: 0, about }
     };
     me.receive(ms(0), alive(true));
-    // Only a heartbeat says whether records are unwritten.
+    // Only heartbeats report unwritten records.
     me.receive(ms(500), Notice::Stale { replica: id(2), number: 1, plugin: "p".to_owned() });
     let silent = ms(1000);
     assert_eq!(me.opener(ms(1000), 2), Opener::Known { silent, has_unwritten: true });
@@ -148,7 +148,7 @@ fn who_is_heard_has_not_left_whatever_others_say() {
         assert_eq!(tick(&mut me, second + 1..second + 2, true), 2);
     }
     assert_eq!(me.stats().dropped_all, 1);
-    // It leaves.
+    // The replica leaves.
     me.receive(ms(60_000), left(2, 0));
     assert_eq!(tick(&mut me, 61..62, true), 2);
     assert_eq!(tick(&mut me, 62..63, true), 1);

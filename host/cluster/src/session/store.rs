@@ -2,9 +2,9 @@
 //!
 //! # Deletions
 //!
-//! A deletion leaves a tombstone for [`TOMBSTONE_LIFETIME`] only, because nobody is charged for it. A replica that finds no
-//! value later compares the [history](History) of the bucket: if it is that in which the replica has seen the record, the record
-//! was deleted or has expired; with another history, the engine has lost the bucket.
+//! A deletion leaves a tombstone for [`TOMBSTONE_LIFETIME`] only, because no client is charged for it. A replica that
+//! finds no value later compares the [history](History) of the bucket with the history in which it has seen the record.
+//! If they are equal, the record was deleted or has expired; otherwise the engine has lost the bucket.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,7 +32,7 @@ const MAX_CHANGES: usize = 1024;
 pub const TOMBSTONE_LIFETIME: Duration = Duration::from_secs(10);
 /// The key of the bucket's history. No key of a session equals it.
 const HISTORY: &str = "history";
-/// The time to live of the history, which is longer than that of any record.
+/// The time to live of the history, longer than the time to live of any record.
 const HISTORY_LIFETIME: Duration = Duration::from_secs(40 * 24 * 60 * 60);
 /// The time for which a replica relies on the history that it has read.
 const HISTORY_CHECK: Duration = Duration::from_mins(1);
@@ -84,13 +84,13 @@ impl History {
 #[derive(Clone, Copy)]
 struct KnownHistory {
     history: History,
-    /// When it was read.
+    /// When the history was read.
     read: Instant,
-    /// When this replica wrote it.
+    /// When this replica wrote the history.
     written: Instant,
 }
 
-/// Where a record was seen: its revision, in a bucket.
+/// The place of a record: its revision, in a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordPlace {
     revision: Revision,
@@ -117,7 +117,7 @@ impl std::fmt::Debug for Unwritten {
 pub enum Stored {
     /// No value: there is no such session, its record has expired or was deleted, or the engine has lost it.
     Nothing,
-    /// It was deleted a moment ago.
+    /// The record was deleted less than [`TOMBSTONE_LIFETIME`] ago.
     Deleted,
     /// A value that is not a record.
     Invalid(RecordPlace),
@@ -163,7 +163,7 @@ impl SessionStore {
         Self { shared: Arc::new(shared) }
     }
 
-    /// This replica.
+    /// Returns the id of this replica.
     pub fn me(&self) -> ReplicaId {
         self.shared.me
     }
@@ -180,7 +180,8 @@ impl SessionStore {
         let _ = self.shared.changes.send(change);
     }
 
-    /// Counts a session whose record could not be written. The other replicas do not take it for one that does not exist.
+    /// Counts a session whose record could not be written, so that other replicas do not take it for a session that
+    /// does not exist.
     pub fn count_unwritten(&self) -> Unwritten {
         self.shared.unwritten.fetch_add(1, Ordering::Relaxed);
         Unwritten(self.shared.clone())
@@ -281,7 +282,8 @@ impl SessionStore {
         }
     }
 
-    /// Reads the history of the bucket, and writes it if there is none, or if this replica has not written it for long.
+    /// Reads the history of the bucket. Writes it if there is none, or if this replica has not written it for
+    /// [`HISTORY_RENEWAL`].
     async fn read_history(&self) -> Result<History, EngineError> {
         let engine = &self.shared.engine;
         for _ in 0..MAX_ATTEMPTS {
@@ -330,7 +332,7 @@ impl SessionStore {
         })
     }
 
-    /// Logs a failed request. That the engine refuses requests has a reason that an operator can remove, such as a full bucket.
+    /// Logs a failed request. If the engine refuses requests, an operator can remove the reason, such as a full bucket.
     fn log(&self, error: &EngineError) {
         let reason = match error {
             EngineError::Refused(reason) if self.shared.refusals.record().is_some() => reason,

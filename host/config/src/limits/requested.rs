@@ -62,7 +62,7 @@ macro_rules! limit_keys {
             ///
             /// # Errors
             ///
-            /// It is none of this limit: the error says why.
+            /// The text is not a quantity of this limit; the error has the reason.
             pub fn parse(self, text: &str) -> Result<LimitAmount, String> {
                 match self {
                     $(Self::$variant => {
@@ -112,7 +112,7 @@ impl fmt::Display for LimitKey {
     }
 }
 
-/// A text that is not the key of a limit that can be asked for.
+/// A text that is not the key of a limit that providers can request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown limit {}, expected one of {}",

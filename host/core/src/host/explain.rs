@@ -36,7 +36,7 @@ pub struct Explanation {
     pub decided: Operation,
     /// The line of the deciding rule in the config file, if there is one.
     pub line: Option<usize>,
-    /// Whether a resource is served at this spelling of its URI.
+    /// Where the resource is served, given this spelling of its URI.
     pub served: Served,
     /// The state of the plugin; none without a running host.
     pub state: Option<PluginState>,
@@ -57,7 +57,7 @@ pub enum Served {
 }
 
 impl Served {
-    /// Its name: `here`, `only-if-listed`, `elsewhere` or `nowhere`.
+    /// Returns the name: `here`, `only-if-listed`, `elsewhere` or `nowhere`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Here => "here",
@@ -188,7 +188,7 @@ fn built_in_router(config: &Config) -> Result<Router<String>, Error> {
     Router::new(plugins.chain(built_in)).map_err(|error| Error::InvalidRequest { message: error.to_string() })
 }
 
-/// Whether an upstream serves a path.
+/// Returns whether an upstream serves a path.
 fn served(upstream: &Upstream, mount: &Mount, path: &Path) -> Served {
     let canonical = upstream.canonical_path(mount, path.as_str());
     match canonical.and_then(|canonical| mount.compose(&canonical).ok()) {

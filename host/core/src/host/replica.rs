@@ -48,7 +48,7 @@ impl Host {
         self.hub.replicas().is_some_and(Replicas::hears)
     }
 
-    /// Returns what is known of the replica whose id has these first 16 digits; gone without `[cluster]`.
+    /// Returns the known state of the replica whose id has these first 16 digits; [`Opener::Gone`] without `[cluster]`.
     #[doc(hidden)]
     pub fn session_opener(&self, digits: u64) -> Opener {
         self.hub.replicas().map_or(Opener::Gone, |replicas| replicas.opener(digits))

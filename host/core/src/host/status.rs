@@ -32,8 +32,8 @@ pub struct PluginStatus {
     pub state: PluginState,
     /// The digest of the component that is served; none for a native provider.
     pub digest: Option<Digest>,
-    /// Whether its provider has answered a call since it was loaded, besides those of loading. Until then it is not known whether a
-    /// plugin that is [`Ready`](PluginState::Ready) works.
+    /// Whether the provider has answered a call since it was loaded, apart from the calls of loading. Before that, it
+    /// is unknown whether a [`Ready`](PluginState::Ready) plugin works.
     pub has_answered: bool,
     /// The number of faults since it was loaded, by kind. Kinds without faults are left out.
     pub faults: BTreeMap<FaultKind, u64>,
@@ -147,7 +147,7 @@ impl Host {
             // An old generation is not kept while waiting.
             drop(declared);
             drop(now);
-            // This fails only without a sender, and the host owns it.
+            // This only fails without a sender, and the host owns the sender.
             if replaced.changed().await.is_err() {
                 return;
             }

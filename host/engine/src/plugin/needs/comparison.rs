@@ -142,8 +142,8 @@ impl Needs {
         }))
     }
 
-    /// Limits that are lower. That nothing is prepared is said by [`preparation_note`](crate::plugin::preparation_note), if the component
-    /// exports `prepare`.
+    /// Notes about limits below the provider's minimum. If the component exports `prepare`,
+    /// [`preparation_note`](crate::plugin::preparation_note) reports that nothing is prepared.
     fn limit_notes<'a>(&'a self, plugin: &'a config::Plugin) -> impl Iterator<Item = String> + 'a {
         self.limits.iter().filter_map(|(key, need)| {
             let has = key.of(&plugin.limits)?;

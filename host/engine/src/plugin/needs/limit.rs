@@ -16,7 +16,7 @@ pub struct NeededLimit {
     /// The quantity, as the config writes it.
     #[serde(serialize_with = "super::to_text")]
     pub min: LimitAmount,
-    /// What for.
+    /// The purpose.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -28,7 +28,7 @@ impl NeededLimit {
     }
 }
 
-/// Returns the limits of preparations to write for a provider: the defaults, or what it asks for if that is more.
+/// Returns the limits of preparations to write for a provider: the defaults, or the provider's minimum if it is higher.
 pub(crate) fn prepare_limits(asked: &NeededLimits) -> [String; 2] {
     let defaults = Limits { prepare: Some(PrepareLimits::default()), ..Limits::default() };
     [LimitKey::PrepareCpu, LimitKey::PrepareMemory].map(|key| {

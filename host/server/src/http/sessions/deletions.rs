@@ -1,8 +1,8 @@
 //! Deletions of the records of shared sessions that have ended at the replica that opened them.
 //!
-//! A deletion is retried until it succeeds or the record has expired. The permit for it comes before the end of the session, so a client has at
-//! most [`PER_SESSION`] times its share of sessions in records that are not deleted yet: at the limit, none of its sessions with a record makes
-//! room for another one.
+//! A deletion is retried until it succeeds or the record has expired. Its permit is acquired before the session ends,
+//! so the number of a client's sessions whose records are not deleted yet is at most [`PER_SESSION`] times its share of
+//! sessions. At this limit, none of the client's sessions with a record is evicted for another one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,11 +33,11 @@ pub(super) struct Deletions {
 struct Deletion {
     /// The client that the request is made for.
     client: Arc<str>,
-    /// When the record has expired.
+    /// The time at which the record has expired.
     until: Instant,
     /// Whether an attempt is in progress.
     is_tried: bool,
-    /// Its place among the deletions of the client that opened the session.
+    /// Counts the deletion for the client that opened the session.
     _permit: SharePermit<ClientId>,
 }
 
@@ -57,7 +57,7 @@ impl Deletions {
         self.by_key.lock().remove(key);
     }
 
-    /// Whether the record of this session is being deleted.
+    /// Returns whether the record of this session is being deleted.
     pub(super) fn contains(&self, key: &SessionKey) -> bool {
         self.by_key.lock().contains_key(key)
     }

@@ -74,11 +74,12 @@ fn is_elsewhere(session: &str, cluster: &ClusterView) -> bool {
     }
 }
 
-/// What is to be answered about a session without a record, `asked` after the request has arrived, given its [`Opener`]. None if it is not known
-/// yet. `Ok` if the opener has written all records of sessions that it had opened by then.
+/// Returns the result of a request for a session without a record, given the session's [`Opener`] and the time since
+/// the request arrived (`asked`): `None` if it is not known yet, `Ok` if the opener has by now written the records of
+/// all sessions that it had opened before.
 pub(super) fn without_record(opener: Opener, hears: bool, asked: Duration) -> Option<Result<(), Missing>> {
     match opener {
-        // It would know the session.
+        // The opener itself would have the session.
         Opener::Me => Some(Err(Missing::Unknown)),
         _ if !hears => Some(Err(Missing::Unreadable)),
         Opener::Gone => Some(Err(Missing::Unknown)),
@@ -90,7 +91,7 @@ pub(super) fn without_record(opener: Opener, hears: bool, asked: Duration) -> Op
     }
 }
 
-/// Whether a text has the form of a session id of any replica.
+/// Returns whether a text has the form of a session id, of any replica.
 pub(super) fn is_id(text: &str) -> bool {
     let is_hexadecimal = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     text.split_once('-').is_some_and(|(random, replica)| {
@@ -168,13 +169,13 @@ mod tests {
             (Opener::Me, false, 0, Some(Err(Missing::Unknown))),
             (Opener::Gone, true, 0, Some(Err(Missing::Unknown))),
             (Opener::Gone, false, 0, Some(Err(Missing::Unreadable))),
-            // Its last heartbeat was before the request: the next one says more.
+            // The last heartbeat was before the request, so the next one is awaited.
             (known(10, false), true, 0, None),
             (known(900, false), true, 900, None),
             (known(10, false), true, 500, Some(Ok(()))),
             (known(10, true), true, 500, Some(Err(Missing::Unreadable))),
             (known(10, false), false, 500, Some(Err(Missing::Unreadable))),
-            // It may be cut off.
+            // The replica may be cut off.
             (known(2001, false), true, 0, Some(Err(Missing::Unreadable))),
             (known(60_000, false), true, 1000, Some(Err(Missing::Unreadable))),
         ] {

@@ -224,8 +224,8 @@ impl Sessions {
         Ok(session)
     }
 
-    /// Waits until the replica that opened a session has said that it has written all records, in a heartbeat after the request. Fails if that
-    /// replica has gone, or may be cut off.
+    /// Waits for a heartbeat, sent after the request, in which the replica that opened a session reports that it has
+    /// written all records. Fails if this replica has gone, or may be cut off.
     async fn wait_for_opener(&self, id: &str) -> Result<(), Missing> {
         let asked = Instant::now();
         let digits = id.split_once('-').and_then(|(_, digits)| u64::from_str_radix(digits, 16).ok());
@@ -445,7 +445,7 @@ impl Sessions {
             writing.await;
             for session in charged {
                 if let Some(shared) = shared(&session) {
-                    // It only decreases: an increase was charged when the record was read.
+                    // The charge only decreases: an increase was charged when the record was read.
                     let _ = sessions.charge(&session, shared, &shared.record().await);
                 }
             }
@@ -498,7 +498,7 @@ impl Sessions {
             return;
         };
         copy.doubt();
-        // The replica that opened the session charges what it subscribes to elsewhere.
+        // The replica that opened the session charges its subscriptions at other replicas.
         if (session.has_stream().0 || copy.is_home) && copy.begin_task() {
             let (sessions, session) = (self.clone(), session.clone());
             tokio::spawn(async move {

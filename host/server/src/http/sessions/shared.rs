@@ -88,7 +88,7 @@ pub(super) struct SharedCopy {
 /// The most recently read or written state of the record.
 struct Known {
     record: SessionRecord,
-    /// Where it was seen. None if there is no record.
+    /// The place at which the record was seen; none if there is no record.
     place: Option<RecordPlace>,
 }
 
@@ -96,9 +96,9 @@ struct Status {
     pending: Pending,
     /// The time of the last write here. None if the record has to be written.
     written: Option<Instant>,
-    /// When the record that was written here expires. None if none was written.
+    /// When the record written by this replica expires; none if it has written none.
     expires: Option<Instant>,
-    /// Whether a write was tried, so that there may be a record.
+    /// Whether a write was tried, so that a record may exist.
     may_be_stored: bool,
     /// Counts the session while there is no record because it could not be written.
     unwritten: Option<Unwritten>,
@@ -259,7 +259,7 @@ impl SharedCopy {
         &self.client
     }
 
-    /// Whether there may be a record.
+    /// Returns whether a record may exist.
     pub(super) fn may_be_stored(&self) -> bool {
         self.status.lock().may_be_stored
     }
@@ -336,8 +336,8 @@ impl SharedCopy {
         }
     }
 
-    /// Whether the record may have expired although the session is in use here, where it was opened: writes have failed for longer than the record
-    /// lives.
+    /// Returns whether the record may have expired although this replica opened the session and uses it: writes have
+    /// failed for longer than the lifetime of the record.
     fn may_have_expired(&self) -> bool {
         self.is_home && self.status.lock().expires.is_none_or(|expires| expires <= Instant::now())
     }
@@ -444,7 +444,7 @@ impl SharedCopy {
                     return Err(ShareError::Unavailable);
                 }
                 Err(StoreError::Impossible(_)) => {
-                    // It will never be written, so no replica has to wait for it.
+                    // The record will never be written, so no replica has to wait for it.
                     self.status.lock().unwritten = None;
                     return Err(ShareError::TooLarge);
                 }
@@ -520,7 +520,8 @@ mod tests {
         assert!(!other.has_unwritten());
         home.refresh().await.unwrap();
         assert!(home.write(LIFETIME).await.is_ok());
-        // The home replica could not write for longer than the record lives. For another one, nobody has used the session.
+        // The home replica could not write for longer than the lifetime of the record. To another replica, the session
+        // is unused.
         home.keep(Duration::ZERO).await.unwrap();
         assert_eq!(copy.refresh().await, Err(ShareError::Ended));
         home.refresh().await.unwrap();
@@ -542,7 +543,7 @@ mod tests {
         other.defer();
         drop(other);
         assert!(!store.has_unwritten());
-        // One that can never be written keeps nobody waiting.
+        // No replica waits for a record that can never be written.
         let agreed = Agreement { revision: Revision::from_name("2025-11-25").unwrap(), may_subscribe: true };
         let long = Principal::new("x".repeat(10_000));
         let long = SharedCopy::opened(store.clone(), "x".into(), ID, &long, agreed);
