@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-/// The environment variable with the path of another program to test or to measure, such as that of a release.
+/// The environment variable with the path of another program to test or to measure, such as a release.
 pub const PROGRAM_VARIABLE: &str = "MCP_HOST_PROGRAM";
 
-/// Returns the path of the binary `mcp-host`: that of [`PROGRAM_VARIABLE`], or the one in the target directory of this test's own
-/// executable.
+/// Returns the path of the binary `mcp-host`: the path in [`PROGRAM_VARIABLE`], or the binary in the target directory
+/// of this test's own executable.
 ///
 /// # Panics
 ///
-/// It has not been built.
+/// The binary does not exist.
 pub fn host_binary() -> PathBuf {
     if let Some(program) = std::env::var_os(PROGRAM_VARIABLE) {
         return program.into();

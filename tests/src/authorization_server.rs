@@ -54,8 +54,9 @@ impl AuthorizationServer {
         Self::start_with(format, lifetime, None).await
     }
 
-    /// Starts a server with opaque tokens, at which the resource server gets access tokens for an upstream at that URL: for itself by client
-    /// credentials, and for an account by the exchange of the account's own. Those are JWTs.
+    /// Starts a server with opaque tokens. The resource server gets access tokens for an upstream at this URL from it:
+    /// for itself by client credentials, and for an account in exchange for the account's own access token. Tokens for
+    /// the upstream are JWTs.
     pub async fn start_for_upstream(url: &str) -> Self {
         Self::start_with(TokenFormat::Opaque, 3600, Some(url)).await
     }
@@ -91,7 +92,7 @@ impl AuthorizationServer {
         &self.issuer
     }
 
-    /// An access token of that account for a resource, without a client that is authorized.
+    /// Returns an access token of this account for a resource, without the authorization of a client.
     pub async fn token(&mut self, account: &str, resource: &str) -> String {
         let number = self.count("token ") + 1;
         self.command(&format!("token {account} {resource}"), "token ").await;

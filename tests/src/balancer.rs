@@ -1,5 +1,5 @@
-//! HAProxy on loopback in front of replicas: each request goes to the next replica that is healthy, but for those of a session, which go
-//! where it began.
+//! HAProxy on loopback in front of replicas: each request goes to the next healthy replica, except requests of a
+//! session, which go to the replica where the session began.
 
 use std::fmt::Write as _;
 use std::path::Path;

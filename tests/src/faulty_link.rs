@@ -1,4 +1,4 @@
-//! A TCP proxy on loopback between a program and its server, which delays, holds back and cuts what goes through.
+//! A TCP proxy on loopback between a program and its server, which injects faults: delays, stalls and cut connections.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,25 +11,25 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
-/// The number of pieces that are on the way in one direction.
+/// The maximum number of pieces in transit in one direction.
 const ON_THE_WAY: usize = 1024;
 
-/// What a link does with what goes through it.
+/// The fault that a link injects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkFault {
-    /// It passes everything on at once.
+    /// None: all data is passed on immediately.
     None,
-    /// It passes everything on later.
+    /// All data is passed on with a delay.
     Delay(Duration),
-    /// It passes nothing on, and keeps connections: what is sent is lost, and nobody is told.
+    /// No data is passed on, and connections stay open: data is lost without an error.
     Stalled,
-    /// The same, but only of what the server sends: a half-open connection.
+    /// No data of the server is passed on: a half-open connection.
     HalfOpen,
-    /// It ends all connections, and new ones at once.
+    /// All connections end, and so do new ones, immediately.
     Cut,
 }
 
-/// A proxy in front of one server. It ends when it is dropped.
+/// A proxy in front of one server. It ends on drop.
 #[derive(Debug)]
 pub struct FaultyLink {
     address: SocketAddr,
@@ -38,7 +38,7 @@ pub struct FaultyLink {
 }
 
 impl FaultyLink {
-    /// Starts one on a port of its own in front of a server, which need not run yet.
+    /// Starts a proxy on a free port in front of a server, which need not run yet.
     pub async fn start(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port for the link");
         let address = listener.local_addr().expect("it is bound");
@@ -51,12 +51,12 @@ impl FaultyLink {
         Self { address, fault, accepting }
     }
 
-    /// Where the program connects to.
+    /// The address that the program connects to.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// From now on this happens. What was held back before is lost with its connection.
+    /// Sets the fault. Data that was held back before is lost with its connection.
     pub fn set(&self, fault: LinkFault) {
         self.fault.send_replace(fault);
     }
@@ -65,7 +65,7 @@ impl FaultyLink {
 impl Drop for FaultyLink {
     fn drop(&mut self) {
         self.accepting.abort();
-        // Connections end with it.
+        // Connections end with the proxy.
         self.fault.send_replace(LinkFault::Cut);
     }
 }
@@ -84,7 +84,7 @@ async fn connect(client: TcpStream, server: SocketAddr, mut faults: watch::Recei
         loop {
             let fault = *faults.borrow_and_update();
             had_lost |= matches!(fault, LinkFault::Stalled | LinkFault::HalfOpen);
-            // A stream of bytes with a hole is none: where something was lost, the connection ends with the fault.
+            // A byte stream must have no gap: a connection that has lost data ends with the fault.
             if fault == LinkFault::Cut || had_lost && fault == LinkFault::None || faults.changed().await.is_err() {
                 return;
             }
@@ -97,7 +97,7 @@ async fn connect(client: TcpStream, server: SocketAddr, mut faults: watch::Recei
     }
 }
 
-/// Passes on what is read, as long as both ends are open.
+/// Passes on data while both ends are open.
 async fn pass(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
@@ -138,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that sends back what it gets.
+    /// Starts an echo server.
     async fn echo() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -227,14 +227,14 @@ impl RawHttp {
         wire.handshake().await
     }
 
-    /// The same session at the server of another URL.
+    /// The same session at another URL of the server.
     #[must_use]
     pub fn at(&self, url: &str) -> Self {
         let (client, session) = (self.client.clone(), self.session.clone());
         Self { client, url: url.to_owned(), revision: self.revision.clone(), session, last_id: self.last_id + 1000 }
     }
 
-    /// The session of another client, which this one has learned the id of.
+    /// The session of another client, whose id this client has learned.
     pub fn use_session(&mut self, id: &str) {
         self.session = Some(id.to_owned());
     }
@@ -252,7 +252,7 @@ impl RawHttp {
         self
     }
 
-    /// Opens a session; none if the server does not answer as it should.
+    /// Opens a session; none if the server does not answer correctly.
     pub async fn try_start(url: &str, revision: Revision) -> Option<Self> {
         let mut wire = Self::uninitialized(url, revision);
         let hello = wire::request(&wire.revision, 0, "initialize", wire::initialize_params(&wire.revision));
@@ -312,7 +312,7 @@ impl RawHttp {
         response
     }
 
-    /// The same; none if the server does not answer, or the session is not there.
+    /// The same; none if the server does not answer, or if the session does not exist.
     pub async fn try_event_stream(&self, last_event_id: Option<&str>) -> Option<Response> {
         let response = self.event_stream_request(last_event_id).send().await.ok()?;
         (response.status() == 200).then_some(response)

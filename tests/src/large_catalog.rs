@@ -1,11 +1,11 @@
-//! A large catalog, all of it real: 100,000 files and 200 plugins.
+//! A large catalog of real resources: 100,000 files and 200 plugins.
 //!
 //! | plugin | serves |
 //! |---|---|
-//! | `many` | the files `DIRECTORY/NUMBER.txt`, such as `199/99999.txt`, of which those in the directory `000` are searched; one has a zebra, and one is Markdown |
+//! | `many` | the files `DIRECTORY/NUMBER.txt`, such as `199/99999.txt`; only the directory `000` is indexed for search; one file has a zebra, and one is Markdown |
 //! | `files` | `plan.md`, `other.md` and `edited.md` |
 //! | `p0` to `p196` | the guest `sample` |
-//! | one more | whatever is needed beside them |
+//! | one more | the plugin that the test adds |
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,19 +14,19 @@ use toml::Table;
 
 use crate::{ConfigFile, Folder, Plugin};
 
-/// The files of `many`, and those in a directory.
+/// The number of files of `many`, and of the files in one directory.
 const FILES: usize = 100_000;
 const FILES_PER_DIRECTORY: usize = 500;
-/// The files that are searched.
+/// The glob of the indexed files.
 const SEARCHED: &str = "files://many/000/**";
 /// The file that is Markdown, to be edited: its number and its path.
 const MARKDOWN: (usize, &str) = (499, "000/00499.md");
-/// What it has, and those of `files`.
+/// The content of the Markdown file, and of the files of `files`.
 const BEFORE: &str = "# Before\n";
-/// The plugins beside the two with files, and the one that is given.
+/// The number of plugins besides `many`, `files` and the test's plugin.
 const SAMPLES: usize = 197;
 
-/// The files, which are removed when this is dropped.
+/// The files; they are removed on drop.
 #[derive(Debug)]
 pub struct LargeCatalog {
     many: Folder,
@@ -53,7 +53,7 @@ impl LargeCatalog {
         Self { many, files }
     }
 
-    /// A config with the 200 plugins, one of which is that one.
+    /// Returns a config with the 200 plugins, one of which is the given plugin.
     pub fn config(&self, another: Plugin) -> ConfigFile {
         let search = Table::from_iter([("include".to_owned(), vec![SEARCHED].into())]);
         let config = ConfigFile::new()

@@ -58,7 +58,7 @@ impl NatsServer {
         process
     }
 
-    /// Starts one without JetStream.
+    /// Starts a server without JetStream.
     pub async fn start_without_jetstream() -> Self {
         let (dir, port) = (tempfile::tempdir().expect("a directory for the server"), ReservedPort::new());
         let process = Self::run_with(&dir, &port, false).await;
@@ -76,14 +76,14 @@ impl NatsServer {
         answer["state"]["messages"].as_u64().expect("a number of messages")
     }
 
-    /// Makes a stream of JetStream.
+    /// Creates a stream of JetStream.
     pub async fn create_stream(&self, config: &Value) {
         let name = config["name"].as_str().expect("a stream has a name");
         let answer = self.request(&format!("$JS.API.STREAM.CREATE.{name}"), &config.to_string()).await;
         assert!(answer["error"].is_null(), "{answer}");
     }
 
-    /// The answer of JetStream to a request.
+    /// The response of JetStream to a request.
     async fn request(&self, subject: &str, body: &str) -> Value {
         let mut connection = TcpStream::connect(self.port.address()).await.expect("it listens");
         let sent = format!(
@@ -100,7 +100,7 @@ impl NatsServer {
         panic!("the server has closed the connection");
     }
 
-    /// Publishes messages, as anybody can who may connect. Returns when the server has them.
+    /// Publishes messages, as any client can that may connect. Returns when the server has received them.
     pub async fn publish<'a>(&self, messages: impl IntoIterator<Item = (&'a str, Vec<u8>)>) {
         let mut stream = TcpStream::connect(self.port.address()).await.expect("it listens");
         let mut sent = b"CONNECT {\"verbose\":false}\r\n".to_vec();
@@ -147,7 +147,7 @@ struct Node {
     process: Option<Child>,
     dir: TempDir,
     port: ReservedPort,
-    /// What clients connect to.
+    /// The link that clients connect to.
     link: FaultyLink,
     route: ReservedPort,
     monitor: ReservedPort,
@@ -174,12 +174,12 @@ impl NatsCluster {
         cluster
     }
 
-    /// The addresses of the nodes: of the links in front of them.
+    /// The addresses of the links in front of the nodes.
     pub fn urls(&self) -> Vec<String> {
         self.nodes.iter().map(|node| format!("nats://{}", node.link.address())).collect()
     }
 
-    /// From now on this happens to what clients send to all nodes, and are sent.
+    /// Sets the fault of the links of all nodes, in both directions.
     pub fn set_links(&self, fault: LinkFault) {
         self.nodes.iter().for_each(|node| node.link.set(fault));
     }
@@ -191,7 +191,7 @@ impl NatsCluster {
         let mut command = Command::new(client_program("nats/bin/nats-server"));
         command.args(["--addr", "127.0.0.1", "--port", &node.port.address().port().to_string(), "--jetstream"]);
         command.args(["--name", &format!("n{index}"), "--cluster_name", "test", "--cluster", &routes[index]]);
-        // Where clients that are connected learn of the other nodes, they go through the links, too.
+        // When connected clients learn of the other nodes, they get the addresses of links, too.
         command.args(["--client_advertise", &node.link.address().to_string()]);
         command.args(["--routes", &routes.join(","), "--http_port", &node.monitor.address().port().to_string()]);
         command.arg("--store_dir").arg(node.dir.path()).current_dir(node.dir.path());

@@ -108,7 +108,7 @@ impl MockOrigin {
         Self { port, shared, state: Mutex::new(ListenState::Listening(task)) }
     }
 
-    /// Has another certificate for its address, of that authority, from the next connection on.
+    /// Uses another certificate for its address, issued by this authority, from the next connection on.
     pub fn change_certificate(&self, authority: &CertificateAuthority) {
         let tls = self.shared.tls.as_ref().expect("it is over TLS");
         *tls.lock().expect("no test panics meanwhile") = authority.acceptor("127.0.0.1");

@@ -1,8 +1,8 @@
-//! A cluster to break: three nodes of NATS behind links that can fail, three replicas, a balancer, clients of both lifecycles that listen, and
-//! files that change.
+//! A cluster for fault injection: three nodes of NATS behind links that can fail, three replicas, a balancer,
+//! subscribed clients of both lifecycles, and files that change.
 //!
-//! Everything that a client hears is logged, and [compared](crate::change_check) with every change that was made. Streams that end are
-//! opened again by their clients, at whichever replica the balancer chooses.
+//! Every event that a client receives is logged, and [compared](crate::change_check) with every change that was made. A
+//! client whose stream ends opens another one, at the replica that the balancer chooses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -80,8 +80,8 @@ impl Replica {
 }
 
 impl ReplicaSet {
-    /// Starts it with so many files, and so many clients, each of which listens for all files and for one that it may not see. Each fourth
-    /// one has a session, of the revision 2025-11-25; the others are of 2026-07-28.
+    /// Starts the cluster with this number of files and of clients. Each client subscribes to all files, and to one
+    /// that it may not see. Every fourth client has a session, of the revision 2025-11-25; the others use 2026-07-28.
     pub async fn start(files: usize, clients: usize) -> Self {
         let nats = NatsCluster::start().await;
         let names = (0..files).map(|number| format!("{number}.txt")).chain([SECRET.to_owned()]);
@@ -284,8 +284,8 @@ async fn listen(client: String, url: String, uris: BTreeSet<String>, logs: Arc<M
     }
 }
 
-/// The same in a session of the revision 2025-11-25: a stream that ends is resumed, and if the session is not there any more, another
-/// one is opened.
+/// The same in a session of the revision 2025-11-25: a stream that ends is resumed, and if the session no longer
+/// exists, another one is opened.
 async fn listen_in_sessions(client: String, url: String, uris: BTreeSet<String>, logs: Arc<Mutex<Logs>>) {
     for number in 0.. {
         let name = format!("{client}, session {number}");
@@ -294,7 +294,7 @@ async fn listen_in_sessions(client: String, url: String, uris: BTreeSet<String>,
     }
 }
 
-/// Listens until the session is not there any more.
+/// Receives events until the session no longer exists.
 async fn listen_in_a_session(name: String, url: &str, uris: &BTreeSet<String>, logs: &Arc<Mutex<Logs>>) -> Option<()> {
     let mut wire = RawHttp::try_start(url, Revision::V_2025_11_25).await?;
     for wanted in uris.iter().cloned().chain([uri(SECRET)]) {
@@ -312,17 +312,17 @@ async fn listen_in_a_session(name: String, url: &str, uris: &BTreeSet<String>, l
         heard.end();
         tokio::time::sleep(RECONNECT).await;
         stream = wire.try_event_stream(heard.last_event.as_deref()).await?;
-        // What was changed in between is pending.
+        // Changes made in between are pending.
         heard.resume();
     }
 }
 
-/// What one stream hears.
+/// The events of one stream.
 struct Heard {
     logs: Arc<Mutex<Logs>>,
     /// The log, until the subscription is acknowledged.
     log: Option<StreamLog>,
-    /// The place of the log among all.
+    /// The index of the log in the list of logs.
     index: Option<usize>,
     /// The id of the last event.
     last_event: Option<String>,
@@ -372,7 +372,7 @@ impl Heard {
         self.set_until(Some(Instant::now()));
     }
 
-    /// It goes on.
+    /// Marks the stream as continuing.
     fn resume(&self) {
         self.set_until(None);
     }

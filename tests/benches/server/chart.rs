@@ -1,12 +1,12 @@
-//! Charts of ratios in SVG, as `docs/performance.md` has them: a dot for each ratio of a figure to that of the baseline in the same run,
-//! and a bar from the lowest to the highest ratio of the turns.
+//! Charts of ratios in SVG, as in `docs/performance.md`: a dot for the ratio of each figure to the baseline in the same
+//! run, and a bar from the lowest to the highest ratio of the turns.
 
 use std::fs;
 use std::path::Path;
 
 use plotters::prelude::*;
 
-/// The colors of the series: those of Okabe and Ito, which color-blind people can tell apart.
+/// The colors of the series: the palette of Okabe and Ito, which color-blind people can distinguish.
 const COLORS: [RGBColor; 5] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -24,7 +24,7 @@ const NAMES: u32 = 230;
 const TITLE: u32 = 34;
 const AXIS: u32 = 48;
 
-/// The ratio of a figure to that of the baseline, in several turns.
+/// The ratio of a figure to the baseline, in several turns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ratio {
     low: f64,
@@ -45,7 +45,7 @@ impl Ratio {
 /// A chart: rows, each with a ratio of each series.
 pub(crate) struct Chart {
     title: String,
-    /// What a ratio is one of.
+    /// The meaning of a ratio, as the label of the axis.
     axis: String,
     series: Vec<String>,
     rows: Vec<(String, Vec<Ratio>)>,
@@ -64,7 +64,7 @@ impl Chart {
         self.rows.push((name.to_owned(), ratios));
     }
 
-    /// Writes it as `NAME.svg` in that directory, if there is one.
+    /// Writes the chart as `NAME.svg` into this directory, if there is one.
     pub(crate) fn write(&self, directory: Option<&Path>, name: &str) {
         let Some(directory) = directory else { return };
         fs::create_dir_all(directory).expect("the directory of charts can be made");
@@ -90,7 +90,7 @@ impl Chart {
             .x_label_area_size(AXIS)
             .build_cartesian_2d(0.0..highest * 1.25, count..0.0)?;
         chart.configure_mesh().disable_y_mesh().disable_y_axis().x_desc(&self.axis).light_line_style(WHITE).draw()?;
-        // Above the line is better or worse than the baseline, as the axis says.
+        // Ratios beyond the line are better or worse than the baseline, as the label of the axis says.
         chart.draw_series([PathElement::new([(1.0, 0.0), (1.0, count)], BLACK.stroke_width(1))])?;
         for (row, (name, _)) in self.rows.iter().enumerate() {
             let place = row * row_height + row_height / 2;
@@ -109,7 +109,7 @@ impl Chart {
         }
         chart
             .configure_series_labels()
-            // Right of the highest ratio, so that it covers none.
+            // Right of the highest ratio, so that no ratio is covered.
             .position(SeriesLabelPosition::LowerRight)
             .background_style(WHITE.mix(0.85))
             .border_style(BLACK.mix(0.3))

@@ -1,8 +1,9 @@
-//! The console in a browser, on a catalog of 100,000 files and 200 plugins: the first view, a filter that looks at all of them, and an edit on
-//! disk until it is drawn.
+//! The console in a browser, on a catalog of 100,000 files and 200 plugins: the first view, a filter over all files,
+//! and the time from an edit on disk until it is drawn.
 //!
-//! It needs the browser and its driver: `cargo xtask debian`, `cargo xtask clients`. The times are those of the browser
-//! (`tests/clients/console/figures.mjs`), from the beginning of the navigation, or of the edit, to the frame that shows it.
+//! It needs the browser and its driver: `cargo xtask debian`, `cargo xtask clients`. The browser measures the times
+//! (`tests/clients/console/figures.mjs`), from the start of the navigation, or of the edit, to the frame that shows the
+//! result.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -19,7 +20,7 @@ use crate::table;
 /// The token of the administrator.
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-/// What is measured, by its name in the output of the browser.
+/// The figures, by their names in the output of the browser.
 const FIGURES: [(&str, &str); 6] = [
     ("first-view", "the first view, nothing in the browser's cache"),
     ("first-view-again", "the same with its files in the cache"),
@@ -29,7 +30,7 @@ const FIGURES: [(&str, &str); 6] = [
     ("edit-many", "an edit of one of 100,000 files"),
 ];
 
-/// Measures them, and prints the median and the longest of the turns.
+/// Measures the figures, and prints the median and the maximum of the turns.
 pub(crate) async fn run(options: &Options) {
     let (catalog, port) = (LargeCatalog::write(), ReservedPort::new());
     let folder = tempfile::tempdir().expect("a directory");

@@ -23,9 +23,9 @@
 //! | [`upstreams`] | reads, listings and updates of an existing server through the host | the server itself |
 //! | [`soak`], if it is named | a server with everything on, and faults: lost updates, memory, descriptors | its first minutes |
 //!
-//! With `--charts DIR` the ratios are drawn there as well, with those of each turn ([`chart`]).
+//! With `--charts DIR` the ratios of each turn are also drawn as SVG ([`chart`]).
 //!
-//! It builds what it measures first. No times are asserted, as they depend on the machine. The ratios are in
+//! The benchmark builds its programs first. It asserts no times, as they depend on the machine. The ratios are in
 //! `docs/performance.md`.
 #![allow(
     clippy::arithmetic_side_effects,

@@ -42,7 +42,7 @@ impl Transport {
         }
     }
 
-    /// The beginning of the names of its charts.
+    /// The prefix of the names of the charts.
     fn file(self) -> &'static str {
         match self {
             Self::Http2025 => "requests-sessions",

@@ -6,12 +6,12 @@ use std::thread::available_parallelism;
 
 use mcp_host_tests::PROGRAM_VARIABLE;
 
-/// Builds the binary, in the profile of this program, and the components. It takes a few seconds when everything is up
-/// to date. A program that [`PROGRAM_VARIABLE`] names is measured as it is.
+/// Builds the binary, in the profile of this program, and the components; a few seconds when everything is up to date.
+/// A program in [`PROGRAM_VARIABLE`] is measured without a build.
 pub(crate) fn build_all() {
     let profile = if cfg!(debug_assertions) { "dev" } else { "bench" };
     if std::env::var_os(PROGRAM_VARIABLE).is_none() {
-        // Of the whole workspace, so that features of dependencies, and so their builds, are shared.
+        // Built for the whole workspace, so that features of dependencies, and thus their builds, are shared.
         cargo(&["build", "--profile", profile, "--workspace", "--bin", "mcp-host"]);
     }
     cargo(&["xtask", "plugins", "--fixtures"]);

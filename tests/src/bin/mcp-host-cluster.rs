@@ -18,7 +18,7 @@ const CHANGE_INTERVAL: Duration = Duration::from_millis(50);
 const FAULT_INTERVAL: Duration = Duration::from_secs(10);
 /// The time for which a process stands still.
 const PAUSE: Duration = Duration::from_secs(5);
-/// The delay of a link that is late.
+/// The delay of a slow link.
 const LATE: Duration = Duration::from_millis(200);
 /// The time within which a stream has to be told: the lease, the interval, and the deadline of a poll.
 const BOUND: Duration = LEASE.saturating_add(Duration::from_secs(10));

@@ -1,8 +1,8 @@
-//! The official conformance suite against a server, and through the host against the same server: what concerns resources has the same
-//! outcome.
+//! The official conformance suite has the same outcomes against a server as through the host against this server, in
+//! scenarios about resources.
 //!
-//! The server is one of the official SDK for Python, which has both kinds of lifecycle. The host exchanges its prefix for a mount of the same
-//! text, so that the suite asks for the same URIs.
+//! The server uses the official SDK for Python, which has both kinds of lifecycle. The host replaces its prefix by a
+//! mount of the same text, so the suite requests the same URIs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use mcp_host_tests::{ConfigFile, HttpServer, ReservedPort, client_program, wait_
 
 use crate::protocol::conformance::{Checks, run};
 
-/// A server over HTTP, which ends with this.
+/// A server over HTTP, which ends on drop.
 struct Server(Child);
 
 impl Server {
@@ -33,7 +33,8 @@ impl Drop for Server {
     }
 }
 
-/// Whether a scenario is about resources: their listings, contents, templates, completions, subscriptions, and what is said of caching.
+/// Returns whether a scenario is about resources: their listings, contents, templates, completions, subscriptions and
+/// caching.
 fn is_of_resources(scenario: &str) -> bool {
     scenario.starts_with("resources-")
         || ["sep-2164-resource-not-found", "completion-complete", "caching"].contains(&scenario)
@@ -55,7 +56,7 @@ async fn behaves_as_directly(revision: &str, least: usize) {
         "[[upstream]]\nname = 'conformance'\nurl = '{}'\nmount = 'test://'\nprefix = 'test://'\n",
         port.mcp_url()
     );
-    // The scenarios about completion and caching ask for prompts, too.
+    // The scenarios about completion and caching request prompts, too.
     let config = ConfigFile::new()
         .server("advertise", vec!["prompts"])
         .server("tools", vec!["list", "read"])

@@ -1,5 +1,6 @@
-//! Upstreams that misbehave, beside a plugin and a client that must not notice. What one call of them does is tested in the crate
-//! `mcp-host-upstream` (`tests/it/hostile.rs`, with a list of the kinds); here are those that take the whole program.
+//! Upstreams that misbehave, together with a plugin and a client that must not be affected. The effects on a single
+//! call are tested in the crate `mcp-host-upstream` (`tests/it/hostile.rs`, with a list of the kinds); the tests here
+//! need the whole program.
 
 use mcp_host_tests::{
     CertificateAuthority, ConfigFile, Folder, HttpServer, MockOrigin, Plugin, RawHttp, RecordedRequest, Reply,
@@ -7,7 +8,8 @@ use mcp_host_tests::{
 };
 use serde_json::{Value, json};
 
-/// A server in a shell that answers the handshake; other lines are those of `script`, with the id of the request in `$id`.
+/// Returns a server in shell that answers the handshake; `script` handles all other lines, with the id of the request
+/// in `$id`.
 fn shell(script: &str) -> String {
     let script = format!(
         r#"
@@ -46,14 +48,14 @@ async fn a_line_of_a_gigabyte_takes_no_memory_and_leaves_others_alone() {
     client.read_error("up+x:huge").await;
     assert_eq!(client.text("files://f/a.txt").await, "a file");
     server.log_line("a line of the upstream is too long, and passed over").await;
-    // The next answer is behind the rest of the line.
+    // The next response is behind the rest of the line.
     while client.read("up+x:a").await.is_err() {}
     let grown = server.peak_rss().saturating_sub(before);
     assert!(grown < 64 << 20, "{grown}");
     server.end().await;
 }
 
-/// What a server answers that has `x:open` and `x:secret`, and names the second wherever it can.
+/// The responses of a server that has `x:open` and `x:secret`, and names the second one wherever it can.
 fn talkative(request: &RecordedRequest) -> Reply {
     if request.method != "POST" {
         return Reply::status(405);

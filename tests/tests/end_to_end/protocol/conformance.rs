@@ -28,7 +28,7 @@ pub(crate) type Checks = BTreeMap<String, Check>;
 
 /// The outcome of a check.
 pub(crate) struct Check {
-    /// `SUCCESS`, `FAILURE` or another one.
+    /// `SUCCESS`, `FAILURE` or another outcome.
     pub(crate) status: String,
     /// The message of the suite.
     pub(crate) said: String,

@@ -1,4 +1,4 @@
-//! Completions do not depend on what a principal may not see: hidden values take no places of visible ones.
+//! Completions do not depend on values that a principal may not see: hidden values do not displace visible ones.
 
 use mcp_host_tests::{ConfigFile, Folder, GitRepo, Plugin, Rule, StdioServer, fixture};
 use rusqlite::Connection;
@@ -19,7 +19,7 @@ const DENIED: [&str; 6] = [
     "db://shop/main/a*/**",
 ];
 
-/// A completion: the template, the variable, the known variables, and what is before and after each name.
+/// A completion: the template, the variable, the known variables, and the text before and after each name.
 struct Completed {
     template: &'static str,
     variable: &'static str,
@@ -116,7 +116,7 @@ async fn hidden_values_before_the_visible_ones_neither_displace_them_nor_are_tol
         }
         assert_eq!(*has_more, Some(false), "{template}");
     }
-    // 42 visible values and 58 hidden ones are as many as MCP allows.
+    // 42 visible values and 58 hidden ones are together the maximum of MCP.
     for hidden in [57, 58, 150] {
         let many = complete_all(hidden).await;
         for ((completed, few), many) in COMPLETED.iter().zip(&few).zip(&many) {

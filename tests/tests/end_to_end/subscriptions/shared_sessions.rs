@@ -100,7 +100,7 @@ impl Replicas {
         timeout(TIMEOUT, looking).await.unwrap_or_else(|_| panic!("no {status} of replica {index}"));
     }
 
-    /// Waits until a replica, which has [`ADMIN`], knows that so many are alive.
+    /// Waits until a replica, which has [`ADMIN`], counts this number of live replicas.
     async fn wait_for_live(&self, index: usize, count: u32) {
         let line = self.servers[index].0.as_ref().unwrap().log_line("administration at ").await;
         let metrics = format!("{}/metrics", line.split_whitespace().last().unwrap());
@@ -113,7 +113,7 @@ impl Replicas {
         timeout(TIMEOUT, looking).await.unwrap_or_else(|_| panic!("not {count} replicas at replica {index}"));
     }
 
-    /// Waits until the bucket of sessions has so many values, of which one is its history.
+    /// Waits until the bucket of sessions has this number of values, one of which is its history.
     async fn wait_for_values(&self, count: u64) {
         let looking = async {
             while self.nats.messages_of(BUCKET).await != count {
@@ -411,7 +411,7 @@ async fn sessions_of_a_replica_that_is_cut_off_are_503_at_others_and_continued_t
     assert_eq!(ping(&mut stranger).await.0, 404, "the replica that would have opened it says that there is none");
 
     link.set(LinkFault::Cut);
-    // From the first moment on, and when its silence is noticed.
+    // Both in the first moment, and after the silence was noticed.
     let mut sessions = Vec::new();
     for _ in 0..8 {
         let mut session = RawHttp::start_with_token(replicas.url(1), REVISION, ADA).await;
@@ -480,7 +480,7 @@ async fn a_full_bucket_is_in_the_log_and_sessions_without_a_record_are_503_until
     for session in &of_ada {
         assert_eq!(ping(&mut session.at(replicas.url(1))).await.0, 200);
     }
-    // It is known to be there after the next heartbeat of the replica that opened it.
+    // After the next heartbeat of its opener, the session is known to exist.
     let mut elsewhere = of_bob.at(replicas.url(1));
     for _ in 0..4 {
         assert_eq!(ping(&mut elsewhere).await.0, 503);
@@ -492,7 +492,7 @@ async fn a_full_bucket_is_in_the_log_and_sessions_without_a_record_are_503_until
 
 #[tokio::test]
 async fn what_a_session_subscribes_to_elsewhere_is_charged_where_it_was_opened() {
-    // A quarter of it is for one principal: six subscriptions of that length.
+    // One principal may use a quarter of the budget: six subscriptions of this length.
     let limits = "\n[http.limits]\nsubscription-memory = \"64KiB\"\nprincipal-share = \"1/4\"\n";
     let replicas = Replicas::start_with(3, limits).await;
     let file = |number: u32| format!("{number:0>190}");
@@ -507,7 +507,7 @@ async fn what_a_session_subscribes_to_elsewhere_is_charged_where_it_was_opened()
     for number in 0..4 {
         subscribe(&mut one_elsewhere, &file(number)).await;
     }
-    // What the replica that opened it has read of the record counts.
+    // The state of the record that its opener has read is what counts.
     assert_eq!(ping(&mut one).await.0, 200);
     let mut other_elsewhere = other.at(replicas.url(2));
     for number in 4..7 {
@@ -531,7 +531,7 @@ async fn two_spellings_of_a_resource_are_told_of_once_and_cancelled_together() {
     let mut b = a.at(replicas.url(1));
     let mut stream = EventStream::open(&b, None).await;
     assert_eq!(stream.next_file().await, "a.txt");
-    // The record is looked at again for each change.
+    // The record is read again for each change.
     subscribe(&mut a, "b.txt").await;
     let told = stream.files_until("b.txt").await;
     assert!(!told.contains(&"a.txt".to_owned()), "{told:?}");

@@ -23,7 +23,7 @@ const ALICE_TOKEN: &str = "token-of-alice";
 const ALICE: &str = "\n[[principal]]\nname = \"alice\"\n\
                      token-sha256 = \"19c28a50b1a09097592e7ceddb7e0771ff4d469747541a7536579eef857e05ce\"\n";
 
-/// A rule for a group, which may see secrets only.
+/// A rule for a group, which may only see secrets.
 const AUDITORS: &str = "\n[[rule]]\ngroups = [\"staff/auditors\"]\nallow = [\"**/secret*\"]\n";
 
 /// An image of one pixel.
@@ -147,7 +147,7 @@ async fn a_session_needs_a_page_of_this_origin_its_cookie_and_its_key_and_ends_w
     admin.server.end().await;
 }
 
-/// Whoever may list a resource and not read it does not learn the language of its text.
+/// A principal that may list a resource and not read it does not learn the language of its text.
 #[tokio::test]
 async fn a_listing_has_the_language_of_a_text_for_those_who_may_read_it() {
     let folder = tempfile::tempdir().unwrap();

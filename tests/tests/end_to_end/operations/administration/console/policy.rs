@@ -5,14 +5,14 @@ use serde_json::json;
 
 use super::super::{Administered, LOOPBACK, TOKEN, broken, with_token};
 
-/// The policy of every answer, as a whole; and what narrows it.
+/// The whole policy of every response, and the attributes that narrow it.
 const POLICIES: [&str; 2] = [
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob:; frame-ancestors 'none'; \
      base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'",
     "trusted-types dompurify",
 ];
 
-/// Requires the policy of an answer with that status.
+/// Requires the policy in a response with this status.
 async fn assert_policy(request: reqwest::RequestBuilder, status: u16) {
     let shown = format!("{request:?}");
     let response = request.send().await.unwrap();
@@ -31,7 +31,7 @@ async fn assert_policy(request: reqwest::RequestBuilder, status: u16) {
     ] {
         assert_eq!(all(name), [value], "{shown}");
     }
-    // Nothing leads elsewhere.
+    // No element leads to another page.
     assert!(all("location").is_empty() && all("refresh").is_empty(), "{shown}");
 }
 
@@ -42,7 +42,7 @@ async fn every_answer_has_the_whole_policy_whatever_it_is() {
     let config = config.audit("file", "audit.jsonl").append(&with_token(folder.path())).write();
     let admin = Administered::start(&config).await;
     let origin = format!("http://{}", admin.address);
-    // A redirect would be an answer like any other.
+    // A redirect would be a response like any other.
     let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
     let get = |path: &str| client.get(format!("{origin}{path}"));
     let post = |path: &str| client.post(format!("{origin}{path}"));
@@ -90,7 +90,7 @@ async fn every_answer_has_the_whole_policy_whatever_it_is() {
     assert_policy(get("/").header("Origin", "https://evil.example"), 403).await;
     admin.server.end().await;
 
-    // Without encryption, where there is a certificate.
+    // Without encryption, although a certificate is configured.
     let files = "tls = { certificate = \"cert.pem\", key = \"key.pem\" }\n";
     let config = ConfigFile::new().plugin(Plugin::sample("a")).append(&format!("{}{files}", LOOPBACK)).write();
     config.write_certificate(&authority.issue("localhost"));
