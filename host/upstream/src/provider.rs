@@ -48,6 +48,7 @@ use crate::health::Health;
 use crate::http::{self, Credentials, HttpClient, Thread};
 use crate::listed::{Listed, Spelling};
 use crate::mapping::Mapping;
+use crate::message::max_message;
 use crate::polling::{Content, Key, LISTING, Poller};
 use crate::subscriptions::Subscriptions;
 use crate::updates::Updates;
@@ -147,7 +148,7 @@ impl UpstreamProvider {
             idle,
             max_items: plugin.limits.response_items.get(),
             listed: Mutex::new(Listed::new(memory.div_euclid(2))),
-            walks: Walks::new(asker.clone(), deadline, memory.div_euclid(8)),
+            walks: Walks::new(asker.clone(), deadline, memory, max_message(&plugin.limits)),
             asker,
             templates: Mutex::default(),
             traversals: AtomicU64::new(fastrand::u64(..u64::MAX / 2)),

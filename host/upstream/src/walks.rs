@@ -1,20 +1,21 @@
 //! What is kept of the listings that clients are walking, for their next call.
 //!
-//! Whoever walks a listing asks for a page, waits, and asks for the next one. Two things are kept for that next call, each under the
-//! cursor that it comes with:
+//! A client that walks a listing requests a page, waits, and requests the next one. Two things are kept for the next call, each under its
+//! cursor:
 //!
-//! - **The page after.** A call that came with a cursor, so the second of a walk or a later one, has the next page of the upstream asked for
-//!   before it is. So the exchange of the client with the host and that of the host with the upstream overlap. One page of each walk is read
-//!   ahead, and none for a client that takes the first page alone.
-//! - **The rest of a page** that has more entries than a call can use. The upstream is not asked for it once more.
+//! - **The page after** (read-ahead). The second call of a walk, and each later one, requests the next page of the upstream in advance, so the
+//!   exchange between client and host overlaps with the exchange between host and upstream. One page of each walk is read ahead, and none
+//!   after the first page of a walk.
+//! - **The rest of a page** that has more entries than a call can use. It is not requested again.
 //!
-//! Both are of one client of the upstream, so of one identity there, and no call that is not made asks for anything: what a principal may not list
-//! at all is not called for it. What is kept is taken once. It is for the connection, the session and the state of the listing that it was asked
-//! in: after `list_changed`, or a gap in which that may have been lost, the upstream is asked again. So it is after [`MAX_AGE`], counted from
-//! the answer, and if a page could not be read ahead.
+//! Both belong to one client of the upstream, and so to one identity there. Only calls of a client cause requests: a principal that may not
+//! list anything causes none. Each kept page is taken once. It is valid for the connection, the session and the state of the listing at the
+//! time of its request: after `list_changed`, or a gap in which this notification may have been lost, the page is requested again. The same
+//! holds after [`MAX_AGE`], counted from the answer, and if a page could not be read ahead.
 //!
-//! [`MAX_WALKS`] of each are kept, and they take at most the bytes that [`Walks::new`] says; what finds no room is not kept. Requests
-//! end at `limits.deadline`, and are cancelled with whoever waits for them.
+//! Bounds: at most [`MAX_WALKS`] pages and rests are kept, within a budget in bytes. A page is read ahead only if there is room for a page
+//! as long as the one before, and while fewer requests are in flight than could exceed `limits.memory` with answers of the maximum size.
+//! Requests end at `limits.deadline`, and are cancelled with the call that waits for them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -46,6 +47,8 @@ pub(crate) struct Walks {
     asker: Asker,
     deadline: Duration,
     room: Arc<Semaphore>,
+    /// The requests in flight, any of whose answers may have the maximum size.
+    requests: Arc<Semaphore>,
     kept: Arc<Kept>,
 }
 
@@ -114,20 +117,24 @@ pub(crate) fn request(at: &PageCursor) -> ClientRequest {
 }
 
 impl Walks {
-    /// Nothing yet. What is kept takes at most that number of bytes.
-    pub(crate) fn new(asker: Asker, deadline: Duration, budget: usize) -> Self {
-        let room = Arc::new(Semaphore::new(budget.div_euclid(UNIT).min(Semaphore::MAX_PERMITS)));
-        Self { asker, deadline, room, kept: Arc::default() }
+    /// Keeps nothing yet. Kept pages take at most an eighth of `memory`, in bytes. `max_message` is the maximum size of an answer.
+    pub(crate) fn new(asker: Asker, deadline: Duration, memory: usize, max_message: usize) -> Self {
+        let room = memory.div_euclid(8).div_euclid(UNIT).min(Semaphore::MAX_PERMITS);
+        let requests = memory.checked_div(max_message).unwrap_or_default().clamp(1, READING_AHEAD);
+        let [room, requests] = [room, requests].map(|permits| Arc::new(Semaphore::new(permits)));
+        Self { asker, deadline, room, requests, kept: Arc::default() }
     }
 
-    /// Asks for a page, unless that is under way.
-    pub(crate) fn read_ahead(&self, link: &Arc<Link>, at: &PageCursor, moment: Moment) {
+    /// Requests a page, unless it is requested already or there is no room. `expected` is the length of the page before, in bytes.
+    pub(crate) fn read_ahead(&self, link: &Arc<Link>, at: &PageCursor, expected: usize, moment: Moment) {
         let key = at.encode();
         let mut pages = self.kept.pages.lock();
         pages.retain(|_, page| page.moment == moment && page.is_fresh());
         if pages.len() >= MAX_WALKS || pages.contains_key(&key) {
             return;
         }
+        let Ok(in_flight) = self.requests.clone().try_acquire_owned() else { return };
+        let Some(mut permit) = take_room(&self.room, expected) else { return };
         let (sender, text) = oneshot::channel();
         let answered_at = Arc::<Mutex<Option<Instant>>>::default();
         let (asker, link, room, answered) = (self.asker.clone(), link.clone(), self.room.clone(), answered_at.clone());
@@ -136,7 +143,11 @@ impl Walks {
             let asking = asker.ask(&link, request, Thread::OfTransport);
             let Ok(Ok(text)) = tokio::time::timeout(deadline, asking).await else { return };
             drop(link);
-            let Some(permit) = take_room(&room, text.len()) else { return };
+            if let Some(missing) = text.len().checked_sub(expected).filter(|missing| *missing > 0) {
+                let Some(more) = take_room(&room, missing) else { return };
+                permit.merge(more);
+            }
+            drop(in_flight);
             *answered.lock() = Some(Instant::now());
             sender.send((text, permit)).unwrap_or_default();
         });
@@ -157,15 +168,15 @@ impl Walks {
 
     /// Keeps the rest of a page, unless there is no room. `size` is the bytes of an entry.
     pub(crate) fn keep(&self, mut rest: Rest, moment: Moment, size: impl Fn(&Entry) -> usize) {
-        let permit = match rest.kept.take() {
-            Some((_, _, permit)) => Some(permit),
+        let kept = match rest.kept.take() {
+            Some((_, answered_at, permit)) => Some((answered_at, permit)),
             None => {
                 let bytes = rest.entries.as_slice().iter().map(size).fold(0, usize::saturating_add);
-                take_room(&self.room, bytes)
+                take_room(&self.room, bytes).map(|permit| (Instant::now(), permit))
             }
         };
-        let Some(permit) = permit else { return };
-        rest.kept = Some((moment, Instant::now(), permit));
+        let Some((answered_at, permit)) = kept else { return };
+        rest.kept = Some((moment, answered_at, permit));
         let mut rests = self.kept.rests.lock();
         rests.retain(|_, rest| rest.is_of(moment));
         if rests.len() < MAX_WALKS {

@@ -52,7 +52,7 @@ impl Shared {
         }
         let walk = Walk { link, is_continued: cursor.is_some(), limit };
         if let Some(rest) = self.walks.rest(&at, walk.now(self)) {
-            self.read_ahead(&walk, rest.entries.len(), rest.next.as_ref());
+            self.read_ahead(&walk, rest.entries.len(), 0, rest.next.as_ref());
             return Ok(self.part(&walk, rest));
         }
         for _ in 0..MAX_EMPTY_PAGES {
@@ -68,7 +68,7 @@ impl Shared {
             self.tell_invalid("resource", page.invalid);
             let next = next_cursor(&at, page.next_cursor)?;
             let items = page.items.unwrap_or_default();
-            self.read_ahead(&walk, items.len().saturating_sub(at.offset), next.as_ref());
+            self.read_ahead(&walk, items.len().saturating_sub(at.offset), text.len(), next.as_ref());
             let mut entries = self.entries(&walk.link, items, page.ttl, at.traversal);
             if next.is_none() {
                 self.listed.lock().finish(at.traversal);
@@ -125,11 +125,11 @@ impl Shared {
         Page { entries, next_cursor }
     }
 
-    /// Has the next page asked for while this one is converted, and taken by the client. Not if entries are left for another call, and not
-    /// for a client that may take the first page alone.
-    fn read_ahead(&self, walk: &Walk, entries: usize, next: Option<&PageCursor>) {
+    /// Requests the next page while this one, of `bytes`, is converted and taken by the client. Not if entries are left for another call, and
+    /// not for the first page of a walk.
+    fn read_ahead(&self, walk: &Walk, entries: usize, bytes: usize, next: Option<&PageCursor>) {
         if let Some(next) = next.filter(|_| walk.is_continued && entries <= walk.limit) {
-            self.walks.read_ahead(&walk.link, next, walk.now(self));
+            self.walks.read_ahead(&walk.link, next, bytes, walk.now(self));
         }
     }
 
