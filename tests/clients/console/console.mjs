@@ -788,7 +788,7 @@ const PARTS = {
     // Back: the list of all plugins is behind the navigation.
     await tabTo(page, 'nav a[href="#/plugins"]', "Shift+Tab");
     await page.keyboard.press("Enter");
-    await page.getByRole("link", { name: "broken", exact: true }).waitFor();
+    await page.getByRole("region", { name: "Plugins" }).getByRole("link", { name: "broken", exact: true }).waitFor();
     await tabTo(page, 'a[href="#/plugins/files"]');
     await page.keyboard.press("Enter");
     await page.getByRole("button", { name: "Disable" }).waitFor();

@@ -53,7 +53,7 @@ async fn the_commands_for_admins_serve_a_folder_without_its_confidential_part() 
         "\n401\n",
         "\"Authorization\": \"Bearer ${input:handbook-token}\"",
         // The saved config may have been applied before the command.
-        "; generation 2",
+        "generation 2",
     ] {
         assert!(printed.contains(expected), "no {expected:?} in:\n{printed}");
     }

@@ -289,8 +289,7 @@ async fn who_makes_a_provider_fail_may_force_fewer_polls_and_nobody_else_without
         }
         began.elapsed()
     };
-    let took = subscribe_all(anonymous(2), &bob, "b").await;
-    assert!(took < Duration::from_secs(1), "{took:?}");
-    let took = subscribe_all(anonymous(1), &mallory, "a").await;
-    assert!(took > Duration::from_millis(1500), "{took:?}");
+    let other = subscribe_all(anonymous(2), &bob, "b").await;
+    let charged = subscribe_all(anonymous(1), &mallory, "a").await;
+    assert!(charged > Duration::from_millis(1500) && charged > other, "{charged:?}, the other client {other:?}");
 }
