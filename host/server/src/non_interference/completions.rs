@@ -112,26 +112,3 @@ fn many_hidden_values_before_the_visible_ones_change_no_completion() {
         }
     }
 }
-
-#[test]
-fn a_visible_value_is_offered_however_many_hidden_ones_precede_it() {
-    let runtime = Runtime::new().unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    let providers = Providers::new();
-    let host = runtime.block_on(providers.start(Rules::Deny, dir.path(), false));
-    let policy = host.policy(&principal());
-    let common = ["blob/main/c.md".to_owned()];
-    for count in COUNTS.into_iter().chain([Completion::MAX_OFFERED / 2]) {
-        let own = Many::EnvFiles.paths(count);
-        assert!(own.iter().all(|path| !is_allowed(&policy, &format!("part://h/{path}"))));
-        let drawn = [&common[..], &own[..]].concat();
-        providers.set(Contents::new(&drawn, &common, &own, &|uri| is_allowed(&policy, uri)));
-        let response = runtime.block_on(complete(&host, "blob/{rev}/{+path}", "path", &json!({ "rev": "main" })));
-        let completion = &response["result"]["completion"];
-        assert_eq!(
-            (&completion["values"], &completion["hasMore"]),
-            (&json!(["c.md"]), &json!(false)),
-            "{count}: {response}"
-        );
-    }
-}

@@ -300,7 +300,7 @@ async fn the_log_and_the_rules_can_be_asked_of_a_running_server() {
 async fn a_plugin_that_has_answered_no_call_is_untried_in_the_list_of_status() {
     let folder = tempfile::tempdir().unwrap();
     let listen = format!("\n[admin]\nlisten = \"unix:{}\"\n", folder.path().join("admin.sock").display());
-    let config = ConfigFile::new().plugin(Plugin::sample("a")).append(&listen).write();
+    let config = ConfigFile::new().plugin(Plugin::sample("a")).allow_all().append(&listen).write();
     let path = config.path();
     let status = async |option: &[&str]| {
         let command = ["status", "--config", path.to_str().unwrap()];
