@@ -1,7 +1,7 @@
-//! What a browser may do with an answer of the listener, whatever it is: a file of the console, data, an error.
+//! The Content-Security-Policy of every answer of the listener: files of the console, data and errors.
 //!
-//! A page of this origin runs scripts and styles of this origin only, has no inline code, is in no frame, and makes markup only of what the
-//! sanitizer made. An answer that is no page has the same policy: whoever makes a browser show an error as one has gained nothing.
+//! A page of this origin runs scripts and styles of this origin only, has no inline code, is in no frame, and builds markup only from the
+//! output of the sanitizer. Other answers have the same policy, so a browser that is made to show one as a page runs nothing.
 
 use axum::http::header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS};
 use axum::http::{HeaderName, HeaderValue};
@@ -14,7 +14,7 @@ const POLICIES: [&str; 2] = [
     "trusted-types dompurify",
 ];
 
-/// Adds the policies, and the other fields that browsers know, to an answer.
+/// Adds the policies and the other security headers of browsers to an answer.
 pub(in crate::http::admin) fn apply(mut response: Response) -> Response {
     let headers = response.headers_mut();
     for policy in POLICIES {
