@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use mcp_host_model::resource::Completion;
 use mcp_resource_host::host::Host;
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, RngSeed, TestCaseError, TestRunner};
