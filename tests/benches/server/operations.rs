@@ -1,8 +1,9 @@
 //! What it costs to be operated: the CPU time of a request with metrics, and with traces, beside a server without both; and a
 //! scrape of a hundred plugins.
 //!
-//! The servers run at the same time and are loaded in turn, in an order that rotates. A row has the median of the ratios of the
-//! turns, and the smallest and the largest one, which show the noise of the machine.
+//! The servers run at the same time. In a turn each of them is loaded several times for a fraction of a second, in an order that rotates, so
+//! that what slows the machine down affects all. A row has the median of the ratios of the turns, and the smallest and the largest one,
+//! which show the noise of the machine.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use tokio::time::sleep;
 use crate::bench_request::BenchRequest;
 use crate::chart::{Chart, Ratio};
 use crate::http::HttpClient;
-use crate::load::{self, Client, percentile};
+use crate::load::{self, Client, Sample, percentile};
 use crate::options::Options;
 use crate::plugin_count;
 use crate::process::{Program, Server, compile};
@@ -28,6 +29,8 @@ const READ: &str = "sizes:///text/1024";
 const CLIENTS: usize = 8;
 /// The interval of scrapes: 15 times as often as Prometheus does by default.
 const SCRAPE_INTERVAL: Duration = Duration::from_secs(1);
+/// The number of times that each server is loaded in a turn.
+const SLICES: usize = 16;
 /// The number of plugins of a scrape.
 const PLUGINS: usize = 100;
 
@@ -51,16 +54,13 @@ pub(crate) async fn run(options: &Options) {
     for (name, config) in &variants {
         contenders.push(Contender::start(name, config).await);
     }
+    // The first turn fills caches and pools.
+    turn(&mut contenders, options).await;
     let scraping = scrape_repeatedly(admin.address());
     let mut ratios = vec![Vec::new(); variants.len()];
     let mut costs = vec![Vec::new(); variants.len()];
-    for turn in 0..options.alternating_runs() {
-        let mut order: Vec<_> = (0..contenders.len()).collect();
-        order.rotate_left(turn % contenders.len());
-        let mut turn_costs = vec![0.0; contenders.len()];
-        for index in order {
-            turn_costs[index] = contenders[index].cpu_per_request(options).await;
-        }
+    for _ in 0..options.alternating_runs() {
+        let turn_costs = turn(&mut contenders, options).await;
         for (index, cost) in turn_costs.iter().enumerate() {
             ratios[index].push(cost / turn_costs[0]);
             costs[index].push(*cost);
@@ -96,6 +96,19 @@ pub(crate) async fn run(options: &Options) {
     scrapes(options).await;
 }
 
+/// Loads all servers in alternation, and returns the CPU time of each for a request, in seconds.
+async fn turn(contenders: &mut [Contender], options: &Options) -> Vec<f64> {
+    let mut samples: Vec<_> = contenders.iter().map(|_| Sample::default()).collect();
+    let mut order: Vec<_> = (0..contenders.len()).collect();
+    for _ in 0..SLICES {
+        for &index in &order {
+            samples[index].add(contenders[index].load(options.load_duration() / 4).await);
+        }
+        order.rotate_left(1);
+    }
+    samples.iter().map(|sample| sample.cpu_per_request().as_secs_f64()).collect()
+}
+
 /// A server with its clients.
 struct Contender {
     name: &'static str,
@@ -113,15 +126,12 @@ impl Contender {
         Self { name, server, clients }
     }
 
-    /// The server's CPU time for a request, in seconds.
-    async fn cpu_per_request(&mut self, options: &Options) -> f64 {
+    /// Loads the server, and measures its CPU time meanwhile.
+    async fn load(&mut self, duration: Duration) -> Sample {
         let question = BenchRequest::read("read 1 KiB of text", READ, 1 << 10);
-        // The clock of CPU time has steps of 10 ms, so a turn is long.
-        let duration = options.load_duration() * 4;
-        load::apply(&mut self.clients, &question, duration / 8).await;
         let before = self.server.cpu_time();
         let sample = load::apply(&mut self.clients, &question, duration).await;
-        sample.with_cpu(self.server.cpu_time().saturating_sub(before)).cpu_per_request().as_secs_f64()
+        sample.with_cpu(self.server.cpu_time().saturating_sub(before))
     }
 }
 

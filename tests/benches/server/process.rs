@@ -91,13 +91,11 @@ pub(crate) async fn compile(config: &WrittenConfig) {
 }
 
 impl Server {
-    /// Returns its CPU time so far, in steps of 10 ms on most systems.
+    /// Returns its CPU time so far, in nanoseconds: `/proc/PID/stat` has steps of 10 ms.
     pub(crate) fn cpu_time(&self) -> Duration {
-        let stat = self.proc("stat");
-        // utime and stime, after the name in parentheses, which may contain spaces (proc_pid_stat(5)).
-        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
-        let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
-        Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
+        let pid = i32::try_from(self.id()).expect("the id of a process is positive");
+        let clock = nix::time::clock_getcpuclockid(nix::unistd::Pid::from_raw(pid)).expect("the process has a clock");
+        nix::time::clock_gettime(clock).expect("the clock of a process can be read").into()
     }
 
     /// Returns its peak resident memory, in bytes.
