@@ -16,6 +16,7 @@
 //! An open [event stream](super::session_stream) counts as a request in flight, so a client that only waits for notifications is never idle.
 //! Nothing of a request is retained after it is answered or cancelled.
 
+mod background;
 mod deletions;
 mod eviction;
 mod missing;

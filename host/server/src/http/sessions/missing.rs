@@ -191,4 +191,18 @@ mod tests {
         }
         assert_eq!(rejection_response(Missing::Unknown.rejection(None)).status().as_u16(), 404);
     }
+
+    #[test]
+    fn what_no_replica_makes_is_no_id() {
+        let (random, replica) = ("0123456789abcdef".repeat(2), "0123456789abcdef");
+        assert!(is_id(&format!("{random}-{replica}")));
+        for text in [
+            random.clone(),
+            format!("{random}-"),
+            format!("{random}-{replica}0"),
+            format!("{random}-{}", "G".repeat(16)),
+        ] {
+            assert!(!is_id(&text), "{text}");
+        }
+    }
 }

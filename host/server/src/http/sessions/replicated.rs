@@ -33,7 +33,7 @@
 //!
 //! - Requests to NATS: a request for an unknown session costs two reads at most, and waits for a heartbeat. 256 requests are in flight, and clients
 //!   share them ([`SessionStore`]). A notice of another replica costs one read if this replica has the session's event stream or has opened it: at
-//!   most one per [`MIN_PAUSE`] for each session, and one sweep of all with a stream per [`SWEEP_PAUSE`].
+//!   most one a second for each session, and one sweep of all with a stream each 10 s ([`background`](super::background)).
 //! - Records: a client has as many as its share of `http.limits.sessions`, and twice as many that wait for their deletion; beyond that, it opens no further
 //!   session. The tombstone of a deletion stays for some seconds.
 //! - The size of records: subscriptions that were made at other replicas are charged to the principal at the replica that opened the session, as its
@@ -43,15 +43,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use futures::stream::{self, StreamExt as _};
 use mcp_host_base::log_target;
 use mcp_host_base::share_limiter::LimitReached;
 use mcp_resource_host::access::Principal;
-use mcp_resource_host::host::{SessionChange, SessionKey, SessionRecord, SessionStore, Stored};
+use mcp_resource_host::host::{SessionKey, SessionRecord, SessionStore, Stored};
 use parking_lot::Mutex;
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::deletions::Deletions;
@@ -66,12 +63,6 @@ use crate::revision::Revision;
 use crate::server_metrics::ServerMetrics;
 use crate::session::Agreement;
 
-/// The minimum interval between two reads of one record because of notices.
-const MIN_PAUSE: Duration = Duration::from_secs(1);
-/// The minimum interval between two reads of all records because notices may have been missed.
-const SWEEP_PAUSE: Duration = Duration::from_secs(10);
-/// The number of records that one task reads or writes concurrently.
-const CONCURRENCY: usize = 16;
 /// The interval in which a request looks whether a heartbeat has arrived.
 const HEARTBEAT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -82,7 +73,7 @@ pub(super) struct Replication {
     /// The records of sessions that have ended at this replica.
     pub(super) deletions: Deletions,
     /// The task that follows the changes of other replicas.
-    follower: OnceLock<AbortOnDropHandle<()>>,
+    pub(super) follower: OnceLock<AbortOnDropHandle<()>>,
 }
 
 impl Replication {
@@ -105,13 +96,13 @@ impl Replication {
         by_key.insert(shared.key().clone(), Arc::downgrade(session));
     }
 
-    fn get(&self, key: &SessionKey) -> Option<Arc<StoredSession>> {
+    pub(super) fn get(&self, key: &SessionKey) -> Option<Arc<StoredSession>> {
         self.by_key.lock().get(key)?.upgrade()
     }
 }
 
 /// The shared copy of a session. None if the session stays at its replica.
-fn shared(session: &StoredSession) -> Option<&SharedCopy> {
+pub(super) fn shared(session: &StoredSession) -> Option<&SharedCopy> {
     session.shared.as_ref()
 }
 
@@ -148,7 +139,7 @@ impl Sessions {
         idle.saturating_add(self.interval())
     }
 
-    fn interval(&self) -> Duration {
+    pub(super) fn interval(&self) -> Duration {
         let idle = self.idle_timeout();
         idle.checked_div(3).unwrap_or(idle)
     }
@@ -332,7 +323,7 @@ impl Sessions {
     }
 
     /// Reads the record of a session if another replica may have written it, and applies it.
-    async fn refresh(self: &Arc<Self>, session: &Arc<StoredSession>) -> Result<(), ShareError> {
+    pub(super) async fn refresh(self: &Arc<Self>, session: &Arc<StoredSession>) -> Result<(), ShareError> {
         let Some(shared) = shared(session).filter(|shared| shared.is_doubtful()) else { return Ok(()) };
         if !self.host.hears_cluster() {
             return Err(ShareError::Unavailable);
@@ -377,7 +368,7 @@ impl Sessions {
 
     /// Charges the subscriptions of the record that were made elsewhere, if the session was opened here. Returns false if they exceed the share of
     /// the principal. Subscriptions that do not fit because of other principals, or of other anonymous clients, are not charged.
-    fn charge(&self, session: &StoredSession, shared: &SharedCopy, record: &SessionRecord) -> bool {
+    pub(super) fn charge(&self, session: &StoredSession, shared: &SharedCopy, record: &SessionRecord) -> bool {
         let mut elsewhere = session.elsewhere.lock();
         if !shared.is_home || session.ended.is_cancelled() {
             return true;
@@ -388,7 +379,7 @@ impl Sessions {
     }
 
     /// Ends a session whose record is beyond a limit, at all replicas.
-    fn end_over_limit(self: &Arc<Self>, session: &Arc<StoredSession>) {
+    pub(super) fn end_over_limit(self: &Arc<Self>, session: &Arc<StoredSession>) {
         let deletion = self.permit_deletion(session).ok().flatten();
         // First, so that no request makes a copy of it meanwhile.
         self.delete_in_background(session, deletion);
@@ -412,154 +403,6 @@ impl Sessions {
         let task =
             tokio::spawn(requester.scope(async move { match host.maintain_subscriptions(&subscriber, &new).await {} }));
         *subscribing = Some(AbortOnDropHandle::new(task));
-    }
-
-    /// Writes records that are due, retries deletions, rereads doubtful records of sessions with an event stream, and charges no subscriptions any
-    /// more that were made here meanwhile.
-    pub(super) fn write_due(self: &Arc<Self>) {
-        let Some(replication) = self.replication.as_ref().filter(|_| self.host.hears_cluster()) else { return };
-        let interval = self.interval();
-        let is_due = |session: &&Arc<StoredSession>| {
-            shared(session).is_some_and(|shared| {
-                (shared.is_due(session.used(), interval) || shared.is_doubtful() && session.has_stream().0)
-                    && shared.begin_task()
-            })
-        };
-        let is_charged = |session: &&Arc<StoredSession>| session.elsewhere.lock().is_some();
-        let (due, charged): (Vec<_>, Vec<_>) = {
-            let all = self.lock();
-            (all.values().filter(is_due).cloned().collect(), all.values().filter(is_charged).cloned().collect())
-        };
-        let deletions = replication.deletions.due();
-        if due.is_empty() && charged.is_empty() && deletions.is_empty() {
-            return;
-        }
-        let sessions = self.clone();
-        tokio::spawn(async move {
-            let writing = stream::iter(due).for_each_concurrent(CONCURRENCY, async |session| {
-                sessions.write(&session).await;
-                if let Some(shared) = shared(&session) {
-                    shared.end_task();
-                }
-            });
-            writing.await;
-            for session in charged {
-                if let Some(shared) = shared(&session) {
-                    // The charge only decreases: an increase was charged when the record was read.
-                    let _ = sessions.charge(&session, shared, &shared.record().await);
-                }
-            }
-            let deleting = stream::iter(deletions).for_each_concurrent(CONCURRENCY, async |(key, client)| {
-                sessions.try_deletion(&client, key.clone()).await;
-                if let Some(replication) = &sessions.replication {
-                    replication.deletions.tried(&key);
-                }
-            });
-            deleting.await;
-        });
-    }
-
-    async fn write(self: &Arc<Self>, session: &Arc<StoredSession>) {
-        let Some(shared) = shared(session) else { return };
-        let _ = self.refresh(session).await;
-        if !shared.is_due(session.used(), self.interval()) {
-            return;
-        }
-        let has_changes = shared.has_changes();
-        match shared.keep(self.lifetime()).await {
-            Ok(()) if has_changes => self.host.session_changed(shared.key().clone()),
-            Err(ShareError::Ended) => self.forget(session),
-            // The changes of two replicas that did not reach each other are together too many.
-            Err(ShareError::TooLarge) if has_changes => {
-                tracing::warn!(
-                    target: log_target::SERVER, session = &*session.id,
-                    "session ended: its subscriptions at all replicas together are more than a session may have"
-                );
-                self.end_over_limit(session);
-            }
-            // The write is retried.
-            _ => {}
-        }
-    }
-
-    /// Follows the notices of other replicas about records, from now on.
-    pub(super) fn follow(self: &Arc<Self>) {
-        let Some(replication) = &self.replication else { return };
-        replication.follower.get_or_init(|| {
-            let changes = replication.store.changes();
-            AbortOnDropHandle::new(tokio::spawn(follow(Arc::downgrade(self), changes)))
-        });
-    }
-
-    /// Handles the notice that another replica has written this record.
-    fn heard(self: &Arc<Self>, key: &SessionKey) {
-        let session = self.replication.as_ref().and_then(|replication| replication.get(key));
-        let Some((session, copy)) = session.as_ref().and_then(|session| Some((session, shared(session)?))) else {
-            return;
-        };
-        copy.doubt();
-        // The replica that opened the session charges its subscriptions at other replicas.
-        if (session.has_stream().0 || copy.is_home) && copy.begin_task() {
-            let (sessions, session) = (self.clone(), session.clone());
-            tokio::spawn(async move {
-                let Some(copy) = shared(&session) else { return };
-                while sessions.refresh(&session).await.is_ok() {
-                    sleep(MIN_PAUSE).await;
-                    if !copy.is_doubtful() {
-                        break;
-                    }
-                }
-                copy.end_task();
-            });
-        }
-    }
-
-    /// Marks all records as doubtful, because any may have been written.
-    fn doubt_all(&self) {
-        self.lock().values().filter_map(|session| shared(session)).for_each(SharedCopy::doubt);
-    }
-
-    /// Reads the records of all sessions with an event stream.
-    async fn refresh_all(self: Arc<Self>) {
-        let with_stream = |session: &&Arc<StoredSession>| session.has_stream().0;
-        let all: Vec<_> = self.lock().values().filter(with_stream).cloned().collect();
-        let refreshing = stream::iter(all).for_each_concurrent(CONCURRENCY, async |session| {
-            let Some(copy) = shared(&session).filter(|copy| copy.begin_task()) else { return };
-            let _ = self.refresh(&session).await;
-            copy.end_task();
-        });
-        refreshing.await;
-    }
-}
-
-async fn follow(all: Weak<Sessions>, mut changes: Receiver<SessionChange>) {
-    let (mut swept, mut sweep_at) = (None::<Instant>, None);
-    loop {
-        let sweep = async {
-            match sweep_at {
-                Some(at) => sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            change = changes.recv() => {
-                let Some(sessions) = all.upgrade() else { return };
-                match change {
-                    Ok(SessionChange::One(key)) => sessions.heard(&key),
-                    Ok(SessionChange::Any) | Err(RecvError::Lagged(_)) => {
-                        sessions.doubt_all();
-                        let earliest = swept.and_then(|swept| swept.checked_add(SWEEP_PAUSE));
-                        sweep_at.get_or_insert_with(|| earliest.unwrap_or_else(Instant::now));
-                    }
-                    Err(RecvError::Closed) => return,
-                }
-            }
-            () = sweep => {
-                let Some(sessions) = all.upgrade() else { return };
-                (swept, sweep_at) = (Some(Instant::now()), None);
-                tokio::spawn(sessions.refresh_all());
-            }
-        }
     }
 }
 
@@ -620,19 +463,5 @@ mod tests {
         assert_eq!(names.len(), clients.len());
         let member = Principal::new("corp/ada").with_groups(["corp/x"]);
         assert_eq!(sharer(&ClientId::Principal(member)), sharer(&ClientId::Principal(Principal::new("corp/ada"))));
-    }
-
-    #[test]
-    fn what_no_replica_makes_is_no_id() {
-        let (random, replica) = ("0123456789abcdef".repeat(2), "0123456789abcdef");
-        assert!(is_id(&format!("{random}-{replica}")));
-        for text in [
-            random.clone(),
-            format!("{random}-"),
-            format!("{random}-{replica}0"),
-            format!("{random}-{}", "G".repeat(16)),
-        ] {
-            assert!(!is_id(&text), "{text}");
-        }
     }
 }
