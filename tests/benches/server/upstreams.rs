@@ -15,6 +15,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::bench_request::BenchRequest;
+use crate::chart::{Chart, Ratio};
 use crate::http::HttpClient;
 use crate::listeners::next_update;
 use crate::load::{self, Client, Sample, percentile};
@@ -33,8 +34,11 @@ pub(crate) async fn run(options: &Options) {
     let (upstream, direct) = Program::NativeOf(ENTRIES).over_http().await;
     let config = config_of(direct);
     let (host, through) = Program::Host(&config).over_http().await;
-    measure_reads(options, direct, through).await;
-    measure_listings(options, direct, through).await;
+    let axis = "time through the host ÷ time directly: less is better";
+    let mut chart = Chart::new("An existing server through the host", axis, ["through the host"]);
+    measure_reads(options, direct, through, &mut chart).await;
+    measure_listings(options, direct, through, &mut chart).await;
+    chart.write(options.charts.as_deref(), "upstreams");
     host.end().await;
     upstream.end().await;
     measure_updates(options).await;
@@ -48,7 +52,7 @@ fn config_of(address: SocketAddr) -> WrittenConfig {
     ConfigFile::new().page_size(i64::try_from(PAGE_SIZE).expect("it is small")).append(&section).allow_all().write()
 }
 
-async fn measure_reads(options: &Options, direct: SocketAddr, through: SocketAddr) {
+async fn measure_reads(options: &Options, direct: SocketAddr, through: SocketAddr, chart: &mut Chart) {
     let mut rows = Vec::new();
     for size in SIZES {
         let uri = format!("sizes:///text/{size}");
@@ -56,11 +60,18 @@ async fn measure_reads(options: &Options, direct: SocketAddr, through: SocketAdd
             [BenchRequest::read("direct", &uri, size), BenchRequest::read("through", &format!("up+{uri}"), size)];
         let mut clients = [client_of(direct).await, client_of(through).await];
         let mut samples = [Sample::default(), Sample::default()];
-        for _ in 0..options.rounds() {
+        let mut ratios = Vec::new();
+        for _ in 0..options.alternating_runs() {
+            let mut medians = Vec::new();
             for ((clients, request), sample) in clients.iter_mut().zip(&requests).zip(&mut samples) {
-                sample.add(load::apply(clients, request, options.load_duration()).await);
+                let mut turn = Sample::default();
+                turn.add(load::apply(clients, request, options.load_duration()).await);
+                medians.push(turn.percentile(0.5).as_secs_f64());
+                sample.add(turn);
             }
+            ratios.push(medians[1] / medians[0]);
         }
+        chart.add(&format!("read {} KiB", size >> 10), vec![Ratio::of(ratios)]);
         let [direct, through] = samples.map(|sample| sample.percentile(0.5));
         let beyond = through.saturating_sub(direct.mul_f64(1.5));
         rows.push(vec![
@@ -83,7 +94,7 @@ async fn connect(address: SocketAddr) -> HttpClient {
     HttpClient::connect(address, ProtocolVersion::V_2026_07_28).await
 }
 
-async fn measure_listings(options: &Options, direct: SocketAddr, through: SocketAddr) {
+async fn measure_listings(options: &Options, direct: SocketAddr, through: SocketAddr, chart: &mut Chart) {
     let mut clients = [connect(direct).await, connect(through).await];
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..options.alternating_runs() {
@@ -91,6 +102,9 @@ async fn measure_listings(options: &Options, direct: SocketAddr, through: Socket
             times.push(walk(client).await);
         }
     }
+    let each = times[1].iter().zip(&times[0]);
+    let ratios = each.map(|(through, direct)| through.as_secs_f64() / direct.as_secs_f64()).collect();
+    chart.add(&format!("list {ENTRIES} entries"), vec![Ratio::of(ratios)]);
     let [direct, through] = times.map(|mut times| {
         times.sort_unstable();
         percentile(&times, 0.5)
