@@ -21,7 +21,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use sse_stream::Sse;
 
-/// The length from which on a message is decoded on another thread, in bytes.
+/// The minimum length of messages that are decoded on another thread, in bytes.
 pub(crate) const LONG: usize = 256 * 1024;
 /// The maximum length of parsed error data in bytes.
 const MAX_ERROR_DATA: usize = 4096;
@@ -86,7 +86,8 @@ pub(crate) fn is_asked(message: &ClientJsonRpcMessage) -> bool {
     )
 }
 
-/// The maximum bytes of a message of an upstream with those limits: an answer of `response-size` may take half more as JSON.
+/// Returns the maximum length of an upstream's message in bytes: one and a half times `response-size`, because JSON escapes and Base64
+/// lengthen an answer, and 64 KiB for the rest of the message.
 pub(crate) fn max_message(limits: &Limits) -> usize {
     let response = usize::try_from(limits.response_size.bytes()).unwrap_or(usize::MAX);
     response.saturating_add(response.div_euclid(2)).saturating_add(64 * 1024)
