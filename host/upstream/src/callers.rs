@@ -211,7 +211,7 @@ impl Provider for CallerClients {
         self.own.as_ref()?.outage()
     }
 
-    /// The memory of all programs.
+    /// Returns the memory of all programs.
     fn memory(&self) -> Option<u64> {
         let own = self.own.as_ref()?.memory()?;
         let clients: Vec<_> = self.clients.lock().values().map(|client| client.provider.clone()).collect();

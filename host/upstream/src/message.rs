@@ -132,7 +132,7 @@ impl Decoder {
         Ok(serde_json::from_slice(bytes)?)
     }
 
-    /// Like [`decode`](Self::decode), on another thread if the message is long.
+    /// Decodes like [`decode`](Self::decode), on another thread if the message is long.
     pub(crate) async fn decode_any(self, bytes: Bytes, is_asked: bool) -> Result<ServerJsonRpcMessage, Undecoded> {
         if bytes.len() < LONG {
             return self.decode(&bytes, |_| is_asked);
