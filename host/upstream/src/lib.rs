@@ -8,7 +8,7 @@
 //! | [`mapping`] | URIs of the upstream, and paths below the mount |
 //! | [`listed`] | spellings and metadata of listed resources |
 //! | [`cursor`] | pagination: repeated cursors, endless listings |
-//! | [`ask`], [`direct`], [`answer`] | requests, sent by rmcp's client or by the task of the call, and results parsed from text |
+//! | [`ask`], [`direct`], [`answer`] | requests, sent by rmcp's client or by the waiting task itself, and results parsed from text |
 //! | [`walks`] | read-ahead: the next page of a listing |
 //! | [`convert`] | answers of the upstream as answers of a provider |
 //! | [`errors`] | errors of the upstream as failures for clients |

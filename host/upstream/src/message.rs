@@ -1,12 +1,13 @@
 //! Decodes messages of an upstream from their bytes.
 //!
 //! A tree of JSON values takes up to a hundred times the bytes of its text, and rmcp tries to parse an answer as each kind of result. So
-//! the result of a request of [`ask`](crate::ask) is not parsed here. It is passed on as text instead of a result, and the call that waits
-//! for it parses it as the expected type ([`answer`](crate::answer)), in the call's time and without a tree. The error of such a request
-//! keeps its data if they are short; longer data are reduced to whether they contain a `uri`.
+//! the result of a request of [`ask`](crate::ask) is not parsed here. It is passed on as text, and the call that waits for it parses it as
+//! the expected type ([`answer`](crate::answer)), in the call's time and without a tree. The error of such a request keeps its data if they
+//! are short; longer data are reduced to whether they contain a `uri`.
 //!
 //! rmcp parses all other messages (answers of the handshake, notifications, requests), if a tree of their values takes at most a quarter of
-//! `limits.memory`, which is estimated first. Long messages are decoded on other threads than the transport's.
+//! `limits.memory`. The size of the tree is estimated before parsing. Long messages are decoded on the runtime's threads for blocking
+//! tasks.
 
 use bytes::Bytes;
 use mcp_host_config::limits::Limits;
