@@ -22,7 +22,7 @@ const MAX_LINE: usize = 4096;
 /// A running program, with its streams. When this is dropped, all of its processes are killed.
 #[derive(Debug)]
 pub struct Child {
-    /// Its standard input. Dropping it asks a server over stdio to end.
+    /// Its standard input. A server over stdio ends when this is dropped.
     pub stdin: Option<pipe::Sender>,
     /// Its standard output.
     pub stdout: Option<pipe::Receiver>,
@@ -35,7 +35,7 @@ pub struct Child {
     process: i32,
     /// The last measurement of its processes.
     measured: Measured,
-    /// Ends with the child.
+    /// Its proxy, which ends with it.
     proxy: Option<Proxy>,
 }
 

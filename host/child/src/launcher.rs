@@ -146,7 +146,7 @@ impl Launcher {
         let only = only.map(|specs| specs.iter().map(Job::from).collect::<Vec<_>>());
         control.set_read_timeout(Some(START_TIME)).map_err(failed)?;
         let answered = send(&control, &only, &[]).and_then(|()| receive::<Kernel>(&control));
-        // If it is not a launcher, it is ended and waited for.
+        // If the process is not a launcher, it is killed, and dropping this reaps it.
         let mut shared = Shared { control, kernel: Kernel::default(), process: Mutex::new(process) };
         match answered {
             Ok(Some((kernel, _))) => shared.kernel = kernel,
@@ -188,7 +188,7 @@ impl Launcher {
 }
 
 impl Program {
-    /// Returns the command, and what it may use.
+    /// Returns the command, its grants and its limits.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }

@@ -20,53 +20,53 @@
 //! # Ok(())
 //! # }
 //! # fn main() {
-//! // First thing in `main`, since the launcher is this program once more.
+//! The first call in `main`, because the launcher is the same executable, started once more.
 //! mcp_host_child::run_launcher();
 //! # }
 //! ```
 //!
 //! # Confinement of a program
 //!
-//! | mechanism | what it does |
+//! | mechanism | effect |
 //! |---|---|
 //! | namespaces: user, mount, process, network, IPC, host name, control group | the program sees its own files, the granted directories, a private `/tmp`, its own processes, and a network in which only the host's proxy listens |
-//! | Landlock | of these files it executes its own and the system's, and writes to what is granted for that; no signal to, and no abstract socket of, processes outside |
-//! | seccomp | no `ptrace`, no mounts, no namespaces, no sockets but IP and Unix ones, no memory that belongs to no process |
-//! | privileges | no new ones (`PR_SET_NO_NEW_PRIVS`), no capabilities, never root: a host that is root starts it as another user |
-//! | limits of the kernel | memory that a process maps (`RLIMIT_DATA`), processor time (`RLIMIT_CPU`), processes (`RLIMIT_NPROC`), open files, size of a file, no core dumps |
-//! | control groups, where one is delegated to the host | memory (including kernel memory) and processes of the whole program |
+//! | Landlock | the program executes only its own and the system's files, and writes only to directories that are granted for writing; it sends no signal to processes outside, and connects to none of their abstract sockets |
+//! | seccomp | no `ptrace`, no mounts, no namespaces, only IP and Unix sockets, no memory that is not accounted to a process |
+//! | privileges | no new privileges (`PR_SET_NO_NEW_PRIVS`), no capabilities, never root: if the host runs as root, the program runs as another user |
+//! | limits of the kernel | mapped memory of a process (`RLIMIT_DATA`), processor time (`RLIMIT_CPU`), processes (`RLIMIT_NPROC`), open files, size of a file, no core dumps |
+//! | control groups, if one is delegated to the host | memory (including kernel memory) and processes of the whole program |
 //! | the supervisor | measures all processes once a second, and kills them above `memory` and `cpu` |
 //!
-//! Without namespaces (in a container that forbids them) the other mechanisms still hold: seccomp refuses all sockets except pairs of
-//! Unix sockets, the program sees granted directories at their own paths, has no `/tmp`, and [`Launcher::program`] refuses origins and
-//! guest paths. Without Landlock or seccomp, no program is started, except with [`Sandbox::None`]. [`Kernel::lacks`] lists the missing
-//! features.
+//! Without namespaces (in a container that forbids them) the other mechanisms still hold. Seccomp then refuses all sockets except pairs
+//! of Unix sockets. The program sees granted directories at their own paths and has no `/tmp`, and [`Launcher::program`] refuses
+//! origins and guest paths. Without Landlock or seccomp, no program is started, except with [`Sandbox::None`]. [`Kernel::lacks`] lists
+//! the missing features.
 //!
-//! # Why no other program does this
+//! # Why not Bubblewrap
 //!
-//! Bubblewrap makes the same mounts and namespaces. It would have to be installed, in a known version; if it is set-user-id root, it is
-//! a risk of its own; and Landlock, seccomp (except for a filter that is compiled elsewhere), the limits, the measurement and the
-//! socket in the program's network would still be this crate's. What remains are the system calls of the modules `namespaces` and
-//! `mounts`.
+//! Bubblewrap creates the same mounts and namespaces, but it would have to be installed in a known version. If it is set-user-id root,
+//! it is an additional risk. This crate would still need Landlock, the limits, the measurement, the socket in the program's network,
+//! and the compiler of the seccomp filters, because Bubblewrap only loads compiled ones. Bubblewrap would replace only the system calls
+//! of the modules `namespaces` and `mounts`.
 //!
 //! # Why there is a launcher
 //!
-//! `mcp-host` confines itself before it has a second thread: it may not make namespaces or mounts, and, with `server.confine`, may not
-//! open most files. A child inherits this. So programs are started by a process that was started earlier: the same executable with a
-//! hidden argument. It has no threads, so its forked children are not restricted in what they call; it shares no memory with the host;
-//! and it can be bound to the programs in the config at the start ([`Launcher::start`]).
+//! `mcp-host` confines itself before it creates a second thread: it may not create namespaces or mounts, and, with `server.confine`,
+//! may not open most files. A child process inherits this. So a process that was started earlier starts the programs: the launcher,
+//! which is the same executable with a hidden argument. The launcher has no threads, so its forked children may call any function. It
+//! shares no memory with the host. It can be restricted to the programs of the config ([`Launcher::start`]).
 //!
-//! # The end
+//! # The end of a program
 //!
 //! All processes of a program end when the [`Child`] is dropped, when the program ends, and when the host ends, even by `SIGKILL`: the
-//! supervisor holds one end of a socket whose other end only the host has. If the supervisor itself is killed, the kernel sends a
-//! signal to init (`PR_SET_PDEATHSIG`), and with init all processes of its namespace are killed.
+//! supervisor holds one end of a socket, only the host holds the other end, and the kernel closes it. If the supervisor itself is
+//! killed, the kernel kills init (`PR_SET_PDEATHSIG`), and with init all processes of its namespace.
 //!
 //! # Not restricted
 //!
-//! - The use of granted directories and origins by a program, and how much it writes to a directory, except for the size of one file.
-//! - Without a control group: kernel memory for pipes and sockets, apart from the number of open files, and the processor time of
-//!   processes that live less than a second and whose parent ignores them.
+//! - How a program uses granted directories and origins, and how much it writes to a directory, except for the size of one file.
+//! - Without a control group: kernel memory for pipes and sockets, except for the number of open files, and the processor time of
+//!   processes that live less than a second and whose parent does not wait for them.
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 #![cfg(target_os = "linux")]

@@ -1,8 +1,8 @@
-//! The messages between the host, the launcher and the supervisors of programs: JSON after its length, with
+//! The messages between the host, the launcher and the supervisors of programs: a length, JSON, and
 //! descriptors.
 //!
-//! All of these processes are parts of one program in one version. They use a stream socket, because a confined
-//! host may not make other pairs of sockets.
+//! All of these processes run the same version of this crate, so the messages have no version number. They use
+//! a stream socket, because a confined host may not create pairs of other sockets.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;

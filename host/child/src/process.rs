@@ -1,15 +1,15 @@
-//! The processes between the host and a program. None of them has a second thread, so there are no restrictions after `fork`.
+//! The processes between the host and a program. Each has only one thread, so a forked child may call any function.
 //!
 //! ```text
-//! host ── launcher ─┬─ supervisor ── init (process 1 of the namespaces) ── program ── what it starts
+//! host ── launcher ─┬─ supervisor ── init (process 1 of the namespaces) ── program ── its children
 //!                   └─ supervisor ── …
 //! ```
 //!
-//! | process | what it does | ends when |
+//! | process | task | ends when |
 //! |---|---|---|
 //! | launcher | tries the features of the kernel; forks a supervisor for each request | the host closes its socket, or ends |
-//! | [`supervisor`] | reads the request, starts the program, measures its processes once a second, kills them above their limits | its program has ended, or the host closes the connection, or ends |
-//! | [`init`] | makes the file system and the network of the program, drops its privileges, starts the program, reaps its orphans | the program has ended, or the supervisor has: then the kernel kills all in its process namespace |
+//! | [`supervisor`] | reads the request, starts the program, measures its processes once a second, kills them above their limits | its program has ended, the host closes the connection, or the host ends |
+//! | [`init`] | creates the file system and the network of the program, drops its privileges, starts the program, reaps its orphans | the program has ended, or the supervisor has: then the kernel kills all processes of the namespace |
 //!
 //! Without namespaces there is no init. The supervisor adopts the orphans of the program (`PR_SET_CHILD_SUBREAPER`), and
 //! kills them one by one.
@@ -49,11 +49,10 @@ pub(crate) const ARGUMENT: &str = "__launcher";
 /// Set in a launcher, so that a program that does not call [`run_launcher`] does not start launchers recursively.
 pub(crate) const ENV_VAR: &str = "MCP_HOST_LAUNCHER";
 
-/// If a host started this process for that purpose, becomes the launcher, and exits when the host does. If not, returns
-/// immediately.
+/// Becomes the launcher if a host started this process as one, and exits with the host. Otherwise returns immediately.
 ///
 /// Must be among the first calls in the `main` of a program that starts a [`Launcher`](crate::Launcher) with
-/// [`LauncherProgram::CurrentExe`](crate::LauncherProgram::CurrentExe): before there are other threads.
+/// [`LauncherProgram::CurrentExe`](crate::LauncherProgram::CurrentExe): before other threads are created.
 pub fn run_launcher() {
     let is_launcher = std::env::args_os().nth(1).is_some_and(|argument| argument == ARGUMENT);
     if is_launcher && std::env::var_os(ENV_VAR).is_some() {

@@ -3,11 +3,11 @@
 //! It accepts connections at a socket that was created in the program's network, and connects from the host's. So the program
 //! needs no relay and no route, and cannot reach anything else.
 //!
-//! | request | is granted by | what follows |
+//! | request | required grant | action |
 //! |---|---|---|
 //! | `CONNECT HOST:PORT` | an origin with that host and port, `https` or `http` | a tunnel: its bytes are opaque to the proxy |
 //! | `GET http://HOST:PORT/…`, and other methods | an origin `http` with that host and port | one request, forwarded on a separate connection |
-//! | others | | 400 |
+//! | others | | status 400 |
 //!
 //! Requests without a grant get 403, before any name is resolved. The proxy resolves names itself, once per connection, and
 //! only to public addresses ([`is_public`](mcp_host_model::net::is_public)), as for `grants.http` of a plugin. An origin that
@@ -210,7 +210,7 @@ impl State {
 
     fn remember(&self, refused: String) {
         let mut all = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        // The first ones are kept, because they show what the program needs.
+        // The first refused connections are kept, because they show which grants the program needs.
         if all.len() < MAX_REFUSED && !all.contains(&refused) {
             all.push_back(refused);
         }

@@ -18,7 +18,7 @@ const MAX_DIRECTORIES: usize = 64;
 /// Paths of the sandbox's own files, which no path of the host may replace.
 const RESERVED: [&str; 3] = ["/dev", "/proc", "/sys"];
 
-/// A program, with its grants and limits. It may use nothing except itself unless a field grants it.
+/// A program, with its grants and limits. A field must grant everything except its own and the system's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Spec {
@@ -74,7 +74,7 @@ pub struct Limits {
 /// The confinement of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sandbox {
-    /// Namespaces, as far as the kernel permits them, Landlock and seccomp.
+    /// Namespaces, Landlock and seccomp. Namespaces that the kernel does not permit are missing.
     #[default]
     Full,
     /// Only limits and a separate environment: for a program that is trusted like the host.
@@ -230,7 +230,7 @@ impl Spec {
         if let Some(moved) = self.directories.iter().find(|one| one.path() != one.host) {
             return Some(format!("the guest path {}", moved.path().display()));
         }
-        // Landlock permits in a directory whatever it permits in an enclosing one.
+        // In a nested directory, Landlock permits everything that it permits in the enclosing one.
         let writable = || self.directories.iter().filter(|one| one.writable);
         let within = self
             .directories

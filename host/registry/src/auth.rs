@@ -41,7 +41,7 @@ struct Token {
     access_token: Option<String>,
 }
 
-/// The stored credentials for a registry; `None` if there are none. The error is the reason why they are unavailable.
+/// Returns the stored credentials for a registry; `None` if there are none. The error is the reason why they are unavailable.
 pub(crate) async fn login(registry: &str) -> Result<Option<Login>, String> {
     let name = registry.to_owned();
     let looked = tokio::task::spawn_blocking(move || docker_credential::get_credential(&name));
@@ -74,7 +74,7 @@ fn basic(user: &str, password: &str) -> Result<Login, String> {
     sensitive(&format!("Basic {encoded}")).map(Login)
 }
 
-/// A header value that `Debug` does not show.
+/// Returns a header value that `Debug` does not show.
 fn sensitive(text: &str) -> Result<HeaderValue, String> {
     let mut value = HeaderValue::from_str(text).map_err(|_| "the credential cannot be sent in a header".to_owned())?;
     value.set_sensitive(true);
@@ -88,7 +88,7 @@ impl Login {
 }
 
 impl Challenge {
-    /// Parses `WWW-Authenticate` (RFC 9110, section 11.6.1), as far as registries use it.
+    /// Parses the parts of the header `WWW-Authenticate` (RFC 9110, section 11.6.1) that registries use.
     pub(crate) fn parse(header: &str) -> Option<Self> {
         let (scheme, parameters) = header.trim().split_once(' ').unwrap_or((header.trim(), ""));
         if scheme.eq_ignore_ascii_case("basic") {

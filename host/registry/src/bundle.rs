@@ -68,7 +68,7 @@ impl Bundle {
         })
     }
 
-    /// The payload, if this key has signed it.
+    /// Returns the payload, if this key has signed it.
     pub(crate) fn signed_by(&self, key: &PublicKey) -> Option<&[u8]> {
         let message = pre_authentication_encoding(&self.payload);
         let algorithm: &dyn ring::signature::VerificationAlgorithm = match key.algorithm() {
@@ -80,23 +80,23 @@ impl Bundle {
         is_signed.then_some(self.payload.as_slice())
     }
 
-    /// The bundle's JSON, if it has a certificate.
+    /// Returns the bundle's JSON, if it has a certificate.
     pub(crate) fn keyless(&self) -> Option<&str> {
         self.keyless.as_deref()
     }
 
-    /// The predicate type in the payload, unverified.
+    /// Returns the predicate type in the payload, unverified.
     pub(crate) fn predicate_type(&self) -> Option<String> {
         statement::predicate_type(&self.payload)
     }
 
-    /// The hint about the bundle's key, unverified.
+    /// Returns the hint about the bundle's key, unverified.
     pub(crate) fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 }
 
-/// A hint in the notation of fingerprints: the hint of a key is its SHA-256 in base64.
+/// Returns a hint in the notation of fingerprints: the hint of a key is its SHA-256 in base64.
 fn shown_hint(hint: &str) -> String {
     match BASE64_STANDARD.decode(hint) {
         Ok(bytes) if bytes.len() == 32 => {
@@ -106,7 +106,7 @@ fn shown_hint(hint: &str) -> String {
     }
 }
 
-/// The signed bytes (DSSE 1.0): type and payload, each with its length, so that neither can be mistaken for the other.
+/// Returns the signed bytes (DSSE 1.0): type and payload, each with its length, so that neither can be mistaken for the other.
 fn pre_authentication_encoding(payload: &[u8]) -> Vec<u8> {
     let head = format!("DSSEv1 {} {IN_TOTO} {} ", IN_TOTO.len(), payload.len());
     [head.as_bytes(), payload].concat()

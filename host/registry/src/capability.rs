@@ -9,9 +9,10 @@
 //! | `limit:KEY=AMOUNT` | a need of a limit, `limit:memory=256MiB`; a higher one covers lower ones of the same key |
 //! | `dirs`, `http`, `sql`, `env` | the import of the interfaces, if no need declares a specific target |
 //! | `sockets` | the import, which the host denies in any case |
-//! A capability without a target covers only itself: the grants decide what it reaches. `dirs:rw` covers `dirs:ro`, and a pattern
-//! covers the origins that match it. The imports of a component are facts; its needs are declared by the publisher, and are part
-//! of the component's digest.
+//!
+//! A capability without a target covers only itself, and the grants limit what the provider reaches. `dirs:rw` covers
+//! `dirs:ro`, and a pattern covers the origins that match it. The imports of a component are facts. Its needs are declared by
+//! the publisher, and are part of the component's digest.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -39,7 +40,7 @@ pub enum Capability {
     Keyvalue,
     /// An environment variable, if granted.
     Env(String),
-    /// Using so much of a limit, if the plugin has it.
+    /// An amount of a limit, if the limit of the plugin is that high.
     Limit(LimitKey, LimitAmount),
 }
 
@@ -56,7 +57,7 @@ pub enum Kind {
     Keyvalue,
     /// Environment variables.
     Env,
-    /// What a plugin may use up.
+    /// Resource limits.
     Limits,
     /// Sockets, which are always denied.
     Sockets,
@@ -74,11 +75,11 @@ pub enum Kind {
 pub struct CapabilityError(String);
 
 impl Kind {
-    /// Those that are imported.
+    /// The kinds of imports.
     const IMPORTED: [Self; 7] =
         [Self::Dirs, Self::Http, Self::Sql, Self::Keyvalue, Self::Env, Self::Sockets, Self::Unknown];
 
-    /// The name of the kind.
+    /// Returns the name of the kind.
     pub fn name(self) -> &'static str {
         match self {
             Self::Dirs => "dirs",
@@ -92,7 +93,7 @@ impl Kind {
         }
     }
 
-    /// The kind of an interface; `None` for an interface without access outside of its instance, apart from the log.
+    /// Returns the kind of an interface; `None` for an interface without access outside of its instance, apart from the log.
     pub fn of_import(import: &str) -> Option<Self> {
         let interface = import.split('@').next().unwrap_or(import);
         let (package, name) = interface.split_once('/').unwrap_or((interface, ""));
@@ -112,7 +113,7 @@ impl Kind {
 }
 
 impl Capability {
-    /// The kind of the capability.
+    /// Returns the kind of the capability.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Import(kind) => *kind,
@@ -125,7 +126,7 @@ impl Capability {
         }
     }
 
-    /// Whether an agreement to this capability includes the other one.
+    /// Returns whether an agreement to this capability includes the other one.
     pub fn covers(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::DirsWrite, Self::DirsRead) => true,
@@ -138,7 +139,7 @@ impl Capability {
         }
     }
 
-    /// The capabilities of a component: its declared needs, and its imports without a need.
+    /// Returns the capabilities of a component: its declared needs, and its imports without a need.
     pub fn of<'i>(needs: BTreeSet<Self>, imports: impl IntoIterator<Item = &'i str>) -> BTreeSet<Self> {
         let imported: BTreeSet<Kind> = imports.into_iter().filter_map(Kind::of_import).collect();
         let mut all = needs;
@@ -151,7 +152,7 @@ impl Capability {
     }
 }
 
-/// The capabilities that the agreed ones do not cover.
+/// Returns the capabilities that the agreed ones do not cover.
 pub fn missing<'w>(wanted: &'w BTreeSet<Capability>, agreed: &BTreeSet<Capability>) -> Vec<&'w Capability> {
     wanted.iter().filter(|wanted| !agreed.iter().any(|agreed| agreed.covers(wanted))).collect()
 }

@@ -24,7 +24,7 @@ const PAGE_SIZE: usize = 1000;
 /// The maximum size of a page of tags in bytes.
 const MAX_TAG_PAGE: usize = 1 << 20;
 
-/// The tag of the index of referrers, for a registry without the referrers API.
+/// Returns the tag of the index of referrers, for a registry without the referrers API.
 pub(crate) fn fallback_tag(manifest: &Digest) -> String {
     format!("sha256-{}", manifest.digits())
 }
@@ -54,7 +54,7 @@ impl Client {
         Self { http: Arc::new(http), authorized: Mutex::default() }
     }
 
-    /// The tags of a repository: at most 64 pages of 1000.
+    /// Returns the tags of a repository: at most 64 pages of 1000.
     pub(crate) async fn tags(&self, repository: &Repository) -> Result<Vec<String>, HttpError> {
         let mut url = self.url(repository, &format!("tags/list?n={PAGE_SIZE}"));
         let mut all = Vec::new();
@@ -74,7 +74,7 @@ impl Client {
         Err(HttpError::TooLarge { host: repository.registry().to_owned(), max: (MAX_TAG_PAGES * PAGE_SIZE) as u64 })
     }
 
-    /// The bytes of a manifest or an index, by tag or by digest. If requested by digest, the bytes have that digest.
+    /// Returns the bytes of a manifest or an index, by tag or by digest. If requested by digest, the bytes have that digest.
     pub(crate) async fn manifest(&self, repository: &Repository, name: &str) -> Result<Bytes, HttpError> {
         let mut call = Call::get(self.url(repository, &format!("manifests/{name}")));
         let accept = format!("{MANIFEST}, {INDEX}");
@@ -94,7 +94,7 @@ impl Client {
         }
     }
 
-    /// The bytes of a small blob with this digest.
+    /// Returns the bytes of a small blob with this digest.
     pub(crate) async fn small_blob(
         &self,
         repository: &Repository,
@@ -136,7 +136,8 @@ impl Client {
         incoming.finish(digest).map_err(stored)
     }
 
-    /// The referrers of a manifest with this artifact type, from the referrers API; `None` if the registry does not have the API.
+    /// Returns the referrers of a manifest with this artifact type, from the referrers API; `None` if the registry does not
+    /// have the API.
     pub(crate) async fn referrers(
         &self,
         repository: &Repository,
@@ -154,7 +155,7 @@ impl Client {
         }
     }
 
-    /// Whether the repository has a blob.
+    /// Returns whether the repository has a blob.
     pub(crate) async fn has_blob(&self, repository: &Repository, digest: &Digest) -> Result<bool, HttpError> {
         let call = Call { method: Method::HEAD, ..Call::get(self.url(repository, &format!("blobs/{digest}"))) };
         let answer = self.send(repository, Access::Push, call).await?;
@@ -270,14 +271,14 @@ impl Client {
     }
 }
 
-/// The URL of the next page in a header `Link` (RFC 8288).
+/// Returns the URL of the next page in a header `Link` (RFC 8288).
 fn next_page(link: &str) -> Option<String> {
     let (target, parameters) = link.trim().strip_prefix('<')?.split_once('>')?;
     let is_next = parameters.split(';').any(|parameter| matches!(parameter.trim(), "rel=\"next\"" | "rel=next"));
     is_next.then(|| target.to_owned())
 }
 
-/// The name of a repository in messages.
+/// Returns the name of a repository in messages.
 pub(crate) fn shown(repository: &Repository) -> String {
     quote(&repository.to_string())
 }

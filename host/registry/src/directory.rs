@@ -43,19 +43,19 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// A repository in this directory; `rest` is the part of its name after the prefix of the mirror.
+    /// Creates a repository in this directory; `rest` is the part of its name after the prefix of the mirror.
     pub(crate) fn new(layout: Layout, repository: Repository, rest: &str) -> Self {
         Self { layout, repository, rest: rest.trim_matches('/').to_owned() }
     }
 
-    /// The tags of the repository. Without tags, the repository does not exist.
+    /// Returns the tags of the repository. Without tags, the repository does not exist.
     pub(crate) fn tags(&self) -> Result<Vec<String>, HttpError> {
         let entries = self.index()?.manifests;
         let tags: Vec<_> = entries.iter().filter_map(|entry| self.tag(entry).map(str::to_owned)).collect();
         if tags.is_empty() { Err(HttpError::NotFound) } else { Ok(tags) }
     }
 
-    /// The bytes of a manifest, by tag or by digest.
+    /// Returns the bytes of a manifest, by tag or by digest.
     pub(crate) fn manifest(&self, name: &str) -> Result<Bytes, HttpError> {
         if let Ok(digest) = name.parse() {
             return self.small_blob(&digest, MAX_MANIFEST_SIZE);
@@ -66,7 +66,7 @@ impl Directory {
         self.small_blob(&digest, MAX_MANIFEST_SIZE)
     }
 
-    /// The bytes of a small blob with this digest.
+    /// Returns the bytes of a small blob with this digest.
     pub(crate) fn small_blob(&self, digest: &Digest, max: usize) -> Result<Bytes, HttpError> {
         let bytes = self.read(self.path(digest), max)?;
         if Digest::compute(&bytes) == *digest {
@@ -91,7 +91,7 @@ impl Directory {
         }
     }
 
-    /// The referrers of a manifest with this artifact type.
+    /// Returns the referrers of a manifest with this artifact type.
     pub(crate) fn referrers(&self, manifest: &Digest, artifact_type: &str) -> Result<Index, HttpError> {
         let mut referrers = Index { schema_version: 2, media_type: Some(INDEX.to_owned()), manifests: Vec::new() };
         for entry in self.index()?.manifests {
@@ -112,7 +112,7 @@ impl Directory {
         Ok(referrers)
     }
 
-    /// The error for unusable content of the directory.
+    /// Returns the error for unusable content of the directory.
     pub(crate) fn broken(&self, reason: String) -> HttpError {
         HttpError::Layout { reason }
     }
@@ -131,7 +131,7 @@ impl Directory {
         Ok(index)
     }
 
-    /// The tag of an entry, if it belongs to the repository.
+    /// Returns the tag of an entry, if it belongs to the repository.
     fn tag<'e>(&self, entry: &'e Descriptor) -> Option<&'e str> {
         let name = entry.annotations.get(REF_NAME)?;
         let behind = |prefix: &str| name.strip_prefix(prefix)?.strip_prefix(':');

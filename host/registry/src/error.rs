@@ -103,7 +103,7 @@ pub enum RegistryError {
 }
 
 impl RegistryError {
-    /// The error of one HTTP exchange.
+    /// Creates the error of a failed HTTP exchange.
     pub(crate) fn of(what: &str, error: &HttpError) -> Self {
         match error {
             HttpError::NotFound => Self::NotFound(format!("{what}: there is none")),

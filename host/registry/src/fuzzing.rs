@@ -39,7 +39,7 @@ pub fn bundle(data: &[u8]) {
     drop(predicate_type(data));
 }
 
-/// The trusted root of the test bundles.
+/// Returns the trusted root of the test bundles.
 fn keyless() -> Option<Keyless> {
     let file: serde_json::Value = serde_json::from_str(include_str!("../tests/data/keyless.json")).ok()?;
     Keyless::new(&TrustedRoot::parse(file.get("root")?.to_string().into_bytes()).ok()?).ok()

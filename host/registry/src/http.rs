@@ -175,7 +175,8 @@ impl Call {
 }
 
 impl HttpClient {
-    /// A client that trusts the authorities of this machine and the given ones. It accepts private addresses for these hosts.
+    /// Creates a client that trusts the authorities of this machine and the given ones. It accepts private addresses for the
+    /// hosts in `private`.
     pub(crate) fn new(authorities: Vec<CertificateDer<'static>>, private: BTreeSet<String>) -> Self {
         Self { authorities, private, tls: OnceCell::new() }
     }
@@ -295,7 +296,7 @@ impl HttpClient {
         })
     }
 
-    /// The permitted addresses of a host, and its name in certificates.
+    /// Returns the permitted addresses of a host, and its name in certificates.
     async fn addresses(
         &self,
         origin: &Origin,
@@ -327,7 +328,7 @@ impl HttpClient {
 }
 
 impl Answer {
-    /// The body, of at most `max` bytes.
+    /// Returns the body, of at most `max` bytes.
     pub(crate) async fn body(self, max: usize) -> Result<Bytes, HttpError> {
         let mut collected = Vec::new();
         self.stream(max as u64, |piece| {
@@ -364,7 +365,7 @@ impl Answer {
         within(&host, "send all of its answer", BODY_TIMEOUT, pieces).await
     }
 
-    /// The error for an unsuccessful answer.
+    /// Returns the error for an unsuccessful answer.
     pub(crate) async fn into_error(self) -> HttpError {
         let status = self.response.status();
         if status == StatusCode::NOT_FOUND {
@@ -383,7 +384,7 @@ impl Answer {
     }
 }
 
-/// The message in the body of an error (OCI Distribution Specification, "Error Codes"), escaped.
+/// Returns the message in the body of an error (OCI Distribution Specification, "Error Codes"), escaped.
 fn message_of(body: &[u8]) -> String {
     let json: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let message = json.pointer("/errors/0/message").and_then(|message| message.as_str());
@@ -400,7 +401,7 @@ async fn within<T>(
     timeout(limit, work).await.map_err(late)?
 }
 
-/// An error with its whole chain of causes.
+/// Returns the text of an error with its whole chain of causes.
 fn causes(error: &dyn std::error::Error) -> String {
     let (mut text, mut cause) = (error.to_string(), error.source());
     while let Some(next) = cause {
@@ -414,7 +415,7 @@ fn is_redirect(response: &Response<Incoming>, method: &Method) -> bool {
     matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) && *method == Method::GET
 }
 
-/// The origin of a URL, which must be `https`.
+/// Returns the origin of a URL, which must be `https`.
 pub(crate) fn origin_of(url: &str) -> Result<Origin, HttpError> {
     let invalid = || HttpError::Redirect { host: quote(url), problem: "to what is not `https`".to_owned() };
     let parsed = UriStr::new(url).map_err(|_| invalid())?;
@@ -423,7 +424,7 @@ pub(crate) fn origin_of(url: &str) -> Result<Origin, HttpError> {
     if origin.scheme() == Scheme::Https { Ok(origin) } else { Err(invalid()) }
 }
 
-/// The path and the query of a URL.
+/// Returns the path and the query of a URL.
 fn path_of(url: &str) -> Option<&str> {
     let behind = url.split_once("://")?.1;
     behind.find('/').and_then(|at| behind.get(at..)).map(|path| path.split('#').next().unwrap_or(path))
@@ -436,7 +437,7 @@ pub(crate) fn resolve(base: &str, reference: &str) -> Option<String> {
     Some(reference.resolve_against(base.to_absolute()).to_string())
 }
 
-/// The host of a registry without its port.
+/// Returns the host of a registry without its port.
 fn host_of(registry: &str) -> Option<UrlHost> {
     format!("https://{registry}").parse::<Origin>().ok().map(|origin| origin.host().clone())
 }

@@ -77,7 +77,7 @@ impl Keyless {
         Ok(Self { verifier, policy })
     }
 
-    /// The signer of a bundle about this manifest, and the signed payload. The error is the escaped reason.
+    /// Returns the signer of a bundle about this manifest, and the signed payload. The error is the escaped reason.
     pub(crate) fn verify(
         &self,
         bundle: &str,
@@ -110,7 +110,7 @@ impl Keyless {
     }
 }
 
-/// An error with its causes, escaped on one line: a publisher wrote parts of it.
+/// Returns the text of an error with its causes on one line. It is escaped, because a publisher wrote parts of it.
 fn shown(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -200,7 +200,7 @@ pub(crate) mod fixtures {
         serde_json::from_str(include_str!("../tests/data/keyless.json")).unwrap()
     }
 
-    /// The manifest digest of the test bundles.
+    /// Returns the manifest digest of the test bundles.
     pub(crate) fn manifest() -> Digest {
         Digest::compute(b"manifest")
     }
@@ -213,7 +213,7 @@ pub(crate) mod fixtures {
         file()["root"].take()
     }
 
-    /// A trusted root, read as in the config.
+    /// Returns a trusted root, read as in the config.
     pub(crate) fn root(json: &Value) -> TrustedRoot {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("root.json"), json.to_string()).unwrap();

@@ -1,4 +1,4 @@
-//! Components from OCI registries: a reference is resolved, and its component verified, stored by its digest, and locked.
+//! Components from OCI registries: resolves a reference, verifies its component, stores it by its digest, and locks it.
 //!
 //! Only the commands of an admin use this crate (`mcp-host add`, `lock`, `update`, `store fetch`, `push`). Serving reads the
 //! config, the lock and the store (`mcp_host_config::registry`), and never requests a registry.
@@ -9,11 +9,11 @@
 //! |---|---|
 //! | the newest tag within the range, by semantic versioning | `versions` |
 //! | the bytes of the manifest, once, and their digest | `client` |
-//! | signature bundles that refer to that digest; "none" and "could not look" are different results | `referrers` |
+//! | signature bundles that refer to that digest; "none" and "unavailable" are different results | `referrers` |
 //! | signatures by keys and identities of `[[trust]]`, over exactly those bytes; the required provenance | `bundle`, `keyless`, `statement`, `trust` |
 //! | exactly one layer `application/wasm`, of at most [`MAX_COMPONENT_SIZE`](manifest::MAX_COMPONENT_SIZE) bytes | `manifest` |
 //! | the layer, hashed while it is written, under its digest | `store` |
-//! | bills of materials, which are shown and never trusted | `sbom` |
+//! | bills of materials, which are shown but not trusted | `sbom` |
 //!
 //! Each step requests mirrors first: registries (`client`), or directories with an OCI image layout (`directory`).
 //!

@@ -55,7 +55,7 @@ impl LockFile {
         }
     }
 
-    /// The path of the file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }

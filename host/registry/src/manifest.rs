@@ -73,7 +73,7 @@ pub(crate) struct Index {
 }
 
 impl Descriptor {
-    /// A descriptor of these bytes.
+    /// Creates a descriptor of these bytes.
     pub(crate) fn of(media_type: &str, bytes: &[u8]) -> Self {
         Self {
             media_type: media_type.to_owned(),
@@ -84,7 +84,7 @@ impl Descriptor {
         }
     }
 
-    /// The digest, which must be SHA-256.
+    /// Returns the digest, which must be SHA-256.
     pub(crate) fn parse_digest(&self) -> Result<Digest, String> {
         self.digest.parse().map_err(|error| format!("{error}"))
     }
@@ -107,7 +107,7 @@ impl Manifest {
         }
     }
 
-    /// The component of the manifest: its digest and its size.
+    /// Returns the component of the manifest: its digest and its size.
     ///
     /// # Errors
     ///

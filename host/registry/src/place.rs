@@ -23,7 +23,7 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// The place of a repository at a mirror of its prefix; `rest` is the part of its name after the prefix.
+    /// Returns the place of a repository at a mirror of its prefix; `rest` is the part of its name after the prefix.
     pub(crate) fn at(mirror: &Mirror, repository: &Repository, rest: &str) -> Self {
         match mirror {
             Mirror::Registry(prefix) => Self::Registry(prefix.join(rest)),
@@ -31,7 +31,7 @@ impl Place {
         }
     }
 
-    /// The tags of the repository.
+    /// Returns the tags of the repository.
     pub(crate) async fn tags(&self, client: &Client) -> Result<Vec<String>, HttpError> {
         match self {
             Self::Registry(repository) => client.tags(repository).await,
@@ -39,7 +39,7 @@ impl Place {
         }
     }
 
-    /// The bytes of a manifest or an index, by tag or by digest. If requested by digest, the bytes have that digest.
+    /// Returns the bytes of a manifest or an index, by tag or by digest. If requested by digest, the bytes have that digest.
     pub(crate) async fn manifest(&self, client: &Client, name: &str) -> Result<Bytes, HttpError> {
         match self {
             Self::Registry(repository) => client.manifest(repository, name).await,
@@ -47,7 +47,7 @@ impl Place {
         }
     }
 
-    /// The bytes of a small blob with this digest.
+    /// Returns the bytes of a small blob with this digest.
     pub(crate) async fn small_blob(&self, client: &Client, digest: &Digest, max: usize) -> Result<Bytes, HttpError> {
         match self {
             Self::Registry(repository) => client.small_blob(repository, digest, max).await,
@@ -63,7 +63,7 @@ impl Place {
         }
     }
 
-    /// The index of a manifest's referrers, with this artifact type and maybe others; `None` if there are none.
+    /// Returns the index of a manifest's referrers, with this artifact type and maybe others; `None` if there are none.
     pub(crate) async fn referrers(
         &self,
         client: &Client,
@@ -85,7 +85,7 @@ impl Place {
         Index::parse(&index).map(Some).map_err(|reason| self.broken(reason))
     }
 
-    /// The error for an unusable answer of this place.
+    /// Returns the error for an unusable answer of this place.
     pub(crate) fn broken(&self, reason: String) -> HttpError {
         match self {
             Self::Registry(repository) => HttpError::Broken { host: repository.registry().to_owned(), reason },

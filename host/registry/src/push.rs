@@ -119,7 +119,7 @@ impl Attachment {
         Ok(Self::Sbom(bytes))
     }
 
-    /// The artifact type and the bytes of the document for this manifest.
+    /// Returns the artifact type and the bytes of the document about this manifest.
     fn document(self, manifest: &Digest, signer: Option<&Signer>) -> Result<(&'static str, Bytes), RegistryError> {
         let invalid = |reason: String| RegistryError::Unpublished(reason);
         match self {
@@ -256,7 +256,7 @@ impl Registries {
     }
 }
 
-/// A manifest that makes a document a referrer of the subject.
+/// Creates a manifest that makes a document a referrer of the subject.
 pub(crate) fn referrer(subject: Descriptor, artifact_type: &str, document: &[u8]) -> Manifest {
     let mut annotations = BTreeMap::new();
     if artifact_type == BUNDLE {
@@ -275,7 +275,7 @@ pub(crate) fn referrer(subject: Descriptor, artifact_type: &str, document: &[u8]
     }
 }
 
-/// The config of a component. Its format requires a time, which is constant.
+/// Creates the config of a component. The format requires a time, so the config has a constant one.
 fn config(upload: &Upload<'_>, component: &Descriptor) -> Vec<u8> {
     let config = json!({
         "created": "1970-01-01T00:00:00Z",

@@ -1,9 +1,8 @@
 //! The referrers of a manifest: signature bundles and bills of materials, from the referrers API, or from the tag that the
 //! specification defines for registries without it.
 //!
-//! A registry without referrers answers that there are none; a missing answer is an error, and never "none". Any principal with
-//! write access to the repository can add referrers: a malformed one is skipped, and more than [`MAX_REFERRERS`] of a type are an
-//! error.
+//! An empty answer means that there are no referrers; a missing answer is an error. Any principal with write access to the
+//! repository can add referrers: a malformed one is skipped, and more than [`MAX_REFERRERS`] of a type are an error.
 
 use bytes::Bytes;
 use mcp_host_config::registry::Repository;
@@ -22,7 +21,7 @@ const MAX_REFERRERS: usize = 64;
 /// A document with its digest, which is its name in the store.
 pub(crate) type Document = (Digest, Bytes);
 
-/// The signature bundles that refer to a manifest.
+/// Returns the signature bundles that refer to a manifest.
 pub(crate) async fn bundles(client: &Client, place: &Place, manifest: &Digest) -> Result<Vec<Document>, HttpError> {
     let mut found = Vec::new();
     for digest in listed(client, place, manifest, BUNDLE, "signature bundles").await? {
@@ -34,7 +33,7 @@ pub(crate) async fn bundles(client: &Client, place: &Place, manifest: &Digest) -
     Ok(found)
 }
 
-/// The bills of materials that refer to a manifest, each with its type: the first ones within the size limit.
+/// Returns the bills of materials that refer to a manifest, each with its type: the first ones within the size limit.
 pub(crate) async fn sboms(
     client: &Client,
     place: &Place,
@@ -55,12 +54,12 @@ pub(crate) async fn sboms(
     Ok(found)
 }
 
-/// Whether there is a signature of cosign v2, which has a separate tag.
+/// Returns whether there is a signature of cosign v2, which has a separate tag.
 pub(crate) async fn has_v2_signature(client: &Client, repository: &Repository, manifest: &Digest) -> bool {
     client.manifest(repository, &format!("{}.sig", fallback_tag(manifest))).await.is_ok()
 }
 
-/// The manifests with an artifact type in the index of referrers.
+/// Returns the manifests with an artifact type in the index of referrers.
 async fn listed(
     client: &Client,
     place: &Place,
@@ -83,7 +82,7 @@ async fn referrer(client: &Client, place: &Place, digest: &Digest) -> Result<Opt
     Ok(Manifest::parse(&bytes).ok())
 }
 
-/// The document of a referrer: its only layer, with this media type if one is given.
+/// Returns the document of a referrer: its only layer, with this media type if one is given.
 fn document_of(referrer: &Manifest, manifest: &Digest, media_type: Option<&str>, max: usize) -> Option<Digest> {
     let is_about = referrer.subject.as_ref().and_then(|subject| subject.parse_digest().ok()) == Some(*manifest);
     let [layer] = referrer.layers.as_slice() else { return None };

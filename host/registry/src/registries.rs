@@ -96,7 +96,7 @@ struct Resolved {
 }
 
 impl Registries {
-    /// The registries of this config.
+    /// Creates the registries of this config.
     pub fn new(config: &Config) -> Self {
         let authorities = config.registry.ca.iter().flat_map(|bundle| bundle.certificates()).cloned().collect();
         let private = config.registry.private.iter().map(|name| name.as_str().to_ascii_lowercase()).collect();
@@ -135,7 +135,7 @@ impl Registries {
         })
     }
 
-    /// The current versions, from tags, unverified.
+    /// Returns the current versions, from tags, unverified.
     ///
     /// # Errors
     ///
@@ -146,7 +146,7 @@ impl Registries {
         Ok(Available { within, newest: versions::newest_release(&tags) })
     }
 
-    /// Brings missing or changed contents of a locked component into the store. Returns whether any was missing. Contents are
+    /// Adds missing or changed contents of a locked component to the store. Returns whether any was missing. Contents are
     /// requested by digest, so signatures are not verified again.
     ///
     /// # Errors
@@ -228,7 +228,8 @@ impl Registries {
         }
     }
 
-    /// The verified facts about a manifest, and the accepted bundles. All mirrors are requested, because one may have no bundles.
+    /// Returns the verified facts about a manifest, and the accepted bundles. All mirrors are requested, because one may have
+    /// no bundles.
     async fn verified(
         &self,
         reference: &Reference,
@@ -272,8 +273,8 @@ impl Registries {
         verifier.verify(subject, &parsed, moment).map(|verified| counting(verified, &found))
     }
 
-    /// Brings the bills of materials of a manifest into the store, from the first place that has any. If they are unavailable,
-    /// the result has the problem.
+    /// Adds the bills of materials of a manifest to the store, from the first place that has any. If they are unavailable, the
+    /// result contains the problem.
     async fn sboms(&self, repository: &Repository, manifest: &Digest, store: &Store) -> Result<Sboms, RegistryError> {
         let (mut sboms, mut is_answered) = (Sboms::default(), false);
         for place in self.places(repository) {
@@ -294,7 +295,7 @@ impl Registries {
         Ok(if is_answered { Sboms::default() } else { sboms })
     }
 
-    /// Brings the config of a component into the store, which only archives use. Returns whether it was missing.
+    /// Adds the config of a component to the store, which only archives use. Returns whether it was missing.
     async fn store_config(
         &self,
         repository: &Repository,
@@ -330,7 +331,7 @@ impl Registries {
         self.first(repository, &what, async |place| place.blob(&self.client, blob, store).await).await
     }
 
-    /// The first answer from one of the places.
+    /// Returns the first answer from one of the places.
     async fn first<T>(
         &self,
         repository: &Repository,
@@ -354,7 +355,7 @@ impl Registries {
         }
     }
 
-    /// The places of a repository: its mirrors with the longest prefix, then the registry itself.
+    /// Returns the places of a repository: its mirrors with the longest prefix, then the registry itself.
     fn places(&self, repository: &Repository) -> Vec<Place> {
         let of_prefix = |(prefix, mirrors)| Some((prefix, mirrors, Repository::strip_prefix(prefix, repository)?));
         let longest = self.mirrors.iter().filter_map(of_prefix).max_by_key(|(prefix, ..)| prefix.path().len());
@@ -365,13 +366,13 @@ impl Registries {
     }
 }
 
-/// The accepted bundles, and the facts verified with them alone.
+/// Returns the accepted bundles, and the facts verified with them alone.
 fn counting(verified: Verified, found: &[Document]) -> (Verified, Vec<Document>) {
     let documents = verified.used.iter().filter_map(|number| found.get(*number).cloned()).collect();
     (verified, documents)
 }
 
-/// The stored manifest of a locked component; `None` if it is missing.
+/// Returns the stored manifest of a locked component; `None` if it is missing.
 pub(crate) fn stored_manifest(store: &Store, locked: &LockedComponent) -> Result<Option<Manifest>, String> {
     let bytes = store.read(&locked.manifest, MAX_MANIFEST_SIZE).map_err(|error| error.to_string())?;
     bytes.map(|bytes| Manifest::parse(&bytes)).transpose()

@@ -58,12 +58,12 @@ impl SbomSummary {
         Some(Self { media_type, format_version, components })
     }
 
-    /// The summary of a document in the store; `None` if it is missing, changed, or has neither format.
+    /// Returns the summary of a document in the store; `None` if it is missing, changed, or has neither format.
     pub fn of(sbom: &LockedSbom, store: &Store) -> Option<Self> {
         Self::read(&store.read(&sbom.digest, MAX_SBOM_SIZE).ok()??)
     }
 
-    /// The digest of a document.
+    /// Creates the lock entry of a document.
     pub(crate) fn locked(media_type: &str, bytes: &[u8]) -> LockedSbom {
         LockedSbom { digest: Digest::compute(bytes), media_type: media_type.to_owned() }
     }

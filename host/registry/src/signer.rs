@@ -80,7 +80,7 @@ impl Signer {
         Some(Self { key, public })
     }
 
-    /// The public key.
+    /// Returns the public key.
     pub fn public_key(&self) -> &PublicKey {
         &self.public
     }
@@ -96,7 +96,7 @@ impl Signer {
     }
 }
 
-/// The kind of an unusable file, from the first line of its PEM.
+/// Returns the kind of an unusable file, from the first line of its PEM.
 fn kind(pem: &[u8]) -> &'static str {
     let text = String::from_utf8_lossy(pem);
     let label = text.lines().find_map(|line| line.trim().strip_prefix("-----BEGIN ")?.strip_suffix("-----"));

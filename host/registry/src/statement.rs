@@ -66,7 +66,7 @@ impl Claims {
         Some(Self { builder, sources })
     }
 
-    /// The lock entry for the provenance, if it meets the requirement. Without a requirement, the first source is used.
+    /// Returns the lock entry for the provenance, if it meets the requirement. Without a requirement, the first source is used.
     pub(crate) fn accepted(&self, required: Option<&Provenance>) -> Option<LockedProvenance> {
         let is_source = |source: &&String| {
             required.is_none_or(|required| {
@@ -79,25 +79,25 @@ impl Claims {
         is_builder.then(|| LockedProvenance { builder: self.builder.clone(), source: source.clone() })
     }
 
-    /// The content, for a message.
+    /// Returns the content, for a message.
     pub(crate) fn describe(&self) -> String {
         let source = self.sources.first().map_or("nothing that is known", String::as_str);
         format!("built by {} from {source}", self.builder)
     }
 }
 
-/// A repository without the suffix `@refs/…` or `@COMMIT`.
+/// Returns a repository without the suffix `@refs/…` or `@COMMIT`.
 fn without_revision(source: &str) -> &str {
     let is_revision = |text: &str| text.starts_with("refs/") || text.bytes().all(|byte| byte.is_ascii_hexdigit());
     source.split_once('@').filter(|(_, revision)| is_revision(revision)).map_or(source, |(repository, _)| repository)
 }
 
-/// A statement that signs a manifest.
+/// Creates a statement that signs a manifest.
 pub(crate) fn signature(manifest: &Digest) -> Value {
     statement(manifest, SIGNATURE, json!({}))
 }
 
-/// A provenance of a manifest.
+/// Creates a provenance of a manifest.
 pub(crate) fn provenance(manifest: &Digest, predicate: Value) -> Value {
     statement(manifest, PROVENANCE, predicate)
 }
@@ -111,13 +111,13 @@ fn statement(manifest: &Digest, predicate_type: &str, predicate: Value) -> Value
     })
 }
 
-/// The predicate type of a payload, unverified.
+/// Returns the predicate type of a payload, unverified.
 pub(crate) fn predicate_type(payload: &[u8]) -> Option<String> {
     let statement: Value = serde_json::from_slice(payload).ok()?;
     statement.get("predicateType")?.as_str().filter(|text| text.len() <= MAX_NAME_LEN).map(str::to_owned)
 }
 
-/// Whether a document is a predicate of a provenance with a builder and a source.
+/// Returns whether a document is a predicate of a provenance with a builder and a source.
 pub(crate) fn is_provenance(predicate: &Value) -> bool {
     Claims::read(predicate).is_some_and(|claims| !claims.sources.is_empty())
 }

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `blobs/sha256/DIGITS` | components, manifests and signature bundles |
 //! | `locks/DIGITS` | the path of a lock that uses the store, so that `store gc` knows the needed contents |
-//! | `.lock` | nothing: `flock` on it prevents a collection while a command adds contents |
+//! | `.lock` | nothing; `flock` on this file prevents a collection while a command adds contents |
 
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
@@ -112,7 +112,7 @@ impl Store {
         Ok(Self { root: dir.to_owned(), blobs, locks, guard })
     }
 
-    /// The file for a content, which may not exist.
+    /// Returns the file for a content, which may not exist.
     pub fn file(&self, digest: &Digest) -> PathBuf {
         store_file(&self.root, digest)
     }
@@ -220,7 +220,7 @@ impl Store {
         Ok(collected)
     }
 
-    /// The contents that the registered locks need. A deleted lock needs nothing.
+    /// Returns the contents that the registered locks need. A deleted lock needs nothing.
     fn needed(&self) -> Result<BTreeSet<Digest>, StoreError> {
         let failed = |source| self.failed("read", source);
         let mut needed = BTreeSet::new();
@@ -246,7 +246,7 @@ impl Store {
     }
 }
 
-/// Whether a temporary file belongs to a process that ended long ago.
+/// Returns whether a temporary file belongs to a process that ended long ago.
 fn is_abandoned(metadata: &std::fs::Metadata) -> bool {
     let age = metadata.modified().ok().and_then(|modified| SystemTime::now().duration_since(modified).ok());
     age.is_some_and(|age| age > MAX_TEMPORARY_AGE)

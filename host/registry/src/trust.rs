@@ -157,7 +157,7 @@ impl<'t> Verifier<'t> {
         Ok(Verified { signers, provenance: accepted.map(|(_, provenance)| provenance), used })
     }
 
-    /// The trusted signers of a bundle.
+    /// Returns the trusted signers of a bundle.
     fn attested(
         &self,
         position: usize,
@@ -210,7 +210,7 @@ impl<'t> Verifier<'t> {
         keys.iter().filter_map(|number| self.trust.keys.get(*number)).map(|key| key.file.fingerprint())
     }
 
-    /// The trusted keys and identities, for a message.
+    /// Returns the trusted keys and identities, for a message.
     fn expected(&self) -> String {
         let keys = self.trust.keys.iter().map(|key| key.file.fingerprint().to_string());
         let identities = self.trust.identities.iter().map(|entry| format!("{} ({})", entry.subject, entry.issuer));
@@ -218,7 +218,7 @@ impl<'t> Verifier<'t> {
     }
 }
 
-/// Whether signatures by the key count at this time.
+/// Returns whether signatures by the key count at this time.
 fn counts(key: &TrustedKey, moment: Moment) -> bool {
     match (key.not_after, moment) {
         (Some(last), Moment::Now(now)) => now.to_zoned(TimeZone::UTC).date() <= last,
@@ -226,7 +226,7 @@ fn counts(key: &TrustedKey, moment: Moment) -> bool {
     }
 }
 
-/// The size of a maximum bipartite matching between signers and entries, by augmenting paths.
+/// Returns the size of a maximum bipartite matching between signers and entries, by augmenting paths.
 fn assigned(signed: &[&(LockedIdentity, Vec<usize>)]) -> usize {
     let mut persons: Vec<(LockedSigner, BTreeSet<usize>)> = Vec::new();
     for (identity, entries) in signed {
@@ -260,7 +260,7 @@ fn assigned(signed: &[&(LockedIdentity, Vec<usize>)]) -> usize {
     (0..persons.len()).filter(|person| assign(*person, &persons, &mut BTreeSet::new(), &mut of_entry)).count()
 }
 
-/// A hint for a message: a fingerprint in full, anything else truncated.
+/// Returns a hint for a message: a fingerprint in full, anything else truncated.
 fn shown_hint(hint: &str) -> String {
     match hint.parse::<Digest>() {
         Ok(fingerprint) => fingerprint.to_string(),
@@ -430,7 +430,7 @@ mod tests {
         assert!(check(&trust, &only, now).unwrap_err().contains("signed by 0"));
     }
 
-    /// A `[[trust]]` with these keys of the table, and the fixtures' root.
+    /// Creates a `[[trust]]` with these keys of the table, and the fixtures' root.
     fn with_root(text: &str, keys: &Keys) -> Trust {
         std::fs::write(keys.dir.path().join("root.json"), fixtures::root_json().to_string()).unwrap();
         keys.trust(&format!("{text}\nroot = 'root.json'"))

@@ -6,19 +6,19 @@ use semver::Version;
 /// The maximum number of versions that a message lists.
 const MAX_SUGGESTIONS: usize = 5;
 
-/// The newest version that matches a reference, with its tag. `v1.4.2` is the version 1.4.2; if both tags exist, the one without
-/// the letter is used.
+/// Returns the newest version that matches a reference, with its tag. `v1.4.2` is the version 1.4.2; if both tags exist, the
+/// one without the letter is used.
 pub(crate) fn newest(selector: &Selector, tags: &[String]) -> Option<(Version, String)> {
     let of_selector = versions(tags).filter(|(version, ..)| selector.matches(version));
     of_selector.max().map(|(version, _, tag)| (version, tag.clone()))
 }
 
-/// The newest version among tags, without pre-releases.
+/// Returns the newest version among tags, without pre-releases.
 pub(crate) fn newest_release(tags: &[String]) -> Option<Version> {
     versions(tags).map(|(version, ..)| version).filter(|version| version.pre.is_empty()).max()
 }
 
-/// The suggestion for a reference that matches none of these tags.
+/// Returns the suggestion for a reference that matches none of these tags.
 pub(crate) fn suggestion(tags: &[String]) -> String {
     let mut all: Vec<Version> = versions(tags).map(|(version, ..)| version).collect();
     all.sort();
@@ -35,7 +35,7 @@ pub(crate) fn suggestion(tags: &[String]) -> String {
     }
 }
 
-/// The tags that are versions, each with a flag for a tag without the letter.
+/// Returns the tags that are versions, each with a flag for a tag without the letter.
 fn versions(tags: &[String]) -> impl Iterator<Item = (Version, bool, &String)> {
     tags.iter().filter_map(|tag| {
         let plain = tag.strip_prefix('v');

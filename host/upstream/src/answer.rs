@@ -1,9 +1,9 @@
-//! Results of an upstream, parsed from their text as what was asked for.
+//! Parses results of an upstream from their text.
 //!
-//! Nothing becomes a tree: metadata (`_meta`) stays text, and what is not known is passed over. An item of a listing that is invalid is dropped,
-//! and the others are served: whoever may not see that one is not to notice it. A list has at most the number of items that it
-//! is parsed with, `limits.response-items`, and what an item has several of is cut at [`MAX_PARTS`]; so an answer takes a small multiple of its
-//! text.
+//! Streaming deserialization: no tree of JSON values is built. Metadata (`_meta`) stays text, and unknown members are skipped. An invalid
+//! item of a listing is dropped and the others are served, so the item does not reveal itself to principals that may not see it. A list has
+//! at most `limits.response-items` items, and an array within an item is truncated to [`MAX_PARTS`] elements, so a parsed answer takes a
+//! small multiple of the memory of its text.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,52 +15,52 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The icons of an entry, the sizes of an icon and the roles of an audience that are kept.
+/// The maximum number of icons of an entry, of sizes of an icon, and of roles of an audience. Further ones are dropped.
 const MAX_PARTS: usize = 32;
-/// The values of a completion that are kept; the protocol allows 100.
+/// The maximum number of values of a completion. Further ones are dropped; the protocol allows 100.
 const MAX_VALUES: usize = 1000;
 
-/// The bytes of an invalid item that are kept for the log.
+/// The maximum length of an invalid item's text in the log, in bytes.
 const MAX_SHOWN: usize = 256;
 
 /// An item of a list.
 pub(crate) trait Item<'a>: Deserialize<'a> {
-    /// The member of the result that has the list.
+    /// The member of the result with the list.
     const LIST: &'static str;
-    /// Whether one that is invalid is dropped from the list. Otherwise it fails the answer.
+    /// Whether an invalid item is dropped from the list. Otherwise the whole answer fails.
     const IS_DROPPED: bool;
 }
 
 /// A result with a list.
 #[derive(Debug)]
 pub(crate) struct Answer<T> {
-    /// The list; none if the upstream asks for input of a user instead.
+    /// The list; none if the upstream requires input of a user instead.
     pub(crate) items: Option<Vec<T>>,
-    /// Those that were dropped from it.
+    /// The items that were dropped from the list.
     pub(crate) invalid: Option<Invalid>,
     pub(crate) next_cursor: Option<String>,
-    /// The time for which it may be kept; none if the upstream does not say.
+    /// The time to live; none if the answer has none.
     pub(crate) ttl: Option<Duration>,
 }
 
 /// Invalid items that were dropped from a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Invalid {
-    /// How many.
+    /// The number of items.
     pub(crate) count: u64,
-    /// The text of the first, or its beginning.
+    /// The text of the first item, truncated.
     pub(crate) first: String,
-    /// What is wrong with it.
+    /// The error of the first item.
     pub(crate) error: String,
 }
 
-/// The items of a list.
+/// The parsed items of a list.
 struct Parsed<T> {
     items: Vec<T>,
     invalid: Option<Invalid>,
 }
 
-/// Declares an item of a listing: its own members, and those that all have.
+/// Declares an item of a listing: its own members, and the members of all items.
 macro_rules! listed {
     ($(#[$doc:meta])* struct $name:ident { $($own:tt)* }) => {
         $(#[$doc])*
@@ -145,7 +145,7 @@ struct Completed {
     completion: Completion,
 }
 
-/// What a watched resource, or the first page of a listing, is compared by.
+/// The members of a result that are compared: of a read of a watched resource, or of the first page of a listing.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Compared<'a> {
@@ -185,15 +185,15 @@ pub(crate) fn completion(text: &str) -> Result<Completion, serde_json::Error> {
     serde_json::from_str(text).map(|Completed { completion }| completion)
 }
 
-/// The text that a watched resource or a listing is compared by, and its time to live.
+/// Returns the compared text of a watched resource or a listing, and its time to live.
 pub(crate) fn compared(text: &str) -> Result<(&str, Option<Duration>), serde_json::Error> {
     let Compared { contents, resources, ttl_ms, cache_scope } = serde_json::from_str(text)?;
     let compared = contents.or(resources).map_or("", RawValue::get);
     Ok((compared, ttl(ttl_ms, cache_scope.as_deref())))
 }
 
-/// The time for which an answer may be kept. One that only the client of a single user may keep is not kept at all, as an answer of the
-/// host may be for others.
+/// Returns the time to live of an answer. A private answer is only for the user that requested it, so its time to live is zero: the host
+/// would share its cached answer with other users.
 fn ttl(ttl_ms: Option<u64>, scope: Option<&str>) -> Option<Duration> {
     match scope {
         None | Some("public") => ttl_ms.map(Duration::from_millis),
@@ -238,7 +238,7 @@ impl<'a, T: Item<'a>> Visitor<'a> for AnswerVisitor<T> {
     }
 }
 
-/// A list of at most `max` items.
+/// Deserializes a list of at most `max` items.
 struct Items<T> {
     max: usize,
     item: PhantomData<T>,
@@ -286,7 +286,7 @@ impl<'a, T: Item<'a>> Visitor<'a> for Items<T> {
     }
 }
 
-/// The first elements of an array, or of none.
+/// Deserializes the first `MAX` elements of an array; no elements for `null`.
 fn few<'a, const MAX: usize, D: Deserializer<'a>, T: Deserialize<'a>>(deserializer: D) -> Result<Vec<T>, D::Error> {
     deserializer.deserialize_option(Few::<MAX, T>(PhantomData))
 }

@@ -1,4 +1,4 @@
-//! A request to the upstream whose result comes as text ([`message`](crate::message)).
+//! Sends requests whose results are passed on as text ([`message`](crate::message)).
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::connection::Link;
 use crate::direct::Direct;
 use crate::http::Thread;
 
-/// Sends requests over a connection, by the shortest way there is.
+/// Sends requests over a connection: posts them directly if the revision has no sessions, otherwise uses rmcp's client.
 #[derive(Clone)]
 pub(crate) struct Asker {
     runtime: Handle,
-    /// What posts requests without sessions; none if the upstream is a program.
+    /// Posts requests of the revision without sessions; none if the upstream is a program.
     direct: Option<Arc<Direct>>,
 }
 
@@ -30,7 +30,7 @@ impl Asker {
         &self.runtime
     }
 
-    /// Sends a request, and returns the text of its result. It is cancelled if the caller does not wait for the answer.
+    /// Sends a request, and returns the text of its result. Dropping the future cancels the request.
     pub(crate) async fn ask(
         &self,
         link: &Link,
@@ -46,7 +46,7 @@ impl Asker {
     }
 }
 
-/// Sends a request by rmcp's client.
+/// Sends a request with rmcp's client.
 pub(crate) async fn ask(
     peer: &Peer<RoleClient>,
     runtime: &Handle,
@@ -62,7 +62,7 @@ pub(crate) async fn ask(
     }
 }
 
-/// Cancels the request if it is dropped while that has its id.
+/// A pending request. Dropping it cancels the request, if `id` is still set.
 struct Waiting<'a> {
     peer: &'a Peer<RoleClient>,
     runtime: &'a Handle,
@@ -75,7 +75,7 @@ impl Drop for Waiting<'_> {
         let peer = self.peer.clone();
         self.runtime.spawn(async move {
             let params = CancelledNotificationParam::new(Some(id), Some("nobody waits for it any more".to_owned()));
-            // A connection that has ended has no requests.
+            // This fails if the connection has ended; then there is no request to cancel.
             peer.notify_cancelled(params).await.unwrap_or_default();
         });
     }

@@ -5,9 +5,9 @@
 //! | principal (`views = "principal"`) | the credentials of the config |
 //! | access token of a client (`auth.forward = "exchange"`) | another token, obtained in exchange for it (RFC 8693) |
 //!
-//! There is no state besides these clients, so no answer reaches another caller, and a user with a new access token starts over. An access
-//! token is only sent to the token endpoint of the config. A caller without a name, or without an access token of an issuer, and the host
-//! itself, see nothing. Subscriptions are not supported.
+//! There is no state besides these clients, so no answer reaches another caller. A user with a new access token gets a new client. An
+//! access token is sent only to the token endpoint of the config. Callers without a name, or without an access token of an issuer, see
+//! nothing, and neither does the host itself. Subscriptions are not supported.
 //!
 //! With `views`, the host has its own client, which determines whether the server is reachable. With an exchange, a token is only used for
 //! requests of its user, so only a call determines whether the server is reachable.
@@ -211,7 +211,7 @@ impl Provider for CallerClients {
         self.own.as_ref()?.outage()
     }
 
-    /// The memory of all programs.
+    /// Returns the memory of all programs.
     fn memory(&self) -> Option<u64> {
         let own = self.own.as_ref()?.memory()?;
         let clients: Vec<_> = self.clients.lock().values().map(|client| client.provider.clone()).collect();

@@ -1,11 +1,12 @@
-//! Cursors of listings: the upstream's own, with what tells that a listing goes round in circles.
+//! Cursors of listings: the upstream's cursor, and the state of the cycle detection.
 //!
-//! A listing is read one page at a time, by requests that may be minutes apart, and nothing of it has to be kept. So the cursor has what
-//! Brent's algorithm needs: the number of the page, and a hash of the upstream's cursor of the last page whose number is a power of two. A
-//! cursor that comes again is found within three rounds of the circle, whatever its length. A listing has at most [`MAX_PAGES`] pages.
+//! Cycle detection (Brent's algorithm). A listing is read one page at a time, by requests that may be minutes apart, and the host keeps no
+//! state between them. So the cursor contains the state of the algorithm: the page number, and a hash of the upstream's cursor of the last
+//! page whose number is a power of two. A repeated cursor is detected within three rounds of the cycle, whatever its length. A listing has
+//! at most [`MAX_PAGES`] pages.
 //!
-//! A page of the upstream that has more entries than the host can use is returned in parts. The cursor of a part is that of its page, with the
-//! number of entries before it.
+//! A page of the upstream with more entries than a call can use is returned in parts. The cursor of a part is the cursor of its page, with
+//! the number of entries before the part.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -15,22 +16,22 @@ const MAX_PAGES: u64 = 1_000_000;
 /// A place in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PageCursor {
-    /// The number of the traversal, by which spellings are compared.
+    /// The number of the traversal, which [`Listed`](crate::listed::Listed) uses to compare spellings.
     pub(crate) traversal: u64,
     /// The number of the page, from 0.
     page: u64,
     /// The hash of the cursor of an earlier page.
     mark: u64,
-    /// The entries of the page that were returned.
+    /// The number of entries of the page that were returned before.
     pub(crate) offset: usize,
-    /// The upstream's cursor; none of the first page.
+    /// The upstream's cursor; none for the first page.
     pub(crate) upstream: Option<String>,
 }
 
-/// Why a listing does not go on.
+/// Why a listing is ended with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CursorFault {
-    /// A cursor came again.
+    /// A cursor was repeated.
     #[error("the upstream repeats a cursor, so that its listing has no end")]
     Repeated,
     /// There are too many pages.
@@ -39,12 +40,12 @@ pub(crate) enum CursorFault {
 }
 
 impl PageCursor {
-    /// The beginning of a traversal.
+    /// Returns the cursor of the first page of a traversal.
     pub(crate) fn start(traversal: u64) -> Self {
         Self { traversal, page: 0, mark: 0, offset: 0, upstream: None }
     }
 
-    /// The cursor of the page after this one.
+    /// Returns the cursor of the next page.
     pub(crate) fn next(&self, upstream: String) -> Result<Self, CursorFault> {
         let hashed = hash(&upstream);
         let is_repeated = self.page > 0 && hashed == self.mark;
@@ -59,7 +60,7 @@ impl PageCursor {
         Ok(Self { traversal: self.traversal, page, mark, offset: 0, upstream: Some(upstream) })
     }
 
-    /// Parses what [`encode`](Self::encode) made.
+    /// Parses a text of [`encode`](Self::encode).
     pub(crate) fn decode(text: &str) -> Option<Self> {
         let mut parts = text.splitn(5, '.');
         let mut number = || u64::from_str_radix(parts.next()?, 16).ok();
@@ -74,7 +75,7 @@ impl PageCursor {
         Some(Self { traversal, page, mark, offset: usize::try_from(offset).ok()?, upstream })
     }
 
-    /// The cursor as text.
+    /// Returns the cursor as text.
     pub(crate) fn encode(&self) -> String {
         let Self { traversal, page, mark, offset, upstream } = self;
         format!("{traversal:x}.{page:x}.{mark:x}.{offset:x}.{}", upstream.as_deref().unwrap_or_default())

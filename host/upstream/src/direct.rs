@@ -1,12 +1,12 @@
-//! Requests over HTTP of the revision without sessions, which the call that waits for the answer sends itself.
+//! Sends requests of the revision without sessions over HTTP, in the task that waits for the answer.
 //!
-//! Each request of that revision is an exchange of its own, in no order with others. So the caller posts it, and reads and decodes the answer, in
-//! its own time. By rmcp's client it would pass through the tasks of the connection and of the transport, on its way there and back. What is
-//! sent is the same: the headers, `_meta`, the credentials. A call that does not wait any more closes the connection, which
-//! cancels the request.
+//! Each request of this revision is a separate HTTP exchange, independent of others. So the task that waits for the answer also posts the
+//! request, reads the answer and decodes it. With rmcp's client, request and answer would pass through two more tasks: the connection's and
+//! the transport's. The request is the same as rmcp's: headers, `_meta` and credentials. When the future is dropped, the HTTP connection is
+//! closed, which cancels the request.
 //!
-//! Requests of sessions, and over pipes, are rmcp's. So is the request whose answer is in a stream of events that ends before it: rmcp resumes
-//! streams. All requests of that connection are, from then on.
+//! rmcp sends the requests of revisions with sessions, and all requests over pipes. It also sends a request again whose event stream ended
+//! before the answer, because rmcp resumes streams. After the first such stream, rmcp sends all requests of this client.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,24 +33,24 @@ use crate::http::{Credentials, Failed, HttpClient, Thread};
 use crate::message::{Decoder, max_message};
 use crate::updates::Updates;
 
-/// The id of the first request: rmcp counts those of the same connection from 0.
+/// The id of the first request. rmcp counts its own ids on the same connection from 0, so that the ids do not collide.
 const FIRST_ID: u32 = 1 << 30;
 
 /// Posts requests to one upstream, with the credentials of one identity.
 pub(crate) struct Direct {
     client: HttpClient,
     uri: Arc<str>,
-    /// The bytes of an answer.
+    /// The maximum length of an answer in bytes.
     max: usize,
-    /// The runtime of connections.
+    /// The runtime that drives the HTTP connections.
     runtime: Handle,
     next_id: AtomicU32,
-    /// Whether the server ends streams before their answers.
+    /// Whether the server ended an event stream before the answer: then rmcp sends all requests.
     is_unsuited: AtomicBool,
 }
 
 impl Direct {
-    /// A client of an upstream that is a URL, by that client with those credentials.
+    /// Creates a client with these credentials; none if the upstream is a program.
     pub(crate) fn new(
         runtime: Handle,
         plugin: &Plugin,
@@ -71,7 +71,7 @@ impl Direct {
         })
     }
 
-    /// Sends a request of that revision, and returns the text of its result. None if it is to be sent by rmcp.
+    /// Sends a request of this revision, and returns the text of its result. None if rmcp must send the request.
     pub(crate) async fn ask(
         &self,
         version: &ProtocolVersion,
@@ -88,7 +88,7 @@ impl Direct {
             Ok(body) => body,
             Err(error) => return Some(Err(of_transport(StreamableHttpError::Deserialize(error)))),
         };
-        // Boxed: the state of an exchange is large.
+        // Boxed, because the future of an exchange is large.
         let exchange = Box::pin(self.client.exchange(&self.uri, headers, body.into(), &id, self.max, thread));
         let answer = match TokioContext::new(exchange, self.runtime.clone()).await {
             Ok(Some(answer)) => answer,
@@ -114,7 +114,7 @@ fn of_transport(error: Failed) -> ServiceError {
     ServiceError::TransportSend(DynamicTransportError::new::<Transport, RoleClient>(error))
 }
 
-/// The request with what each of them says in that revision.
+/// Returns the request with the members of `_meta` that this revision requires in each request.
 fn with_meta(version: &ProtocolVersion, mut request: ClientRequest) -> ClientRequest {
     let meta = request.get_meta_mut();
     meta.set_protocol_version(version.clone());
@@ -123,7 +123,7 @@ fn with_meta(version: &ProtocolVersion, mut request: ClientRequest) -> ClientReq
     request
 }
 
-/// What of a request is said in headers, too, for whatever is in between.
+/// Returns the headers that repeat parts of the request for intermediaries.
 fn headers(version: &ProtocolVersion, request: &ClientRequest) -> HashMap<HeaderName, HeaderValue> {
     let name = match request {
         ClientRequest::ReadResourceRequest(request) => Some(&request.params.uri),
@@ -139,7 +139,7 @@ fn headers(version: &ProtocolVersion, request: &ClientRequest) -> HashMap<Header
     headers.into_iter().flatten().collect()
 }
 
-/// A text as the value of a header: in Base64 if it is not plain.
+/// Encodes a text as the value of a header: in Base64 unless it is visible ASCII.
 fn header_text(text: &str) -> String {
     let is_visible = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     let is_padded = text.starts_with(' ') || text.ends_with(' ');

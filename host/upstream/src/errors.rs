@@ -1,8 +1,9 @@
 //! The conversion of an upstream's errors into failures for clients.
 //!
-//! A client learns that a resource does not exist, in whatever words the upstream reports that, or that a request is invalid. The
-//! upstream's message about an invalid request is only passed on if it contains no other URI than the requested resource's, which is
-//! mapped. Another URI is meaningless to a client, means another resource, or must not be disclosed. All other errors only go to the log.
+//! A client receives the details of two kinds of errors: the resource does not exist, whatever the wording of the upstream, or the request
+//! is invalid. The upstream's message about an invalid request is passed on only if the requested resource's URI is the only URI in it;
+//! this URI is mapped. Another URI is meaningless to a client, belongs to another resource, or must not be disclosed. The details of all
+//! other errors only go to the log.
 
 use mcp_host_base::text::{Excerpt, truncate};
 use mcp_host_model::provider::Failure;

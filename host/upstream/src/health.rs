@@ -1,4 +1,4 @@
-//! Whether an upstream is reachable; if not, since when, and why.
+//! The reachability of an upstream; during an outage, its start and its reason.
 //!
 //! Every answer shows that the server is reachable, whatever its content. A failed attempt to connect again, the end of a program, and a
 //! failed check ([`Connector::watch`](crate::connection::Connector::watch)) show that it is not. The start of an outage is logged as a

@@ -1,7 +1,7 @@
-//! Streamable HTTP over hyper: what rmcp's transport needs of an HTTP client.
+//! Streamable HTTP over hyper: the HTTP client of rmcp's transport and of [`direct`](crate::direct).
 //!
-//! HTTP/1.1, connections are kept and shared. Redirects are not followed, and the token goes to the configured URL alone. A body, and an
-//! event of a stream, have at most the bytes that the transport says; the body of an error is read up to [`MAX_ERROR_BODY`].
+//! HTTP/1.1 with a connection pool. Redirects are not followed, so credentials are sent only to the configured URL. The caller sets the
+//! maximum size of a body and of an event of a stream. An error's body that is not JSON is ignored above [`MAX_ERROR_BODY`] bytes.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -38,17 +38,17 @@ use crate::message::{Decoder, Undecoded, is_asked};
 use crate::tokens::AccessTokens;
 use crate::updates::Updates;
 
-/// The time to connect to one address.
+/// The timeout of a TCP connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time for which an unused connection is kept.
+/// The time after which an idle connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The maximum size of the head of a response, in bytes.
 const MAX_HEAD: usize = 64 << 10;
-/// The bytes of the body of an error that are read.
+/// The maximum size of an error's body that is not JSON, in bytes.
 const MAX_ERROR_BODY: usize = 64 * 1024;
-/// The other messages in a stream before the answer that it is for.
+/// The maximum number of other messages in an event stream before the answer.
 const MAX_OTHERS: usize = 1000;
-/// The time in which a stream ends after that, so that its connection is kept.
+/// The maximum time to read an event stream to its end after the answer, so that its connection can be reused.
 const MAX_END: Duration = Duration::from_secs(1);
 
 const ACCEPTED: HeaderValue = HeaderValue::from_static("text/event-stream, application/json");
@@ -61,11 +61,11 @@ pub(crate) struct HttpClient {
     credentials: Credentials,
     updates: Arc<Updates>,
     decoder: Decoder,
-    /// The session of the last stream of notifications: when one is opened again, some may be lost.
+    /// The session of the last stream of notifications. When another stream is opened, notifications in between may be lost.
     had_stream: Arc<Mutex<Option<Arc<str>>>>,
 }
 
-/// What is sent as `Authorization`.
+/// The source of the header `Authorization`.
 #[derive(Clone, Debug)]
 pub(crate) enum Credentials {
     None,
@@ -83,12 +83,12 @@ impl Credentials {
     }
 }
 
-/// Where an answer is decoded.
+/// The thread that decodes an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Thread {
-    /// On the thread of the call that waits for it, whose time it takes.
+    /// The thread of the call that waits for the answer, within the call's time.
     OfCall,
-    /// On one that others share: long ones are decoded on another thread.
+    /// A thread that other tasks share. Long answers are decoded on another thread.
     OfTransport,
 }
 
@@ -111,7 +111,7 @@ pub(crate) enum HttpError {
     Token(String),
 }
 
-/// An error with its causes, which the error of a client does not show.
+/// Returns the text of an error with its causes, because the text of hyper's errors omits them.
 fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -124,7 +124,7 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 
 pub(crate) type Failed = StreamableHttpError<HttpError>;
 
-/// Whether a request failed by its own answer: the connection is as good as before.
+/// Returns whether the server answered the request, and the connection remains usable.
 pub(crate) fn is_answered(error: &ServiceError) -> bool {
     let ServiceError::TransportSend(error) = error else { return false };
     matches!(
@@ -138,7 +138,7 @@ pub(crate) fn is_answered(error: &ServiceError) -> bool {
     )
 }
 
-/// Whether the answer to a request says that the server cannot be used: it refuses the credentials, or there is none behind a proxy.
+/// Returns whether the error shows that the server is unavailable: it rejects the credentials, or the status is 5xx.
 pub(crate) fn is_outage(error: &ServiceError) -> bool {
     let status = |error: &ServiceError| match error {
         ServiceError::TransportSend(error) => match error.error.downcast_ref::<Failed>()? {
@@ -155,7 +155,7 @@ fn failed(error: impl Into<HttpError>) -> Failed {
 }
 
 impl HttpClient {
-    /// A client without credentials.
+    /// Creates a client without credentials.
     pub(crate) async fn new(is_tls: bool) -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
         if is_tls {
@@ -182,7 +182,7 @@ impl HttpClient {
         Ok(Self { client, credentials, updates, decoder: Decoder::new(0), had_stream: Arc::default() })
     }
 
-    /// A client of the same connections with other credentials, whose gaps are told there.
+    /// Creates a client with the same connection pool and other credentials. It reports gaps in its notifications to `updates`.
     pub(crate) fn with_credentials(&self, credentials: Credentials, updates: Arc<Updates>, decoder: Decoder) -> Self {
         Self { client: self.client.clone(), credentials, updates, decoder, had_stream: Arc::default() }
     }
@@ -212,8 +212,8 @@ impl HttpClient {
         refused(&response).map_or(Ok(response), Err)
     }
 
-    /// Posts a request of [`ask`](crate::ask) that is an exchange of its own, and returns its answer, of at most `max` bytes. None if that is in a
-    /// stream of events which ended before it.
+    /// Posts a request of [`direct`](crate::direct), and returns its answer of at most `max` bytes. None if an event stream ended before
+    /// the answer.
     pub(crate) async fn exchange(
         &self,
         uri: &str,
@@ -227,7 +227,7 @@ impl HttpClient {
         let (status, is_json) = (response.status(), is_type(&response, JSON_MIME_TYPE));
         if !status.is_success() {
             let retry_after = header(&response, "retry-after");
-            // A body that is too long, or breaks off, does not hide the status.
+            // A body that is too long or ends early must not hide the status.
             let body = read(response.into_body(), if is_json { max } else { MAX_ERROR_BODY }).await.unwrap_or_default();
             return match self.decode(body, id, thread).await {
                 Ok(error @ JsonRpcMessage::Error(_)) if is_json => Ok(Some(error)),
@@ -250,7 +250,7 @@ impl HttpClient {
         }
     }
 
-    /// The answer in a stream of events. Other messages have no use here: changes are told by a stream of their own.
+    /// Returns the answer in an event stream. Other messages are skipped, because notifications of changes arrive on a separate stream.
     async fn answer_in(
         &self,
         mut events: BoxStream<'static, Result<Sse, sse_stream::Error>>,
@@ -259,7 +259,7 @@ impl HttpClient {
     ) -> Result<Option<ServerJsonRpcMessage>, Failed> {
         for _ in 0..MAX_OTHERS {
             let Some(event) = events.next().await else { return Ok(None) };
-            // rmcp goes on with a stream that broke off.
+            // rmcp resumes an interrupted stream.
             let Ok(event) = event else { return Ok(None) };
             let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
             let Some(data) = event.data.filter(|data| is_message && !data.is_empty()) else { continue };
@@ -310,7 +310,7 @@ impl HttpClient {
     }
 }
 
-/// The error of an answer that refuses the credentials.
+/// Returns the error of a response that rejects the credentials.
 fn refused(response: &Response<Incoming>) -> Option<Failed> {
     let challenge = || {
         let challenge = response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
@@ -325,7 +325,7 @@ fn refused(response: &Response<Incoming>) -> Option<Failed> {
     }
 }
 
-/// Whether a message is the answer to that request. An error may not name any.
+/// Returns whether a message is the answer to this request. An error without an id counts as its answer.
 fn is_answer(message: &ServerJsonRpcMessage, id: &RequestId) -> bool {
     match message {
         JsonRpcMessage::Response(response) => response.id == *id,
@@ -334,7 +334,7 @@ fn is_answer(message: &ServerJsonRpcMessage, id: &RequestId) -> bool {
     }
 }
 
-/// Reads a stream of events to its end, which is near: a connection whose answer was not read to its end is not used again.
+/// Reads an event stream to its end, for at most [`MAX_END`]. Otherwise hyper could not reuse the connection.
 fn end(mut events: BoxStream<'static, Result<Sse, sse_stream::Error>>) {
     if let Some(None) = events.next().now_or_never() {
         return;
@@ -342,12 +342,12 @@ fn end(mut events: BoxStream<'static, Result<Sse, sse_stream::Error>>) {
     tokio::spawn(tokio::time::timeout(MAX_END, async move { while let Some(Ok(_)) = events.next().await {} }));
 }
 
-/// A header of an answer, as text.
+/// Returns a header of a response as text.
 fn header(response: &Response<Incoming>, name: &str) -> Option<String> {
     response.headers().get(name)?.to_str().ok().map(str::to_owned)
 }
 
-/// Whether the media type of an answer is that one.
+/// Returns whether a response has this media type.
 fn is_type(response: &Response<Incoming>, expected: &str) -> bool {
     let value = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(expected)
@@ -364,8 +364,8 @@ async fn read(body: Incoming, max: usize) -> Result<Bytes, Failed> {
     }
 }
 
-/// The events of a body, each of at most `max` bytes, as rmcp parses them. With `is_asked` answers among them are those to requests of
-/// [`ask`](crate::ask).
+/// Returns the events of a body, each of at most `max` bytes, in a form that rmcp can parse. With `is_asked`, the answers among them are
+/// answers to requests of [`ask`](crate::ask).
 fn events(
     body: Incoming,
     max: usize,
@@ -381,14 +381,14 @@ fn events(
     raw_events(body, max).then(decode).boxed()
 }
 
-/// The events of a body, each of at most `max` bytes.
+/// Returns the events of a body, each of at most `max` bytes.
 fn raw_events(body: Incoming, max: usize) -> BoxStream<'static, Result<Sse, sse_stream::Error>> {
     let mut limit = EventLimit { max, length: 0, is_line_empty: true };
     let pieces = body.into_data_stream().map(move |piece| {
         let piece = piece.map_err(HttpError::from)?;
         if limit.admits(&piece) { Ok(piece) } else { Err(HttpError::EventTooLarge(limit.max)) }
     });
-    // The stream ends with the first error.
+    // The first error ends the stream.
     let pieces = pieces.scan(false, |has_failed, piece| {
         let ends = std::mem::replace(has_failed, piece.is_err());
         futures::future::ready((!ends).then_some(piece))
@@ -396,7 +396,7 @@ fn raw_events(body: Incoming, max: usize) -> BoxStream<'static, Result<Sse, sse_
     SseStream::from_bytes_stream(pieces).boxed()
 }
 
-/// Counts the bytes of an event: those since the last empty line.
+/// Counts the bytes of the current event: the bytes since the last empty line.
 struct EventLimit {
     max: usize,
     length: usize,
@@ -421,7 +421,8 @@ impl EventLimit {
     }
 }
 
-/// What a server without `server/discover` answers to it by HTTP: the answer to the request, so that `initialize` follows.
+/// Converts a client error (4xx) in response to `server/discover` into a JSON-RPC error, so that rmcp continues with `initialize`. Servers
+/// without this method respond so.
 fn legacy_answer(
     message: &ClientJsonRpcMessage,
     status: StatusCode,
@@ -476,7 +477,7 @@ impl StreamableHttpClient for HttpClient {
         let (is_json, is_asked) = (is_type(&response, JSON_MIME_TYPE), is_asked(&message));
         if !status.is_success() {
             let max = if is_json { limits.max_json_response_size } else { MAX_ERROR_BODY };
-            // A body that is too long, or breaks off, does not hide the status.
+            // A body that is too long or ends early must not hide the status.
             let body = read(response.into_body(), max).await.unwrap_or_default();
             let answered = self.decoder.decode_any(body, is_asked).await.ok();
             if let Some(answer) = legacy_answer(&message, status, answered.as_ref()).filter(|_| session.is_none()) {
@@ -494,7 +495,7 @@ impl StreamableHttpClient for HttpClient {
             return Ok(StreamableHttpPostResponse::Sse(events, new_session));
         }
         if !matches!(message, ClientJsonRpcMessage::Request(_)) {
-            // Nothing in the answer to a notification matters.
+            // A notification needs no answer.
             return Ok(StreamableHttpPostResponse::Accepted);
         }
         if !is_json {
@@ -564,7 +565,7 @@ impl StreamableHttpClient for HttpClient {
             }
             self.updates.gap();
         }
-        // Streams of sessions have no other answers.
+        // Every answer in such a stream is an answer to a request of `ask`.
         Ok(events(response.into_body(), max, self.decoder, true))
     }
 }

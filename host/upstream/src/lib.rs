@@ -1,40 +1,44 @@
 //! Existing MCP servers, mounted like plugins: the native provider of an `[[upstream]]`.
 //!
-//! [`connect`] opens a connection by rmcp's client and returns a [`Provider`], which the host calls like any other: policy, cursors, search,
-//! limits, the circuit breaker, audit and metrics apply without knowing of upstreams.
+//! [`connect`] opens a connection with rmcp's client and returns a [`Provider`], which the host calls like any other provider. So policy,
+//! cursors, search, limits, the circuit breaker, audit and metrics need no code for upstreams.
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`mapping`] | the URIs of the upstream, and the paths below the mount |
-//! | [`listed`] | the spellings and the metadata of what it listed |
-//! | [`cursor`] | pages: a repeated cursor, pages without end |
-//! | [`ask`], [`direct`], [`answer`] | requests, by rmcp's client or by the call itself, and their results parsed from text |
-//! | [`walks`] | the next page of a listing that is being walked |
-//! | [`convert`] | its answers, as the answers of a provider |
-//! | [`errors`] | what its errors say to clients |
+//! | [`mapping`] | URIs of the upstream, and paths below the mount |
+//! | [`listed`] | spellings and metadata of listed resources |
+//! | [`cursor`] | pagination: repeated cursors, endless listings |
+//! | [`ask`], [`direct`], [`answer`] | requests, sent by rmcp's client or by the waiting task itself, and results parsed from text |
+//! | [`walks`] | read-ahead: the next page of a listing |
+//! | [`convert`] | answers of the upstream as answers of a provider |
+//! | [`errors`] | errors of the upstream as failures for clients |
 //! | [`connection`] | one connection, opened again with back-off |
-//! | [`health`] | whether the server can be reached |
-//! | [`http`], [`pipes`], [`process`] | streamable HTTP over hyper; pipes; a program over pipes |
-//! | [`message`] | messages from bytes, and what of them is parsed |
-//! | [`guard`] | what an upstream may send unasked |
-//! | [`updates`], [`subscriptions`], [`polling`] | what changed, and how that is learned |
-//! | [`slots`] | the host's own requests, beside those of clients |
+//! | [`health`] | reachability of the server |
+//! | [`http`], [`pipes`], [`process`] | streamable HTTP over hyper; pipes; a program with pipes |
+//! | [`message`] | decoding of messages within the memory limit |
+//! | [`guard`] | limits of messages without a request |
+//! | [`updates`], [`subscriptions`], [`polling`] | recorded changes, and their detection by subscriptions or by polling |
+//! | [`slots`] | bulkheads for the host's own requests |
 //! | [`provider`] | the provider |
 //! | [`tokens`] | access tokens from a token endpoint |
 //! | [`identities`] | one provider for each token of a principal or a group |
 //! | [`callers`] | one provider for each principal, or for each access token of a client |
 //!
-//! # What bounds an upstream
+//! # Bounds of an upstream
 //!
-//! The engine bounds calls: `deadline`, `concurrency`, `rate`, `response-size`, `response-items`, `listing-items`. Here, a message has at most
-//! one and a half times `response-size` on the wire, and no tree is made of its values unless that was found to be small ([`message`]); messages that nobody asked for are counted, and too many of them end the connection
-//! ([`guard`]); what is remembered of a listing takes at most half of `memory` ([`listed`]), and what is kept for its next pages an eighth ([`walks`]). Nothing of an upstream's text is used as a URI
-//! before it is mapped, and a URI that cannot be mapped is dropped and logged.
+//! The engine bounds calls: `deadline`, `concurrency`, `rate`, `response-size`, `response-items`, `listing-items`. This crate bounds the
+//! rest:
+//!
+//! - A message on the wire has at most one and a half times `response-size`. A tree of its values is built only if its estimated size is
+//!   within the budget ([`message`]).
+//! - Messages that are not answers are counted. Too many of them end the connection ([`guard`]).
+//! - Remembered listings take at most half of `memory` ([`listed`]), and pages that were read ahead at most an eighth ([`walks`]).
+//! - A text of an upstream is used as a URI only after it was mapped. A URI that cannot be mapped is dropped and logged.
 //!
 //! # Revisions
 //!
-//! 2026-07-28 is tried first (`server/discover`), then sessions (`initialize`, 2025-11-25 and older), as the specification says. HTTP with
-//! SSE of 2024-11-05 is not spoken.
+//! As the specification requires, 2026-07-28 is tried first (`server/discover`), then sessions (`initialize`, 2025-11-25 and older). HTTP
+//! with SSE of 2024-11-05 is not supported.
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 
@@ -79,21 +83,21 @@ pub use self::connection::ConnectError;
 pub use self::tokens::{AccessTokens, TokenClient};
 pub use hyper::header::HeaderValue;
 
-/// Connects to the server of an `[[upstream]]`. Programs are started without a sandbox, and what they write on standard error is not logged.
+/// Connects to the server of an `[[upstream]]`. Programs are started without a sandbox, and their standard error is not logged.
 ///
 /// # Errors
 ///
-/// There is no connection, or the server is none of a revision that is spoken.
+/// The connection fails, or the server has no supported revision.
 pub async fn connect(plugin: &Plugin) -> Result<Arc<dyn Provider>, ConnectError> {
     connect_with(plugin, Arc::new(Unconfined), Arc::new(()), None).await
 }
 
-/// Connects to the server of an `[[upstream]]`; a program is started by `launcher`, what it writes on standard error goes to `log`, and
-/// access tokens are had by `tokens`.
+/// Connects to the server of an `[[upstream]]`. `launcher` starts its program, `log` receives the program's standard error, and `tokens`
+/// creates the clients for access tokens.
 ///
 /// # Errors
 ///
-/// Those of [`connect`].
+/// The errors of [`connect`].
 pub async fn connect_with(
     plugin: &Plugin,
     launcher: Arc<dyn Launcher>,

@@ -1,18 +1,20 @@
-//! What an upstream listed: how it spelled its URIs, and the metadata of its resources, for requests by URI.
+//! The spellings of the listed URIs, and the metadata of the listed resources, for requests by URI.
 //!
-//! The upstream gets the spelling that it listed. Two spellings of one canonical form are both dropped, as nothing tells which one a request
-//! means; they stay dropped until a traversal that began later has reached its end with only one. So traversals may be under way at once,
-//! in any order. What is remembered takes at most [`Listed::new`]'s number of bytes; beyond, an entry in canonical form is served and not
-//! remembered, and one in another spelling is dropped.
+//! A request to the upstream has the spelling that the upstream listed. If it lists two spellings of one canonical form, both are dropped,
+//! because a request for the canonical form would be ambiguous. They remain dropped until a traversal that began later has ended with only
+//! one of them. So concurrent traversals, in any order, do not restore an ambiguous spelling.
+//!
+//! The remembered data take at most [`Listed::new`]'s number of bytes. When the budget is exhausted, an entry in canonical form is served
+//! and not remembered, and an entry in another spelling is dropped.
 
 use std::collections::HashMap;
 
 use mcp_host_model::provider::Entry;
 
-/// The bytes of an entry beside its texts.
+/// The estimated bytes of an entry in addition to its texts.
 const OVERHEAD: usize = 512;
 
-/// What an upstream listed.
+/// The remembered spellings and metadata.
 #[derive(Debug)]
 pub(crate) struct Listed {
     by_path: HashMap<Box<str>, Record>,
@@ -24,35 +26,35 @@ pub(crate) struct Listed {
 struct Record {
     /// The upstream's spelling; none if it is the canonical form.
     spelling: Option<Box<str>>,
-    /// The last traversal that listed it so.
+    /// The last traversal that listed this spelling.
     traversal: u64,
-    /// The last traversal that listed it otherwise. Until a later one has reached its end, it is ambiguous.
+    /// The last traversal that listed another spelling. The path is ambiguous until a later traversal has ended.
     other: Option<u64>,
     entry: Option<Box<Entry>>,
     bytes: usize,
 }
 
-/// What becomes of an entry of a listing.
+/// Whether an entry of a listing is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is served.
+    /// The entry is served.
     Keep,
-    /// Another spelling of its canonical form is listed.
+    /// The entry is dropped: another spelling of its canonical form is listed.
     Ambiguous,
-    /// It is not in canonical form, and its spelling cannot be remembered.
+    /// The entry is dropped: it is not in canonical form, and there is no room to remember its spelling.
     NoRoom,
 }
 
-/// What is known of the spelling of a path.
+/// The spelling of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spelling<'a> {
-    /// It was listed so.
+    /// The upstream listed this spelling.
     Listed(&'a str),
-    /// It was listed in canonical form.
+    /// The upstream listed the canonical form.
     Canonical,
-    /// Two were listed.
+    /// The upstream listed two spellings.
     Ambiguous,
-    /// Nothing.
+    /// The upstream has not listed the path.
     Unlisted,
 }
 
@@ -61,8 +63,8 @@ impl Listed {
         Self { by_path: HashMap::new(), used: 0, budget }
     }
 
-    /// Records an entry with its canonical path. `canonical` is the upstream's URI of that path, `spelling` the one that it listed. A
-    /// traversal that began later has a greater number.
+    /// Records an entry with its canonical path. `canonical` is the upstream's URI of this path, and `spelling` the listed URI. A traversal
+    /// that began later has a greater number.
     pub(crate) fn record(&mut self, entry: &Entry, canonical: &str, spelling: &str, traversal: u64) -> Verdict {
         let spelled = (spelling != canonical).then_some(spelling);
         let Some(record) = self.by_path.get_mut(entry.path.as_str()) else {
@@ -73,7 +75,7 @@ impl Listed {
         } else if record.traversal >= traversal {
             record.other = record.other.max(Some(traversal));
         } else {
-            // The one before is not listed by this traversal so far.
+            // This traversal has not listed the previous spelling so far.
             let [before, now] = [record.spelling.as_deref(), spelled].map(|text| text.map_or(0, str::len));
             let used = self.used.saturating_sub(before).saturating_add(now);
             if now > before && used > self.budget {
@@ -108,7 +110,7 @@ impl Listed {
         Verdict::Keep
     }
 
-    /// The spelling of a path.
+    /// Returns the spelling of a path.
     pub(crate) fn spelling(&self, path: &str) -> Spelling<'_> {
         match self.by_path.get(path) {
             Some(record) if record.other.is_some() => Spelling::Ambiguous,
@@ -117,12 +119,13 @@ impl Listed {
         }
     }
 
-    /// The metadata of a path, if it is remembered.
+    /// Returns the metadata of a path, if they are remembered.
     pub(crate) fn entry(&self, path: &str) -> Option<&Entry> {
         self.by_path.get(path)?.entry.as_deref()
     }
 
-    /// Forgets what only traversals that began before this one listed, once it has reached the end: it is no longer there.
+    /// Records the end of a traversal: removes resources and spellings that only earlier traversals listed, because the upstream no longer
+    /// has them.
     pub(crate) fn finish(&mut self, traversal: u64) {
         let mut used = self.used;
         self.by_path.retain(|_, record| {
@@ -135,7 +138,7 @@ impl Listed {
     }
 }
 
-/// The bytes that an entry takes, roughly.
+/// Returns the estimated size of an entry in bytes.
 pub(crate) fn size_of_entry(entry: &Entry) -> usize {
     let texts = [&entry.title, &entry.description, &entry.mime_type, &entry.last_modified, &entry.meta];
     let texts = texts.into_iter().flatten().map(String::len).fold(0, usize::saturating_add);
@@ -193,7 +196,7 @@ mod tests {
                 record(&mut listed, spelling, 0);
             }
             listed.finish(0);
-            // Two traversals of two pages each, one step after the other, in all orders.
+            // Two traversals of two pages each, with all interleavings of their pages.
             for order in [[1, 2, 1, 2], [1, 2, 2, 1], [2, 1, 1, 2], [2, 1, 2, 1], [1, 1, 2, 2], [2, 2, 1, 1]] {
                 let mut pages = [0, 0];
                 for step in order {

@@ -1,12 +1,13 @@
 //! Decodes messages of an upstream from their bytes.
 //!
 //! A tree of JSON values takes up to a hundred times the bytes of its text, and rmcp tries to parse an answer as each kind of result. So
-//! the result of a request of [`ask`](crate::ask) is not parsed here. It is passed on as text instead of a result, and the call that waits
-//! for it parses it as the expected type ([`answer`](crate::answer)), in the call's time and without a tree. The error of such a request
-//! keeps its data if they are short; longer data are reduced to whether they contain a `uri`.
+//! the result of a request of [`ask`](crate::ask) is not parsed here. It is passed on as text, and the call that waits for it parses it as
+//! the expected type ([`answer`](crate::answer)), in the call's time and without a tree. The error of such a request keeps its data if they
+//! are short; longer data are reduced to whether they contain a `uri`.
 //!
 //! rmcp parses all other messages (answers of the handshake, notifications, requests), if a tree of their values takes at most a quarter of
-//! `limits.memory`, which is estimated first. Long messages are decoded on other threads than the transport's.
+//! `limits.memory`. The size of the tree is estimated before parsing. Long messages are decoded on the runtime's threads for blocking
+//! tasks.
 
 use bytes::Bytes;
 use mcp_host_config::limits::Limits;
@@ -21,7 +22,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use sse_stream::Sse;
 
-/// The length from which on a message is decoded on another thread, in bytes.
+/// The minimum length of messages that are decoded on another thread, in bytes.
 pub(crate) const LONG: usize = 256 * 1024;
 /// The maximum length of parsed error data in bytes.
 const MAX_ERROR_DATA: usize = 4096;
@@ -86,7 +87,8 @@ pub(crate) fn is_asked(message: &ClientJsonRpcMessage) -> bool {
     )
 }
 
-/// The maximum bytes of a message of an upstream with those limits: an answer of `response-size` may take half more as JSON.
+/// Returns the maximum length of an upstream's message in bytes: one and a half times `response-size`, because JSON escapes and Base64
+/// lengthen an answer, and 64 KiB for the rest of the message.
 pub(crate) fn max_message(limits: &Limits) -> usize {
     let response = usize::try_from(limits.response_size.bytes()).unwrap_or(usize::MAX);
     response.saturating_add(response.div_euclid(2)).saturating_add(64 * 1024)
@@ -131,7 +133,7 @@ impl Decoder {
         Ok(serde_json::from_slice(bytes)?)
     }
 
-    /// Like [`decode`](Self::decode), on another thread if the message is long.
+    /// Decodes like [`decode`](Self::decode), on another thread if the message is long.
     pub(crate) async fn decode_any(self, bytes: Bytes, is_asked: bool) -> Result<ServerJsonRpcMessage, Undecoded> {
         if bytes.len() < LONG {
             return self.decode(&bytes, |_| is_asked);

@@ -79,7 +79,7 @@ pub trait ProgramLog: Send + Sync + 'static {
     fn line(&self, line: &str);
 }
 
-/// A log that keeps nothing.
+/// Discards all lines.
 impl ProgramLog for () {
     fn line(&self, _: &str) {}
 }
@@ -149,7 +149,7 @@ impl Launcher for Unconfined {
     }
 }
 
-/// Polls for the end of a program, and records it. The program is not reaped, so the number of its process group is not reused.
+/// Polls for the end of a program, and records it. The program is not reaped, so that the number of its process group is not reused.
 async fn look_for_end(leader: Pid, state: Arc<ProgramState>) {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let mut pause = LOOKS.0;
@@ -200,7 +200,7 @@ impl Drop for ProcessGroup {
                 state.set_ended(ProgramEndReason::Stopped, "the host ended it".to_owned());
             }
             group.signal(Signal::TERM);
-            // The leader is not reaped before its group has ended, so the number of the group is not reused.
+            // The leader is reaped only after its group has ended, so that the number of the group is not reused.
             tokio::time::sleep(GRACE).await;
             drop(group);
             let _ = child.wait().await;

@@ -1,6 +1,6 @@
-//! Access tokens for an upstream: what the host's OAuth client is asked for.
+//! Access tokens for an upstream: the interface of the host's OAuth client.
 //!
-//! The client itself, which caches tokens and has back-off, is that of `grants.http`; it is above this crate.
+//! The client is implemented in a crate above this one. It is the client of `grants.http`, with a cache of tokens and back-off.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use mcp_host_model::provider::async_trait;
 /// The access tokens from one source, for one identity.
 #[async_trait]
 pub trait AccessTokens: fmt::Debug + Send + Sync + 'static {
-    /// The value of `Authorization`. Called for each request.
+    /// Returns the value of the header `Authorization`. Called for each request.
     ///
     /// # Errors
     ///
-    /// Why there is none, for an admin.
+    /// There is no token. The error is the reason, for administrators.
     async fn authorization(&self) -> Result<HeaderValue, String>;
 
-    /// Drops a token that the server answered 401 to. Returns whether another one may be had now.
+    /// Drops a token after the server rejected it with status 401. Returns whether another token may be available now.
     async fn reject(&self, rejected: &HeaderValue) -> bool;
 }
 
-/// Makes the client of a source of access tokens.
+/// Creates the client for a source of access tokens.
 pub type TokenClient = dyn Fn(&OAuth) -> Arc<dyn AccessTokens> + Send + Sync;

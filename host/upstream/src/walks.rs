@@ -1,21 +1,20 @@
-//! What is kept of the listings that clients are walking, for their next call.
+//! Read-ahead and partial pages of listings, kept for the next call of the same client.
 //!
 //! A client that walks a listing requests a page, waits, and requests the next one. Two things are kept for the next call, each under its
 //! cursor:
 //!
-//! - **The page after** (read-ahead). The second call of a walk, and each later one, requests the next page of the upstream in advance, so the
-//!   exchange between client and host overlaps with the exchange between host and upstream. One page of each walk is read ahead, and none
-//!   after the first page of a walk.
-//! - **The rest of a page** that has more entries than a call can use. It is not requested again.
+//! - **The next page** (read-ahead). From the second call of a walk on, each call requests the next page of the upstream in advance, so the
+//!   exchange between client and host overlaps with the exchange between host and upstream. At most one page of each walk is read ahead.
+//! - **The rest of a page** with more entries than a call can use. It is not requested again.
 //!
-//! Both belong to one client of the upstream, and so to one identity there. Only calls of a client cause requests: a principal that may not
-//! list anything causes none. Each kept page is taken once. It is valid for the connection, the session and the state of the listing at the
-//! time of its request: after `list_changed`, or a gap in which this notification may have been lost, the page is requested again. The same
-//! holds after [`MAX_AGE`], counted from the answer, and if a page could not be read ahead.
+//! Both belong to one client of the upstream, and therefore to one identity there. Only calls of a client cause requests, so a principal
+//! that may not list anything causes none. Each kept page is used once. It is valid for the connection, the session and the state of the
+//! listing at the time of its request: after `list_changed`, or a gap in which this notification may have been lost, the page is requested
+//! again. It is also requested again [`MAX_AGE`] after the answer, and if the read-ahead failed.
 //!
-//! Bounds: at most [`MAX_WALKS`] pages and rests are kept, within a budget in bytes. A page is read ahead only if there is room for a page
-//! as long as the one before, and while fewer requests are in flight than could exceed `limits.memory` with answers of the maximum size.
-//! Requests end at `limits.deadline`, and are cancelled with the call that waits for them.
+//! Bounds: at most [`MAX_WALKS`] pages and as many rests, within a budget in bytes. A page is read ahead only if there is room for a page
+//! of the same length as the previous one. The number of concurrent requests is limited to the number of answers of the maximum size that
+//! `limits.memory` has room for. Requests end at `limits.deadline`, and are cancelled with the call that waits for them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,19 +34,19 @@ use crate::http::Thread;
 use crate::slots::READING_AHEAD;
 use crate::updates::{ListingState, Updates};
 
-/// The walks of which something is kept.
+/// The maximum number of pages that are kept, and of rests.
 const MAX_WALKS: usize = READING_AHEAD;
-/// The time for which it is kept.
+/// The maximum age of a kept page or rest, since its answer.
 const MAX_AGE: Duration = Duration::from_secs(2);
-/// The bytes of a permit.
+/// The bytes that one permit of the budget stands for.
 const UNIT: usize = 1024;
 
-/// What is kept of all walks.
+/// The kept pages and rests of all walks.
 pub(crate) struct Walks {
     asker: Asker,
     deadline: Duration,
     room: Arc<Semaphore>,
-    /// The requests in flight, any of whose answers may have the maximum size.
+    /// Limits the concurrent requests, because each answer may have the maximum size.
     requests: Arc<Semaphore>,
     kept: Arc<Kept>,
 }
@@ -56,11 +55,11 @@ pub(crate) struct Walks {
 struct Kept {
     pages: Mutex<HashMap<String, Ahead>>,
     rests: Mutex<HashMap<String, Rest>>,
-    /// Whether a task drops what is too old.
+    /// Whether a task that removes expired pages and rests is running.
     is_swept: Mutex<bool>,
 }
 
-/// What the listing was when something was kept.
+/// The connection and the state of the listing at the time of a request. A kept page is valid only if neither has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
     link: u64,
@@ -73,40 +72,40 @@ impl Moment {
     }
 }
 
-/// A page that is being read ahead, or was.
+/// A page that is being read ahead, or has been.
 struct Ahead {
     moment: Moment,
-    /// When it was answered; none until then.
+    /// The time of the answer; none before the answer.
     answered_at: Arc<Mutex<Option<Instant>>>,
-    /// The text of the answer. Without a sender there is none.
+    /// The text of the answer. If the request fails, the sender is dropped.
     text: oneshot::Receiver<(String, OwnedSemaphorePermit)>,
-    /// Ends the request when it is dropped.
+    /// Cancels the request when it is dropped.
     task: AbortOnDropHandle<()>,
 }
 
-/// The entries of a page that are left.
+/// The remaining entries of a page.
 pub(crate) struct Rest {
-    /// The first of them.
+    /// The cursor of the first remaining entry.
     pub(crate) at: PageCursor,
     pub(crate) entries: vec::IntoIter<Entry>,
-    /// The page after.
+    /// The cursor of the next page.
     pub(crate) next: Option<PageCursor>,
     kept: Option<(Moment, Instant, OwnedSemaphorePermit)>,
 }
 
 impl Rest {
-    /// The entries of a page from that place on.
+    /// Creates the rest of a page, with its entries from `at` on.
     pub(crate) fn new(at: PageCursor, entries: Vec<Entry>, next: Option<PageCursor>) -> Self {
         Self { at, entries: entries.into_iter(), next, kept: None }
     }
 }
 
-/// Whether something may be used that was answered at that time.
+/// Returns whether an answer of this time may still be used.
 fn is_fresh(answered_at: Instant) -> bool {
     answered_at.elapsed() < MAX_AGE
 }
 
-/// The request of a page.
+/// Returns the request of a page.
 pub(crate) fn request(at: &PageCursor) -> ClientRequest {
     let params = at.upstream.as_ref().map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor.clone())));
     ClientRequest::ListResourcesRequest(ListResourcesRequest {
@@ -117,7 +116,7 @@ pub(crate) fn request(at: &PageCursor) -> ClientRequest {
 }
 
 impl Walks {
-    /// Keeps nothing yet. Kept pages take at most an eighth of `memory`, in bytes. `max_message` is the maximum size of an answer.
+    /// Creates an empty cache. Its budget is an eighth of `memory`, in bytes. `max_message` is the maximum size of an answer.
     pub(crate) fn new(asker: Asker, deadline: Duration, memory: usize, max_message: usize) -> Self {
         let room = memory.div_euclid(8).div_euclid(UNIT).min(Semaphore::MAX_PERMITS);
         let requests = memory.checked_div(max_message).unwrap_or_default().clamp(1, READING_AHEAD);
@@ -125,7 +124,8 @@ impl Walks {
         Self { asker, deadline, room, requests, kept: Arc::default() }
     }
 
-    /// Requests a page, unless it is requested already or there is no room. `expected` is the length of the page before, in bytes.
+    /// Requests a page in advance, unless it is already requested or there is no room. `expected` is the length of the previous page in
+    /// bytes.
     pub(crate) fn read_ahead(&self, link: &Arc<Link>, at: &PageCursor, expected: usize, moment: Moment) {
         let key = at.encode();
         let mut pages = self.kept.pages.lock();
@@ -156,7 +156,7 @@ impl Walks {
         self.sweep_later();
     }
 
-    /// The text of the answer with that page, if it was read ahead, or is.
+    /// Takes the text of this page's answer, if the page was read ahead. Waits for a pending request.
     pub(crate) async fn page(&self, at: &PageCursor, moment: Moment) -> Option<String> {
         let page = self.kept.pages.lock().remove(&at.encode())?;
         if page.moment != moment || !page.is_fresh() {
@@ -166,7 +166,7 @@ impl Walks {
         text.await.ok().map(|(text, _)| text)
     }
 
-    /// Keeps the rest of a page, unless there is no room. `size` is the bytes of an entry.
+    /// Keeps the rest of a page, unless there is no room. `size` returns the size of an entry in bytes.
     pub(crate) fn keep(&self, mut rest: Rest, moment: Moment, size: impl Fn(&Entry) -> usize) {
         let kept = match rest.kept.take() {
             Some((_, answered_at, permit)) => Some((answered_at, permit)),
@@ -186,12 +186,12 @@ impl Walks {
         self.sweep_later();
     }
 
-    /// The rest of a page from that place on, if it was kept.
+    /// Takes the rest of a page from this cursor on, if it was kept.
     pub(crate) fn rest(&self, at: &PageCursor, moment: Moment) -> Option<Rest> {
         self.kept.rests.lock().remove(&at.encode()).filter(|rest| rest.is_of(moment))
     }
 
-    /// Has what nobody takes dropped.
+    /// Starts a task that removes expired pages and rests, unless it is running.
     fn sweep_later(&self) {
         let mut is_swept = self.kept.is_swept.lock();
         if std::mem::replace(&mut *is_swept, true) {
@@ -210,7 +210,7 @@ impl Walks {
 }
 
 impl Kept {
-    /// Drops what is too old. Returns whether nothing is left.
+    /// Removes expired pages and rests. Returns whether none are left.
     fn sweep(&self) -> bool {
         let mut is_swept = self.is_swept.lock();
         let (mut pages, mut rests) = (self.pages.lock(), self.rests.lock());
@@ -222,7 +222,7 @@ impl Kept {
 }
 
 impl Ahead {
-    /// Whether it is under way, or was answered a moment ago.
+    /// Returns whether the request is pending, or its answer is not expired.
     fn is_fresh(&self) -> bool {
         let answered_at = *self.answered_at.lock();
         answered_at.map_or(!self.task.is_finished(), is_fresh)

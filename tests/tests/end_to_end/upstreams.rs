@@ -1,4 +1,4 @@
-//! Existing servers mounted like plugins: official ones, over pipes and over HTTP, of both lifecycles.
+//! Existing servers mounted like plugins: official servers over pipes and over HTTP, with and without sessions.
 
 use std::path::Path;
 use std::process::{Child, Stdio};

@@ -55,7 +55,8 @@ async fn a_line_of_a_gigabyte_takes_no_memory_and_leaves_others_alone() {
     server.end().await;
 }
 
-/// The responses of a server that has `x:open` and `x:secret`, and names the second one wherever it can.
+/// The responses of a server with `x:open` and `x:secret`. Every response that can contain a URI discloses the second
+/// one.
 fn talkative(request: &RecordedRequest) -> Reply {
     if request.method != "POST" {
         return Reply::status(405);

@@ -1,10 +1,10 @@
 //! Control groups (v2), if the host's own group is delegated to it: one group for each program.
 //!
-//! | file | reason beside the other limits |
+//! | file | additional effect |
 //! |---|---|
-//! | `memory.max`, no swap | holds between two measurements, and for kernel memory: sockets, pipes, `/tmp` |
-//! | `pids.max` | holds for all processes, whatever their user |
-//! | `cpu.stat` | has the time of processes that were not waited for |
+//! | `memory.max`, no swap | limits memory between two measurements, and kernel memory: sockets, pipes, `/tmp` |
+//! | `pids.max` | limits all processes, including those of other users |
+//! | `cpu.stat` | includes the processor time of processes that were not waited for |
 //! | `cgroup.kill` | kills all processes at the same time |
 //!
 //! A group counts as delegated if systemd marks it (`Delegate=`, which sets an extended attribute), or if it is the

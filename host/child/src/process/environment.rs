@@ -10,7 +10,7 @@ pub(super) const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/
 /// Variables that name the proxy. Programs disagree on the case.
 const PROXY_VARIABLES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];
 
-/// The variables of a program. Granted ones take precedence.
+/// Returns the variables of a program. Granted ones take precedence.
 pub(super) fn environment(
     granted: &BTreeMap<String, String>,
     program_dirs: &[PathBuf],

@@ -59,7 +59,7 @@ pub(super) fn start_outside(plan: &Plan, streams: Streams, progress: &UnixStream
         if sandbox == Sandbox::Full {
             privileges::drop_capabilities().map_err(at("capabilities"))?;
         }
-        // A change of the user has reset it.
+        // Changing the user has reset the signal.
         set_parent_process_death_signal(Some(Signal::KILL)).map_err(at("death signal"))
     });
     let started = started.and_then(|()| execute(plan, streams, sandbox, false));
@@ -67,7 +67,7 @@ pub(super) fn start_outside(plan: &Plan, streams: Streams, progress: &UnixStream
 }
 
 fn fail(progress: &UnixStream, reason: String) -> ! {
-    // Without a reason, the supervisor still detects the end.
+    // If this fails, the supervisor detects the end without the reason.
     let _ = tell(progress, &Progress::Failed(reason), &[]);
     sys::exit(1)
 }
@@ -93,9 +93,9 @@ fn start_inside(plan: &Plan, streams: Streams, progress: &UnixStream) -> Result<
         }
     }
     privileges::drop_capabilities().map_err(at("capabilities"))?;
-    // The program has the same user, and without this could write to the memory of init.
+    // Otherwise the program, which has the same user, could write to the memory of init.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(at("dumps"))?;
-    // A change of the user has reset it. If the supervisor has ended before, sending to it fails.
+    // Changing the user has reset the signal. If the supervisor has already ended, sending a message to it fails.
     end_with_supervisor()?;
     let descriptors: Vec<_> = listener.iter().map(AsFd::as_fd).collect();
     tell(progress, &Progress::Ready(lacks), &descriptors)?;
@@ -121,7 +121,7 @@ fn execute(plan: &Plan, streams: Streams, sandbox: Sandbox, has_namespaces: bool
     limits::apply(plan.limits(), plan.other_processes()).map_err(at("limits"))?;
     if sandbox == Sandbox::Full {
         landlock::confine(plan, has_namespaces).map_err(at("confinement"))?;
-        // Last, because it refuses the system calls that the other steps need.
+        // The last step, because it refuses the system calls that the other steps need.
         seccomp::confine(has_namespaces).map_err(at("seccomp"))?;
     }
     let error = command.exec();

@@ -28,7 +28,7 @@ pub(super) fn apply(limits: &Limits, others: u64) -> io::Result<()> {
     set(Resource::Msgqueue, 0)?;
     if let Some(cpu) = limits.cpu {
         let seconds = whole_seconds(cpu);
-        // The first signal reveals the reason, the second cannot be ignored.
+        // The first signal, `SIGXCPU`, reveals the reason; the second, `SIGKILL`, cannot be ignored.
         set_both(Resource::Cpu, seconds, seconds.saturating_add(1))?;
     }
     Ok(())

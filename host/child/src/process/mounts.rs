@@ -1,14 +1,14 @@
 //! The file system of a program: a tmpfs with only the paths that the [`Plan`] names.
 //!
-//! | path | what is there |
+//! | path | content |
 //! |---|---|
 //! | `/usr`, `/bin`, `/sbin`, `/lib*` | the system's programs and libraries, read-only |
-//! | where they are | the program's own files, read-only, if they are elsewhere; see module `program_files` |
-//! | the granted paths | granted directories; those that can be written to without programs (`noexec`) |
-//! | `/etc` | files made here: one user, `localhost`, no name server; certificates, the time zone and the libraries' index of the host |
+//! | the paths of the program's own files | these files, read-only, if the system's directories do not contain them; see module `program_files` |
+//! | the granted paths | the granted directories; writable ones without executable programs (`noexec`) |
+//! | `/etc` | generated files: one user, `localhost`, no name server; the host's certificates, time zone and library cache |
 //! | `/dev` | `null`, `zero`, `full`, `random`, `urandom`, and links; `/dev/shm` is `/tmp` |
-//! | `/proc` | the processes of its own namespace |
-//! | `/tmp` | a tmpfs of its own, bounded, without programs (`noexec`) |
+//! | `/proc` | the processes of the program's namespace |
+//! | `/tmp` | a private tmpfs of bounded size, without executable programs (`noexec`) |
 //!
 //! All mounts are without devices and set-user-id programs. The root is read-only.
 
@@ -48,7 +48,7 @@ const ROOT_OPTIONS: &str = "mode=755,size=4m,nr_inodes=65536";
 /// The maximum number of files in `/tmp`.
 const TEMP_INODES: u32 = 65_536;
 
-/// Creates the program's file system, and makes it this process's. Returns the missing parts.
+/// Creates the program's file system, and makes it the root of this process. Returns the missing parts.
 pub(super) fn build(plan: &Plan) -> Result<Vec<Lack>, String> {
     let mut root = Root::new()?;
     for path in SYSTEM {
@@ -119,7 +119,7 @@ fn at<E: std::fmt::Display>(what: &str, path: &Path) -> impl FnOnce(E) -> String
 }
 
 impl Root {
-    /// Makes an empty root this process's root. The host's root is at [`HOST`].
+    /// Creates an empty root, and makes it the root of this process. The host's root is at [`HOST`].
     fn new() -> Result<Self, String> {
         umask(Mode::from_bits_truncate(0o022));
         let none = None::<&str>;
@@ -153,7 +153,7 @@ impl Root {
         }
     }
 
-    /// Shows a path of the host. It must have no links, which would be followed in the new root.
+    /// Shows a path of the host. The path must not contain links, because they would be followed in the new root.
     fn bind(&self, source: &Path, target: &Path, access: Access) -> Result<(), String> {
         let source = on_host(source);
         let metadata = fs::symlink_metadata(&source).map_err(at("find", target))?;

@@ -1,15 +1,15 @@
 //! The files that a program consists of, derived from its command.
 //!
-//! A command leads from file to file: links, the interpreter of a script (`#!`, also through `env`), the script
-//! that is the first argument of an interpreter. Each file outside of the system's directories adds the files
-//! that belong to it:
+//! A command refers to a chain of files: links, the interpreter of a script (`#!`, also through `env`), the script
+//! that is the first argument of an interpreter. Each file outside of the system's directories adds the files that
+//! belong to it:
 //!
-//! | the file | what belongs to it |
+//! | file | files that belong to it |
 //! |---|---|
-//! | in a virtual environment of Python (`pyvenv.cfg`) | the environment, and the installation that it names |
+//! | in a virtual environment of Python (`pyvenv.cfg`) | the environment, and the installation in `pyvenv.cfg` |
 //! | below `node_modules` | the outermost `node_modules` |
 //! | in a package of Node (`package.json`) | the directory of the file, `package.json`, and each `node_modules` beside or above it |
-//! | in `bin`, `sbin` or `libexec` of a directory | `bin`, `sbin`, `lib`, `lib32`, `lib64` and `libexec` of it |
+//! | in `bin`, `sbin` or `libexec` of a directory | the directory's `bin`, `sbin`, `lib`, `lib32`, `lib64` and `libexec` |
 //! | elsewhere | its directory |
 //!
 //! A directory with more than one program's files, such as a home directory or `/opt`, never belongs to a
@@ -25,7 +25,7 @@ use rustix::fs::{Access, access};
 /// Directories of the system's programs and libraries. They contain no user files.
 pub(super) const SYSTEM: [&str; 10] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store", "/etc/alternatives"];
-/// The maximum number of files on the way from a command.
+/// The maximum length of the chain of files.
 const MAX_STEPS: usize = 32;
 /// The maximum length of an interpreter line, and of `pyvenv.cfg`, in bytes.
 const MAX_HEAD: u64 = 4096;

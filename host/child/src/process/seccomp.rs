@@ -1,9 +1,9 @@
-//! The system calls that are refused to a program, in addition to those refused to all processes of this host ([`HOSTILE`]).
+//! Seccomp: a filter of the program's system calls, in addition to the filter of all processes of this host ([`HOSTILE`]).
 //!
-//! | system calls | failure |
+//! | refused system calls | error |
 //! |---|---|
 //! | [`HOSTILE`]: other processes (`ptrace`), mounts, namespaces, the kernel itself, keys, users | `EPERM` |
-//! | sockets other than TCP, UDP, Unix and the one that lists network interfaces (`NETLINK_ROUTE`); without namespaces all sockets except pairs of Unix sockets | `EPERM` |
+//! | sockets other than TCP, UDP, Unix and `NETLINK_ROUTE`, which lists network interfaces; without namespaces, all sockets except pairs of Unix sockets | `EPERM` |
 //! | memory outside of any process: `memfd_create`, System V shared memory and messages | `ENOSYS`, so that libraries work without it |
 //! | `clone3`, whose flags a filter cannot read | `ENOSYS`, so that libraries use `clone` |
 //!

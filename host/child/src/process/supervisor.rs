@@ -99,7 +99,7 @@ fn start(
     let Surroundings { kernel, groups } = surroundings;
     let failed = |error: std::io::Error| format!("cannot start a process: {error}");
     let has_namespaces = kernel.namespaces && job.sandbox == Sandbox::Full;
-    // This process adopts the remaining processes of an ended program.
+    // The remaining processes of an ended program become children of this process.
     set_child_subreaper(Some(rustix::process::getpid())).map_err(|error| failed(error.into()))?;
     let plan = Plan::new(job, has_namespaces)?;
     let (progress, theirs) = UnixStream::pair().map_err(failed)?;
@@ -110,7 +110,7 @@ fn start(
         }
         namespaces::unshare_processes().map_err(|error| format!("process namespace: {error}"))?;
     }
-    // Best effort, before the fork: see the module.
+    // Best effort, and before the fork: see module `cgroup`.
     let group = groups.and_then(|groups| groups.group(&job.limits).ok());
     let Some(process) = sys::fork().map_err(failed)? else {
         sys::close(connection);
@@ -143,7 +143,7 @@ fn start(
 impl Running {
     /// Waits for the end. Kills the program above its limits, or when the host closes the connection.
     fn supervise(mut self, connection: &UnixStream, limits: &Limits, is_wanted: bool) -> Outcome {
-        // The host has its own copy now.
+        // The host has received its own copy of the descriptor.
         self.listener = None;
         let mut outcome = Outcome { reason: EndReason::Killed, cpu: Duration::ZERO, memory: 0 };
         let killed_for = if is_wanted { self.wait(connection, limits, &mut outcome) } else { Some(EndReason::Killed) };
@@ -158,10 +158,11 @@ impl Running {
         outcome.reason = killed_for.unwrap_or_else(|| self.reason(status));
         outcome.cpu = outcome.cpu.max(tree::waited_cpu()).max(in_group.cpu);
         outcome.memory = outcome.memory.max(in_group.memory);
-        // The kernel ends a process above its processor time: first by a signal that can be ignored.
+        // The kernel ends a process above its processor time first with `SIGXCPU`, which can be ignored, then with
+        // `SIGKILL`.
         outcome.reason = match (outcome.reason, limits.cpu) {
             (EndReason::Signal(signal), Some(_)) if signal == Signal::XCPU.as_raw() => EndReason::Cpu,
-            // The kernel enforces this limit by samples, so the exact time may be less.
+            // The kernel samples the processor time, so the measured time may be below the limit.
             (EndReason::Signal(signal), Some(cpu))
                 if signal == Signal::KILL.as_raw() && outcome.cpu.saturating_mul(2) >= cpu =>
             {
@@ -202,7 +203,7 @@ impl Running {
             next = Instant::now().checked_add(INTERVAL)?;
             let usage = tree::measure();
             outcome.memory = outcome.memory.max(usage.memory);
-            // The time of children that are not waited for is lost.
+            // Without a control group, the processor time of children that are not waited for is not measured.
             let in_group = self.group.as_ref().map(Group::usage).unwrap_or_default();
             outcome.cpu = outcome.cpu.max(usage.cpu).max(in_group.cpu);
             let measured = Measured { memory: usage.memory, cpu: outcome.cpu, tasks: usage.tasks };

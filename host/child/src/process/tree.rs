@@ -19,7 +19,7 @@ pub(super) struct Usage {
     /// Resident memory that is not backed by a file: of the processes themselves, and shared memory that they
     /// have mapped.
     pub(super) memory: u64,
-    /// Processor time of running processes, and of their children that they have waited for.
+    /// Processor time of running processes, and of ended children that they have waited for.
     pub(super) cpu: Duration,
     /// The number of processes and threads.
     pub(super) tasks: u64,

@@ -1,4 +1,4 @@
-//! Listings of an upstream: its resources, a page for a page or in parts, and its templates, all pages.
+//! Listings of an upstream: its resources, by whole or partial pages, and its templates, all pages at once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use crate::cursor::{CursorFault, PageCursor};
 use crate::listed::{Verdict, size_of_entry};
 use crate::walks::{self, Moment, Rest};
 
-/// The pages without entries that one call passes over.
+/// The maximum number of successive pages without entries that one call skips.
 const MAX_EMPTY_PAGES: usize = 16;
-/// The pages of templates.
+/// The maximum number of pages of templates.
 const MAX_TEMPLATE_PAGES: usize = 1000;
 
-/// A call of a walk.
+/// One call of a walk through a listing.
 struct Walk {
     link: Arc<Link>,
-    /// Whether it came with a cursor.
+    /// Whether the call has a cursor.
     is_continued: bool,
-    /// The entries that it can use.
+    /// The maximum number of entries that the call can use.
     limit: usize,
 }
 
 impl Walk {
-    /// What the listing is now.
+    /// Returns the current connection and state of the listing.
     fn now(&self, shared: &Shared) -> Moment {
         Moment::now(&self.link, &shared.updates)
     }
@@ -79,11 +79,11 @@ impl Shared {
                 next => return Ok(self.part(&walk, Rest::new(at, entries, next))),
             }
         }
-        // The host goes on from here.
+        // The host continues at this cursor, in another call.
         Ok(Page { entries: Vec::new(), next_cursor: Some(at.encode()) })
     }
 
-    /// The entries of the resources of a page that are served.
+    /// Converts the resources of a page, and returns the entries that are served.
     fn entries(
         &self,
         link: &Link,
@@ -113,7 +113,7 @@ impl Shared {
         items.into_iter().filter_map(entry).collect()
     }
 
-    /// The entries that the call can use. The others are kept for the next one.
+    /// Returns as many entries as the call can use, and keeps the others for the next call.
     fn part(&self, walk: &Walk, mut rest: Rest) -> Page {
         let entries: Vec<_> = rest.entries.by_ref().take(walk.limit).collect();
         if rest.entries.len() == 0 {
@@ -125,8 +125,8 @@ impl Shared {
         Page { entries, next_cursor }
     }
 
-    /// Requests the next page while this one, of `bytes`, is converted and taken by the client. Not if entries are left for another call, and
-    /// not for the first page of a walk.
+    /// Requests the next page, while this page of `bytes` bytes is converted and sent to the client. Does nothing for the first page of a
+    /// walk, or if entries remain for another call.
     fn read_ahead(&self, walk: &Walk, entries: usize, bytes: usize, next: Option<&PageCursor>) {
         if let Some(next) = next.filter(|_| walk.is_continued && entries <= walk.limit) {
             self.walks.read_ahead(&walk.link, next, bytes, walk.now(self));
@@ -182,7 +182,7 @@ fn is_unknown_method(error: &ServiceError) -> bool {
     matches!(error, ServiceError::McpError(error) if error.code == ErrorCode::METHOD_NOT_FOUND)
 }
 
-/// The cursor of the page after the one at `at`.
+/// Returns the cursor of the page after `at`.
 fn next_cursor(at: &PageCursor, upstream: Option<String>) -> Result<Option<PageCursor>> {
     let internal = |fault: CursorFault| Failure::internal(fault.to_string());
     upstream.map(|upstream| at.next(upstream)).transpose().map_err(internal)

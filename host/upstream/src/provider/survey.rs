@@ -1,16 +1,16 @@
-//! What the first pages of listings had, for the warnings of `mcp-host check`: an upstream that answers as it should, and of which nothing
-//! is served.
+//! Statistics of the first pages of listings, for the warnings of `mcp-host check`: an upstream may answer correctly, and yet none of its
+//! resources is served.
 
 use mcp_host_base::text::Excerpt;
 
 use super::Shared;
 
-/// What was listed, and how much of it has a path.
+/// The number of listed URIs, and of those that have a path.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
     listed: u64,
     mapped: u64,
-    /// The first URI that has none.
+    /// The first URI without a path.
     unmapped: Option<String>,
 }
 
@@ -27,7 +27,7 @@ impl Survey {
 }
 
 impl Shared {
-    /// Why nothing of the upstream is served, after its first page was listed.
+    /// Returns the reasons why nothing of the upstream is served, after its first page was listed.
     pub(super) async fn warnings(&self) -> Vec<String> {
         let Ok(link) = self.connector.link().await else { return Vec::new() };
         if !link.has_resources() {
