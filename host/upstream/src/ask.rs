@@ -74,7 +74,7 @@ impl Drop for Waiting<'_> {
         let Some(id) = self.id.take() else { return };
         let peer = self.peer.clone();
         self.runtime.spawn(async move {
-            let params = CancelledNotificationParam::new(Some(id), Some("nobody waits for it any more".to_owned()));
+            let params = CancelledNotificationParam::new(Some(id), Some("the request was abandoned".to_owned()));
             // This fails if the connection has ended; then there is no request to cancel.
             peer.notify_cancelled(params).await.unwrap_or_default();
         });

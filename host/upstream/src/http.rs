@@ -269,7 +269,7 @@ impl HttpClient {
                     return Ok(Some(message));
                 }
                 Ok(_) => {}
-                Err(error) => tracing::debug!(%error, "an event of the upstream is passed over"),
+                Err(error) => tracing::debug!(%error, "event of the upstream ignored"),
             }
         }
         Err(failed(HttpError::Broken(format!("there are {MAX_OTHERS} other messages before it"))))

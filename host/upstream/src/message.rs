@@ -31,7 +31,7 @@ const MAX_ERROR_DATA: usize = 4096;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Undecoded {
     /// It is not JSON, or not a message of the protocol.
-    #[error("what is no message of the protocol: {0}")]
+    #[error("not a message of the protocol: {0}")]
     Json(#[from] serde_json::Error),
     /// Its values would take too much memory.
     #[error(
@@ -157,7 +157,7 @@ impl Decoder {
         };
         match encoded {
             Ok(text) => event.data = Some(text),
-            Err(error) => tracing::debug!(%error, "an event of the upstream is passed over"),
+            Err(error) => tracing::debug!(%error, "event of the upstream ignored"),
         }
         event
     }

@@ -144,7 +144,7 @@ where
                     return Some(message);
                 }
                 Err(error @ Undecoded::TooManyValues { .. }) => {
-                    tracing::warn!(target: log_target::PLUGIN, plugin = &*self.name, %error, "the upstream sends a message that is passed over");
+                    tracing::warn!(target: log_target::PLUGIN, plugin = &*self.name, %error, "message of the upstream ignored");
                     let text = format!("the upstream sends {error}");
                     let Undecoded::TooManyValues { answered: Some(id), .. } = error else { continue };
                     // Fails the request, so that its caller does not wait in vain.
@@ -153,7 +153,7 @@ where
                     }
                 }
                 Err(error) => {
-                    tracing::debug!(target: log_target::PLUGIN, plugin = &*self.name, %error, "a line of the upstream is passed over");
+                    tracing::debug!(target: log_target::PLUGIN, plugin = &*self.name, %error, "line of the upstream ignored");
                 }
             }
         }
