@@ -58,7 +58,7 @@ pub enum LaunchError {
     #[error("the process that starts programs has ended; restart the host")]
     Ended,
     /// The launcher does not accept a request.
-    #[error("cannot ask for a program to be started: {0}")]
+    #[error("cannot request the start of a program: {0}")]
     Request(io::Error),
     /// The program cannot be started: a grant does not exist, or the kernel refuses it.
     #[error("cannot start {program}: {reason}")]
