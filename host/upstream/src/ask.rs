@@ -74,7 +74,10 @@ impl Drop for Waiting<'_> {
         let Some(id) = self.id.take() else { return };
         let peer = self.peer.clone();
         self.runtime.spawn(async move {
-            let params = CancelledNotificationParam::new(Some(id), Some("nobody waits for it any more".to_owned()));
+            let params = CancelledNotificationParam::new(
+                Some(id),
+                Some("the client no longer waits for the response".to_owned()),
+            );
             // A connection that has ended has no requests.
             peer.notify_cancelled(params).await.unwrap_or_default();
         });

@@ -169,7 +169,7 @@ impl Provider for CallerClients {
         let Some((client, mark)) = self.client() else {
             return if parent.is_some() { Err(Failure::NotFound) } else { Ok(Page::last([])) };
         };
-        let foreign = || Failure::invalid("the cursor is none of this listing");
+        let foreign = || Failure::invalid("the cursor is not of this listing");
         let cursor = cursor.map(|cursor| cursor.strip_prefix(mark.as_str()).ok_or_else(foreign)).transpose()?;
         let mut page = client.list(parent, cursor, limit).await?;
         page.entries.iter_mut().for_each(not_shared);

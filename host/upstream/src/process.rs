@@ -173,7 +173,7 @@ fn how_it_ended(status: &WaitIdStatus) -> (ProgramEndReason, String) {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => (ProgramEndReason::Exit, format!("it exited with code {code}")),
         (None, Some(signal)) => (ProgramEndReason::Signal, format!("signal {signal} ended it")),
-        (None, None) => (ProgramEndReason::Unknown, "nothing says how".to_owned()),
+        (None, None) => (ProgramEndReason::Unknown, "the reason is unknown".to_owned()),
     }
 }
 

@@ -43,7 +43,7 @@ impl Shared {
         let mut at = match cursor {
             None => PageCursor::start(self.traversals.fetch_add(1, Ordering::Relaxed)),
             Some(text) => {
-                PageCursor::decode(text).ok_or_else(|| Failure::invalid("the cursor is none of this listing"))?
+                PageCursor::decode(text).ok_or_else(|| Failure::invalid("the cursor is not of this listing"))?
             }
         };
         let link = self.connector.link_for_call().await?;
