@@ -65,7 +65,7 @@ pub enum PrivateError {
     NoFile(&'static str),
     /// The directory does not belong to this user only.
     #[error(
-        "expected {} to be a directory of this user that nobody else may write to, found {found}; find out who wrote to it, \
+        "expected {} to be a directory that only this user may write to, found {found}; find out who wrote to it, \
          then `chmod go-w` it, or configure another one", path.display()
     )]
     Directory {
@@ -76,14 +76,14 @@ pub enum PrivateError {
     },
     /// The file does not belong to this user only.
     #[error(
-        "expected a regular file of this user that nobody else may write to, found {0}; find out who wrote to it, then \
+        "expected a regular file that only this user may write to, found {0}; find out who wrote to it, then \
          `chmod go-w` it, or move it away"
     )]
     File(String),
     /// Any user may rename the directory, or one above it.
     #[error(
-        "expected the directories above {} to be ones that not everybody may write to, found {} with {found}: whoever wants could put \
-         another directory in its place; `chmod o-w` it or `chmod +t` it, or configure another directory",
+        "expected directories above {} that not every user may write to, found {} with {found}: any \
+         user could replace the directory; `chmod o-w` it or `chmod +t` it, or configure another directory",
         path.display(), parent.display()
     )]
     Parent {
@@ -96,7 +96,7 @@ pub enum PrivateError {
     },
     /// The secret does not belong to this user only.
     #[error(
-        "expected a regular file of this user that nobody else may read or write, found {0}; delete it if others may have \
+        "expected a regular file that only this user may read or write, found {0}; delete it if others may have \
          read it, so that a new one is created, else `chmod 600` it"
     )]
     Secret(String),

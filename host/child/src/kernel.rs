@@ -67,10 +67,7 @@ impl fmt::Display for Lack {
                  `kernel.unprivileged_userns_clone`, `kernel.apparmor_restrict_unprivileged_userns`, the container's seccomp profile)"
             ),
             Self::Proc(reason) => {
-                write!(
-                    f,
-                    "no `/proc` for programs ({reason}): the container that the host runs in hides parts of its own"
-                )
+                write!(f, "no `/proc` for programs ({reason}): the container of the host hides parts of `/proc`")
             }
             Self::UserNamespace(reason) => write!(f, "no user namespace within the other ones ({reason})"),
             Self::Linux => f.write_str("programs are confined on Linux only"),

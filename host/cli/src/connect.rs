@@ -178,7 +178,7 @@ pub(super) enum ConnectError {
         text: String,
     },
     /// Paths are given beside a URL.
-    #[error("a server at a URL serves what its own config says: name either PATH or `--url`")]
+    #[error("a server at a URL uses its own config: name either PATH or `--url`")]
     PathAndUrl,
     /// The client's file cannot be changed.
     #[error("{}: {error}", file.display())]
@@ -253,10 +253,10 @@ fn edit_help(error: &EditError, is_removal: bool) -> Option<String> {
     let help = match error {
         EditError::Syntax(_) | EditError::NotATable(_) | EditError::Twice { .. } => "correct it; nothing was written",
         EditError::Other(_) if is_removal => {
-            "it starts another program, or is at another URL than the config's server: `--url URL` says at which; `--force` removes it anyway"
+            "it starts another program, or is at another URL than the config's server: pass `--url URL`; `--force` removes it anyway"
         }
         EditError::Other(_) => "choose another name with `--name`, or replace it with `--force`",
-        EditError::Several(_) => "say which with `--name`",
+        EditError::Several(_) => "select one with `--name`",
         EditError::NoEntry { known, .. } if known.is_empty() => return None,
         EditError::NoEntry { name: Some(_), .. } => "name one of them with `--name`",
         EditError::NoEntry { .. } => "`--name` with one of them, and `--force`, removes a server that is another one",
@@ -360,7 +360,7 @@ fn write(
     let error = |error| ConnectError::Edit { file: file.path().to_owned(), error, is_removal: false };
     let (text, replaced) = match client.add(file.text(), &entry, false) {
         Err(EditError::Other(other)) if force => {
-            (client.add(file.text(), &entry, true).map_err(error)?, format!(" in place of {}", other.description()))
+            (client.add(file.text(), &entry, true).map_err(error)?, format!(" instead of {}", other.description()))
         }
         added => (added.map_err(error)?, String::new()),
     };
@@ -369,7 +369,7 @@ fn write(
         return Ok(());
     }
     let backup = file.replace(&text)?;
-    let was = backup.map(|backup| format!("; what it was is in {}", backup.display())).unwrap_or_default();
+    let was = backup.map(|backup| format!("; the previous content is in {}", backup.display())).unwrap_or_default();
     let shown = file.path().display();
     context.messages.note(&format!(
         "wrote the server `{name}` to {shown}{replaced}{was}; restart {}, or reload its servers",
@@ -384,7 +384,7 @@ fn tell_token(client: Client, server: &Server, context: &Context) {
     let Server::Http { token: Some(token), .. } = server else { return };
     let (title, variable) = (client.title(), &token.variable);
     context.messages.note(&match client.token_reference() {
-        TokenReference::Input => format!("{title} asks for the token when it connects"),
+        TokenReference::Input => format!("{title} prompts for the token when it connects"),
         TokenReference::Variable(..) | TokenReference::VariableKey(_) => {
             format!("set `{variable}` to the token in the environment that {title} is started in")
         }

@@ -153,12 +153,11 @@ fn print(
     match served {
         Served::At(uri) => {
             let uri = escape::line(uri.as_str());
-            output.prose(&format!(
-                "not found: this spelling is not served; the resource is {uri}, of which the rules say:"
-            ))?;
+            output
+                .prose(&format!("not found: this spelling is not served; the resource is {uri}. The rules decide:"))?;
         }
         Served::Nowhere => {
-            output.prose("not found: nothing outside of the prefix of the upstream is served; the rules say:")?
+            output.prose("not found: nothing outside of the prefix of the upstream is served. The rules decide:")?
         }
         _ => {}
     }

@@ -30,7 +30,7 @@ pub(super) async fn for_read(host: &Host, principal: &Principal, uri: &str, erro
     if host.is_listable(principal, uri).await == Some(true) {
         // A collection may return one of its resources, and the rules may deny that one only.
         let uri = escape::line(uri);
-        return Some(format!("it can be listed, as far as the rules allow what is in it: `mcp-host list {uri}`"));
+        return Some(format!("it can be listed; the listing has what the rules allow: `mcp-host list {uri}`"));
     }
     for_unknown(host, principal, uri, error).await
 }
@@ -90,8 +90,8 @@ fn for_unnotified(host: &Host, principal: &Principal, uri: &str) -> Option<Strin
     }
     (!upstream.poll).then(|| {
         format!(
-            "the server of upstream `{}` does not notify of changes; with `poll = true` in its `[[upstream]]` what is watched is read again \
-             at its `watch-interval`",
+            "the server of upstream `{}` does not notify of changes; with `poll = true` in its `[[upstream]]` the host reads watched \
+             resources again every `watch-interval`",
             plugin.name
         )
     })
@@ -114,7 +114,7 @@ fn by_config(host: &Host, principal: &Principal, operation: Operation, uri: &str
             let (name, uri) = (escape::line(principal.name()), escape::line(uri));
             Some(format!(
                 "the rules do not allow `{name}` to {operation} it; \
-                 `mcp-host explain --as {name} --op {operation} {uri}` says why"
+                 `mcp-host explain --as {name} --op {operation} {uri}` shows why"
             ))
         }
         Err(Error::NotFound { .. }) => Some(for_unmounted(&host.config(), uri)),
@@ -129,7 +129,7 @@ pub(super) fn for_unmounted(config: &Config, uri: &str) -> String {
             "no plugin is mounted there; the most similar mount is `{mount}`, and `mcp-host list` shows the resources below all \
              mounts"
         ),
-        None => "no plugin is mounted at all; `mcp-host check` says what the config has".to_owned(),
+        None => "no plugin is mounted at all; `mcp-host check` shows the plugins of the config".to_owned(),
     }
 }
 

@@ -85,7 +85,7 @@ fn next_steps(project: &Project, dir: &Path) -> Vec<String> {
     let steps = steps.iter().map(|step| if are_wide { above(step) } else { beside(step) });
     let steps = steps.flat_map(|step| step.lines().map(ToOwned::to_owned).collect::<Vec<_>>()).collect::<Vec<_>>();
     let end = format!("Then edit {}: `mcp-host dev` builds and reloads it on save.", project.source());
-    let more = "README.md says more.".to_owned();
+    let more = "README.md has more.".to_owned();
     [title, String::new()].into_iter().chain(cd).chain(steps).chain([String::new(), end, more]).collect()
 }
 

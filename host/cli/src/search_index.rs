@@ -102,7 +102,7 @@ pub(super) async fn wait_until_indexed(host: &Host, context: &Context) {
     let is_terminal = context.messages.columns().is_some();
     let note = || {
         if !is_terminal {
-            context.messages.note(&format!("indexing {names}; what is indexed is kept for later searches"));
+            context.messages.note(&format!("indexing {names}; the index is kept for later searches"));
         }
     };
     with_note(host.wait_until_indexed(), NOTE_AFTER, note).await;
@@ -112,7 +112,7 @@ pub(super) async fn wait_until_indexed(host: &Host, context: &Context) {
     for status in host.search_status() {
         for gap in status.gaps() {
             let gap = match &status.error {
-                Some(error) if is_logged && gap.ends_with(error) => "not completely indexed; the log says why",
+                Some(error) if is_logged && gap.ends_with(error) => "not completely indexed; the log has the reason",
                 _ => &gap,
             };
             context.messages.warning(&format!("plugin `{}`: {gap}", status.plugin));

@@ -166,8 +166,8 @@ impl ServedPaths {
         let parts = self.plugins.iter().filter(|plugin| plugin.folder() == Some(Folder::PartOfWorkTree));
         parts.map(|plugin| {
             format!(
-                "{} is part of a git repository, and the rules of `.gitignore` files above it do not apply: a file `.ignore` in it \
-                 names what is not to be served",
+                "{} is part of a git repository, and the rules of `.gitignore` files above it do not apply: to exclude \
+                 files, add a file `.ignore` to it",
                 plugin.path.display()
             )
         })

@@ -60,7 +60,7 @@ impl Args {
                 let token = read_token()?;
                 if token.len() < MIN_TOKEN {
                     context.messages.warning(&format!(
-                        "a token of {} characters can be found by trying, by whoever sees its digest; `mcp-host token new` makes one of 256 bits",
+                        "a token of {} characters can be found from its digest by brute force; `mcp-host token new` makes one of 256 bits",
                         token.len()
                     ));
                 }

@@ -363,8 +363,8 @@ impl<E: Engine, O: Observer> Task<E, O> {
         if replicas > max && self.excess_log.record().is_some() {
             tracing::warn!(
                 target: "mcp_host",
-                "{replicas} replicas of the cluster are alive, and rates are divided by {max}: set `cluster.max-replicas` if so many \
-                 run, or look for who else can publish to the NATS servers"
+                "{replicas} replicas of the cluster are alive, and rates are divided by {max}: set `cluster.max-replicas` if that many \
+                 run, or find out which other clients can publish to the NATS servers"
             );
         }
     }

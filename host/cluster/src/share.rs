@@ -411,7 +411,7 @@ async fn read<E: Engine>(engine: &E, shard: &ShardName, state: &State, limit: Du
             state.invalid.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(
                 target: "mcp_host",
-                "the value of {} in the bucket is not valid: {error}. If nobody writes it, it is replaced, and everything is told once",
+                "the value of {} in the bucket is not valid: {error}. If no replica writes it, it is replaced, and subscribers are notified of everything once",
                 shard.key(),
             );
             Ok(Stored::Invalid(entry.revision))

@@ -207,7 +207,7 @@ impl Cache {
         if let Err(error) = pending.persist(&path) {
             tracing::warn!(
                 target: log_target::COMPILER, file = %path.display(), %error,
-                "a compiled component cannot be stored, and is compiled again at the next start: see what is at its path"
+                "a compiled component cannot be stored, and is compiled again at the next start: see which file is at its path"
             );
         }
         Ok(())
@@ -247,10 +247,10 @@ fn remove_abandoned(dir: &PrivateDir) {
         match dir.remove_abandoned_files(ending, since) {
             Ok(0) => {}
             Ok(files) => {
-                tracing::debug!(target: log_target::COMPILER, dir = %dir_path, files, "files of compilations that nobody has gone on with were removed");
+                tracing::debug!(target: log_target::COMPILER, dir = %dir_path, files, "files of abandoned compilations were removed");
             }
             Err(error) => {
-                tracing::debug!(target: log_target::COMPILER, dir = %dir_path, %error, "old compilations cannot be looked for");
+                tracing::debug!(target: log_target::COMPILER, dir = %dir_path, %error, "files of abandoned compilations cannot be searched");
             }
         }
     }

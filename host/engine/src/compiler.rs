@@ -218,9 +218,7 @@ fn child_main(arguments: impl Iterator<Item = String>) -> Result<(), CompileErro
     let invalid = |error: io::Error| CompileError::Invalid(error.to_string());
     let key = std::env::var(KEY_ENV_VAR).ok().and_then(|text| CodeKey::from_text(&text));
     let (job, key) = CompileJob::from_arguments(arguments).zip(key).ok_or_else(|| {
-        CompileError::Start(
-            "it was asked in a way that it does not know; is the compiler of another version?".to_owned(),
-        )
+        CompileError::Start("it does not know the arguments; is the compiler of another version?".to_owned())
     })?;
     job.apply_rlimits().map_err(invalid)?;
     // Without these files, all functions are compiled.

@@ -181,7 +181,7 @@ impl<R: Read + Seek> Walk<'_, R> {
     /// Skips to this position, which must not be after `end`.
     fn skip_to(&mut self, position: u64, end: u64) -> io::Result<()> {
         let distance = position.checked_sub(self.position).filter(|_| position <= end);
-        let distance = distance.ok_or_else(|| invalid("a section is shorter than what is in it"))?;
+        let distance = distance.ok_or_else(|| invalid("a section is shorter than its content"))?;
         self.reader.seek_relative(i64::try_from(distance).unwrap_or(i64::MAX))?;
         self.position = position;
         Ok(())

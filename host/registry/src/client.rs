@@ -176,8 +176,10 @@ impl Client {
         }
         let location =
             answer.response.headers().get(LOCATION).and_then(|location| resolve(&url, location.to_str().ok()?));
-        let no_location =
-            || HttpError::Broken { host: answer.host.clone(), reason: "it does not say where to upload".to_owned() };
+        let no_location = || HttpError::Broken {
+            host: answer.host.clone(),
+            reason: "it does not name an upload location".to_owned(),
+        };
         let location = location.ok_or_else(no_location)?;
         if origin_of(&location)? != origin_of(&url)? {
             return Err(HttpError::Redirect { host: answer.host, problem: "an upload to another host".to_owned() });
@@ -255,7 +257,7 @@ impl Client {
                 let token = auth::token(&self.http, registry, realm, &scope, login.as_ref()).await;
                 token.map_err(&with_problem)?
             }
-            None => return Err(denied(": it asks for credentials in a way that is not supported".to_owned())),
+            None => return Err(denied(": it requests an authentication scheme that is not supported".to_owned())),
         };
         call.headers.insert(AUTHORIZATION, header.clone());
         let answer = self.http.send(&call, registry).await?;

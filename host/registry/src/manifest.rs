@@ -114,7 +114,10 @@ impl Manifest {
     /// The manifest has no component, several, or one that is too large.
     pub(crate) fn component(&self) -> Result<(Digest, u64), String> {
         let [layer] = self.layers.as_slice() else {
-            return Err(format!("the manifest has {} layers, and that of a component has one", self.layers.len()));
+            return Err(format!(
+                "the manifest has {} layers, and the manifest of a component has one",
+                self.layers.len()
+            ));
         };
         if layer.media_type != WASM_LAYER {
             return Err(format!(

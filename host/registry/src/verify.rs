@@ -91,7 +91,7 @@ fn verify_at(
     let component = store.open_verified(&locked.component).map_err(|error| error.to_string())?;
     let length = component.ok_or_else(|| missing("component"))?.metadata().map_err(|error| error.to_string())?.len();
     if length != locked.size {
-        return Err(format!("its component has {length} bytes, and the lock says {}", locked.size));
+        return Err(format!("its component has {length} bytes, and the lock has {}", locked.size));
     }
     Ok((verified, manifest))
 }

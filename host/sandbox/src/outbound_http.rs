@@ -38,7 +38,7 @@ pub fn retry_advice(status: StatusCode, retry_after: Option<Duration>) -> Option
         let when = match retry_after {
             None => "later".to_owned(),
             Some(after) if after <= MAX_SHOWN_DELAY => format!("in {}", humantime::format_duration(after)),
-            Some(_) => "when its `Retry-After` says, which is a date, or more than a day".to_owned(),
+            Some(_) => "at the time of its `Retry-After`, which is a date, or more than a day".to_owned(),
         };
         format!("it is busy or failing; try again {when}")
     })

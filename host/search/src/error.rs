@@ -15,7 +15,7 @@ pub(super) enum IndexError {
     /// A newer version of this program has written the file.
     #[error(
         "a newer version of mcp-host has written it (format {found}; this one has {expected}): use that version, give this one a \
-         state directory of its own (`server.state`), or make the index anew with `mcp-host index rebuild`"
+         separate state directory (`server.state`), or rebuild the index with `mcp-host index rebuild`"
     )]
     Newer {
         /// The version of the file's tables.

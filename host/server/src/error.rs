@@ -151,7 +151,7 @@ impl RpcError {
 
     /// The error of a request that panicked.
     pub(super) fn panicked() -> Self {
-        Self::internal("the server failed; its log says why")
+        Self::internal("the server failed; its log has the reason")
     }
 
     pub(super) fn with_data(self, data: Value) -> Self {

@@ -144,16 +144,15 @@ async fn execute_within_budget(context: &RequestContext, request: Request) -> Re
 fn describe_limit(limit: Limit) -> &'static str {
     match limit {
         Limit::Connection => {
-            "on one connection; the server's `http.limits.response-memory-per-connection` says how much that is"
+            "on one connection; the server's `http.limits.response-memory-per-connection` is the limit"
         }
         Limit::Client => {
-            "for one client; the server's `http.limits.client-share` of `http.limits.response-memory` says how much that is"
+            "for one client; the server's `http.limits.client-share` of `http.limits.response-memory` is the limit"
         }
         Limit::Principal => {
-            "for one principal; the server's `http.limits.principal-share` of `http.limits.response-memory` says how much \
-             that is"
+            "for one principal; the server's `http.limits.principal-share` of `http.limits.response-memory` is the limit"
         }
-        Limit::Overall => "for all clients; the server's `http.limits.response-memory` says how much that is",
+        Limit::Overall => "for all clients; the server's `http.limits.response-memory` is the limit",
     }
 }
 

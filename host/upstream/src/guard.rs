@@ -80,7 +80,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
             if !self.allowance.take(Instant::now()) {
                 tracing::warn!(
                     target: log_target::PLUGIN, plugin = &*self.name,
-                    "the upstream sends more messages that nobody asked for than it may; its connection is closed"
+                    "the upstream exceeds the rate limit of unsolicited messages; its connection is closed"
                 );
                 self.end();
                 return None;

@@ -121,7 +121,7 @@ impl Provider for Identities {
             return if parent.is_some() { Err(Failure::NotFound) } else { Ok(Page::last([])) };
         };
         let mark = client.mark();
-        let foreign = || Failure::invalid("the cursor is none of this listing");
+        let foreign = || Failure::invalid("the cursor does not belong to this listing");
         let cursor = cursor.map(|cursor| cursor.strip_prefix(mark.as_str()).ok_or_else(foreign)).transpose()?;
         let mut page = client.provider.list(parent, cursor, limit).await?;
         page.entries.iter_mut().for_each(not_shared);

@@ -301,7 +301,7 @@ impl Shared {
         let link = self.connector.link_for_call().await?;
         let text = self.request_reading(&link, path, &spelling).await?;
         let result = answer::list::<answer::Contents<'_>>(&text, self.max_items).map_err(unexpected)?;
-        let asks = || Failure::denied("the upstream asks for input of its user, which the host does not give");
+        let asks = || Failure::denied("the upstream requests input of its user, which the host does not support");
         let items = result.items.ok_or_else(asks)?;
         let mut contents = Vec::with_capacity(items.len());
         let is_empty = items.is_empty();
@@ -457,11 +457,7 @@ impl Shared {
                 let is_answered = refuses || http::is_answered(&error);
                 tracing::debug!(target: log_target::PLUGIN, plugin = &*self.name, %error, "a request to the upstream failed");
                 if is_answered {
-                    let why = if refuses {
-                        "refuses the credentials of the host"
-                    } else {
-                        "does not answer as the protocol says"
-                    };
+                    let why = if refuses { "refuses the credentials of the host" } else { "violates the protocol" };
                     return Failure::unavailable(format!("the upstream {why}"));
                 }
                 self.connector.fail(link);
@@ -473,5 +469,5 @@ impl Shared {
 
 /// What an upstream answered is not what it was asked for.
 fn unexpected(error: impl std::fmt::Display) -> Failure {
-    Failure::internal(format!("the upstream answers with something else than what it is asked: {error}"))
+    Failure::internal(format!("the response of the upstream does not match the request: {error}"))
 }

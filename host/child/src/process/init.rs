@@ -73,7 +73,7 @@ fn fail(progress: &UnixStream, reason: String) -> ! {
 }
 
 fn tell(progress: &UnixStream, message: &Progress, descriptors: &[BorrowedFd<'_>]) -> Result<(), String> {
-    send(progress, message, descriptors).map_err(at("tell the supervisor"))
+    send(progress, message, descriptors).map_err(at("report to the supervisor"))
 }
 
 /// Creates the namespaces, and starts the program in them.

@@ -55,7 +55,7 @@ impl Args {
         let (name, text) =
             removed.map_err(|error| ConnectError::Edit { file: file.path().to_owned(), error, is_removal: true })?;
         let backup = file.replace(&text)?;
-        let was = backup.map(|backup| format!("; what it was is in {}", backup.display())).unwrap_or_default();
+        let was = backup.map(|backup| format!("; the previous content is in {}", backup.display())).unwrap_or_default();
         context.messages.note(&format!("removed the server `{name}` from {}{was}", file.path().display()));
         Ok(())
     }

@@ -127,11 +127,11 @@ fn request_help(error: &Error) -> Option<String> {
             format!("try again in {}", humantime::format_duration(Duration::from_millis(saturating_millis(*after))))
         }
         Error::Unavailable { plugin, .. } => format!(
-            "`mcp-host check` says whether plugin `{plugin}` can be loaded; the log above, in more detail with `--log debug`, \
-             says what it did"
+            "`mcp-host check` shows whether plugin `{plugin}` can be loaded; the log above shows what it did, \
+             in more detail with `--log debug`"
         ),
         Error::Internal { plugin } => format!(
-            "the log above, in more detail with `--log debug`, says what plugin `{plugin}` did; \
+            "the log above shows what plugin `{plugin}` did, in more detail with `--log debug`; \
              `mcp-host test FILE.wasm --plugin {plugin}` tests it, and shows exceptions"
         ),
         Error::InvalidRequest { .. }

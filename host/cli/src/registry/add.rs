@@ -91,7 +91,7 @@ impl Args {
         }
         config_edit::replace(&project.file, &text)?;
         context.messages.note(&format!(
-            "locked, and added to {} as `{name}` at {mount}; nothing is granted: see there what it asks for",
+            "locked, and added to {} as `{name}` at {mount}; nothing is granted: the entry lists what it requests",
             project.file.display()
         ));
         Ok(())

@@ -99,7 +99,7 @@ impl Args {
         match &signer {
             Some(signer) => context.messages.note(&format!("signed by {}", signer.public_key().fingerprint())),
             None if !self.bundle.is_empty() => {}
-            None => context.messages.warning("it is not signed: only those accept it who say `unsigned = true`"),
+            None => context.messages.warning("it is not signed: only configs with `unsigned = true` accept it"),
         }
         Ok(())
     }

@@ -27,7 +27,9 @@ impl Args {
         let removed = project.reference_of(name)?;
         let text = config_edit::remove(&config_edit::read(&project.file)?, name);
         let text = text.ok_or_else(|| {
-            RegistryCommandError::Edit(format!("no `[[plugin]]` of its own has the name `{name}`: remove it by hand"))
+            RegistryCommandError::Edit(format!(
+                "no separate `[[plugin]]` entry has the name `{name}`: remove it by hand"
+            ))
         })?;
         // The config is written first: a lock may have more entries than the config has references.
         config_edit::replace(&project.file, &text)?;

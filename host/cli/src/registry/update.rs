@@ -106,7 +106,7 @@ impl DiffArgs {
         let candidate = project.obtain(&reference, &Registries::new(&project.config), &store, context).await?;
         let difference = Difference::new(&locked, &candidate, &project.config, &Agreed::default());
         if difference.is_empty() {
-            context.messages.note(&format!("{reference} is what is locked"));
+            context.messages.note(&format!("{reference} is locked already"));
             return Ok(());
         }
         let mut output = context.output();

@@ -90,7 +90,7 @@ impl PathServer {
             tracing::info!(target: log_target::PLUGIN, plugin, mount, path = %path.display(), "serving read-only, without a config");
         }
         for (plugin, repository) in self.served.repositories_elsewhere() {
-            tracing::info!(target: log_target::PLUGIN, plugin, repository = %repository.display(), "it reads this repository, whose work tree the path is");
+            tracing::info!(target: log_target::PLUGIN, plugin, repository = %repository.display(), "it reads this repository; the path is its work tree");
         }
         for warning in self.served.warnings() {
             tracing::warn!(target: log_target::PLUGIN, "{warning}");

@@ -345,7 +345,7 @@ impl SessionStore {
         tracing::warn!(
             target: "mcp_host",
             "NATS refuses records of shared sessions ({reason}): sessions whose records cannot be written stay at this replica, and \
-             other replicas answer their requests with 503. If the bucket of sessions is full, look for clients that open very many"
+             other replicas answer their requests with 503. If the bucket of sessions is full, look for clients that open too many"
         );
     }
 }

@@ -60,7 +60,7 @@ impl ComponentizeError {
             Self::NotWasm { .. } => {
                 "name the output of the compiler: `clang --target=wasm32-wasip1 …`, or `GOOS=wasip1 GOARCH=wasm go build …`"
             }
-            Self::IsComponent => "use it as it is: `mcp-host inspect FILE` shows what it provides",
+            Self::IsComponent => "use it unchanged: `mcp-host inspect FILE` shows what it provides",
             Self::Invalid(_) => "build it again",
             Self::Command => {
                 "build a reactor: `-mexec-model=reactor` for clang, `-buildmode=c-shared` for Go, `crate-type = [\"cdylib\"]` \

@@ -8,13 +8,13 @@ pub(super) const LISTING_REFUSED: &str = "answer `list-entries` without `parent`
 pub(super) const LONG_CURSOR: &str =
     "put less into the cursor: where the next page begins, such as the last path, and not what was listed";
 pub(super) const EMPTY_PAGES: &str =
-    "go on to the next page that has entries before answering, or return the last page without `next-cursor`";
+    "continue to the next page that has entries before returning, or return the last page without `next-cursor`";
 pub(super) const OTHER_NUMBER: &str =
-    "list what is there, and nothing that an earlier call has left: each call gets a fresh instance";
+    "list only existing resources, and no state of earlier calls: each call gets a fresh instance";
 pub(super) const OTHER_METADATA: &str =
     "take the metadata from the data, such as a file's time, and not from the clock, a random number or a counter";
-pub(super) const PAGED_DIFFERENTLY: &str = "cut pages from one sorted listing: each page begins behind the last path of the page before, whatever \
-    `limit` says";
+pub(super) const PAGED_DIFFERENTLY: &str =
+    "make pages of one sorted listing: each page begins after the last path of the previous page, whatever `limit` is";
 pub(super) const NO_CHILDREN_OF: &str = "fail with `not-found` for a parent that does not exist, and with `invalid-request` for one that is not \
     `listable`, before anything is listed";
 pub(super) const LISTED_NOT_FOUND: &str = "find in `read` what `list-entries` lists: decode the path as it was encoded for the listing, or list the path \

@@ -95,7 +95,7 @@ fn check_quiet(session: &mut Session<'_>, changes: &ChangeSet, how: &str) {
     if changes.listing_changed || !changes.changed.is_empty() {
         let paths = changes.changed.len();
         let listing = if changes.listing_changed { "the listing" } else { "not the listing" };
-        let message = format!("asked {how}, it reports {paths} changed paths and {listing}, and nothing changed");
+        let message = format!("called {how}, it reports {paths} changed paths and {listing}, but nothing changed");
         session.report.problem(Check::ChangesQuiet, message);
     }
 }

@@ -142,7 +142,7 @@ impl Check {
     pub fn advice(self) -> &'static str {
         match self {
             Self::Describe => {
-                "`describe` returns a constant: a name, a version and what is served. It runs without directories, network and \
+                "`describe` returns constants: a name, a version and the capabilities. It runs without directories, network and \
                  config, so open those in the other functions"
             }
             Self::ListingEnds => {
@@ -156,7 +156,7 @@ impl Check {
                 "put into the cursor where to continue, such as the last path of the page: the next page may be requested from \
                  another instance, with another limit"
             }
-            Self::BadCursor => "parse the cursor, and fail with `invalid-request` when it is none of this provider's",
+            Self::BadCursor => "parse the cursor, and fail with `invalid-request` when this provider did not make it",
             Self::Children => {
                 "answer `list-entries` with the path of a listable entry as `parent` by its children; fail with `not-found` for \
                  an unknown parent and with `invalid-request` for one that is not listable"
@@ -181,7 +181,7 @@ impl Check {
                  unknown template or variable"
             }
             Self::ChangesQuiet => {
-                "compare the state that the token stands for with the present one, not with that of an instance"
+                "compare the state of the token with the present state of the data, not with the state of an instance"
             }
             Self::ChangesReported => {
                 "let the token stand for the content of the data: times of change, lengths or a digest"
@@ -196,7 +196,7 @@ impl Check {
                 "answer in smaller pages, read in parts, or ask the administrator for a higher limit in the documentation"
             }
             Self::Imports => {
-                "take the world of `wit/` that has only what is used, or grant what is imported: `--http`, `--keyvalue`, `--sql`"
+                "use the world of `wit/` with only the used imports, or grant what is imported: `--http`, `--keyvalue`, `--sql`"
             }
         }
     }

@@ -31,7 +31,7 @@ pub(super) async fn check(session: &mut Session<'_>, inspection: &Inspection) {
         }
     }
     if info.description.is_none() {
-        session.report.note(Check::Describe, "it has no description, by which people and models know what it serves");
+        session.report.note(Check::Describe, "it has no description, which tells people and models what it serves");
     }
 }
 

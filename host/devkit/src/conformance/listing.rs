@@ -153,7 +153,7 @@ async fn check_resume(session: &mut Session<'_>, whole: &Listing) {
     if paged.resumable.is_empty() {
         let reason = match whole.entries.len() {
             0 | 1 => "there are fewer than two entries",
-            _ => "the listing has one page, whatever limit is asked for",
+            _ => "the listing has one page, whatever limit is requested",
         };
         return session.report.skip(Check::CursorResume, reason);
     }

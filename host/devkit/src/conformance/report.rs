@@ -13,8 +13,8 @@ use super::Check;
 const MAX_MESSAGES: usize = 5;
 
 /// The advice for a failure of the provider itself, for any check.
-const FAILED_BY_ITSELF: &str = "fix what the message says: the provider failed by itself, so the check did not get as far as what it is \
-    about. `failed call` on standard error says where";
+const FAILED_BY_ITSELF: &str = "fix what the message says: the provider failed before the property could be \
+    checked. `failed call` on standard error says where";
 /// The advice for such a failure if the provider lacks requested grants.
 const NOT_GRANTED: &str = "grant what the provider asks for, by `--dir`, `--http`, `--keyvalue` and `--sql`, set its config by `--set`, or take both \
     from a config by `--plugin NAME`; if it fails nevertheless, fix what the message says";

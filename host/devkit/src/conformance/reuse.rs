@@ -37,9 +37,9 @@ pub(super) async fn check(session: &mut Session<'_>, reused: &Plugin, sample: &[
             if let Some(expected) = &one.entry {
                 match session.call_in(reused, &what, Stat { path: path.as_str().into() }).await {
                     Ok(entry) if without_ttl(&entry) == without_ttl(expected) => {}
-                    Ok(_) => {
-                        session.report.problem(Check::Stateless, format!("{what} differs from that of a fresh one"))
-                    }
+                    Ok(_) => session
+                        .report
+                        .problem(Check::Stateless, format!("{what} differs from the result of a fresh instance")),
                     Err(none) => none.report(session, Check::Stateless, &what),
                 }
             }

@@ -33,7 +33,7 @@ impl Session<'_> {
             let path = Excerpt(path);
             self.report.note(
                 Check::Hints,
-                format!("`{path}` is subscribable, and `describe` says that the provider does not watch: nobody can subscribe"),
+                format!("`{path}` is subscribable, and `describe` says that the provider does not watch, so clients cannot subscribe"),
             );
         }
     }
@@ -134,7 +134,8 @@ impl Session<'_> {
                 self.report.problem(Check::Utf8, format!("`{shown}` is read as text: {error}"));
             }
             if let Some(size) = content.entry.size.filter(|size| *size != len) {
-                self.report.problem(Check::Sizes, format!("`{shown}` says {size} bytes and has {len}"));
+                self.report
+                    .problem(Check::Sizes, format!("the size of `{shown}` is {size} bytes, and the content has {len}"));
             }
             let Some(listed) = listed.filter(|listed| path.as_deref() == Some(listed.path.as_str())) else { continue };
             let is_same_format = contents.len() == 1 && listed.mime_type == content.entry.mime_type;

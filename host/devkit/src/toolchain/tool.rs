@@ -243,7 +243,7 @@ impl Tool {
             Some((text, found)) if self.oldest.is_some_and(|oldest| found < oldest) => Found::TooOld(text.to_owned()),
             Some((text, _)) => Found::Usable(text.to_owned()),
             None if self.oldest.is_none() => Found::Usable("installed".to_owned()),
-            None => Found::Failing("it says no version".to_owned()),
+            None => Found::Failing("it prints no version".to_owned()),
         }
     }
 }

@@ -72,7 +72,7 @@ pub enum Fault {
     #[error("out of memory: it requested more than `limits.memory` ({}) leaves", bytesize::ByteSize(*.0))]
     Memory(u64),
     /// The call was denied memory because other calls of this or other clients hold it.
-    #[error("out of memory: other calls hold what it needed of `limits.memory` ({})", bytesize::ByteSize(*.0))]
+    #[error("out of memory: other calls hold the memory that it needed of `limits.memory` ({})", bytesize::ByteSize(*.0))]
     MemoryInUse(u64),
     /// The call exceeded `limits.deadline`, mostly because other calls had the processor or another resource that
     /// it waited for.

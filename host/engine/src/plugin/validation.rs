@@ -277,7 +277,9 @@ impl Validator {
         let located = self.compose(&entry.path)?;
         if located.path.as_str() != requested {
             let (requested, found) = (Excerpt(requested), Excerpt(&entry.path));
-            return Err(Fault::Contract(format!("asked about `{requested}`, it told about `{found}`")));
+            return Err(Fault::Contract(format!(
+                "the entry of `{requested}` was requested, and the entry of `{found}` returned"
+            )));
         }
         Ok(self.convert_entry(entry, located.uri, Part::Listed))
     }

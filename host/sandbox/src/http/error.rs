@@ -66,7 +66,7 @@ pub(super) enum ExchangeError {
     #[error("timeout while waiting for more of the response's body")]
     BetweenBytesTimeout,
     #[error(
-        "the response's headers are larger than `limits.http.headers`, or too many, with those of informational responses (1xx)"
+        "the response's headers are larger than `limits.http.headers`, or too many, including the headers of informational responses (1xx)"
     )]
     ResponseHeadersTooLarge,
     #[error("the exchange used up the CPU time of the call (`limits.cpu`)")]

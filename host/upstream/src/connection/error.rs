@@ -69,7 +69,7 @@ pub(super) fn reason(error: &ClientInitializeError) -> String {
             format!("{}, {context}", with_causes(&*error.error))
         }
         ClientInitializeError::ExpectedInitResponse(_) | ClientInitializeError::ExpectedInitResult(_) => {
-            "the server answers with something else than what it is asked".to_owned()
+            "the server's response does not match the request".to_owned()
         }
         other => other.to_string(),
     }

@@ -116,7 +116,7 @@ impl Launcher for SandboxLauncher {
         let unwritable = spec.unwritable_directories().into_iter().map(|(directory, user)| {
             format!(
                 "`grants.dirs` has `mode = \"rw\"` for {dir}, and the program runs as {user}, who may not write there: run `chown {user} {dir}`, or \
-                 write a `user` in the `[[upstream]]` who may",
+                 set `user` of the `[[upstream]]` to a user who may",
                 dir = directory.display()
             )
         });

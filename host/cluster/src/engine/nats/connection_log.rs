@@ -83,7 +83,7 @@ impl ConnectionLog {
             }
             Some(Line::Back) => tracing::info!(target: "mcp_host", servers, "NATS is connected"),
             Some(Line::Complaint(reason)) => {
-                tracing::warn!(target: "mcp_host", servers, "NATS refuses something: {reason}. docs/cluster.md says which permissions a replica needs");
+                tracing::warn!(target: "mcp_host", servers, "NATS denies a permission: {reason}. docs/cluster.md lists the permissions that a replica needs");
             }
             None => tracing::debug!(target: "mcp_host", servers, "NATS: {event}"),
         }

@@ -40,7 +40,7 @@ impl Missing {
                 RejectionStatus::Unavailable,
             ),
             Self::Unreadable => (
-                "the session is not known at this replica, and not all others can be asked now: send the request again",
+                "the session is not known at this replica, and not all others can be reached now: send the request again",
                 RejectionStatus::Unavailable,
             ),
             Self::Full => {

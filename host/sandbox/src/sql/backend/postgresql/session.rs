@@ -203,7 +203,7 @@ impl Session {
         }
         // Without its last part, the batch has not proved that every relation is granted.
         if part < 3 {
-            return Err(QueryError::Unreachable("the server's answer is not that of PostgreSQL".to_owned()));
+            return Err(QueryError::Unreachable("the server's response is not one of PostgreSQL".to_owned()));
         }
         Ok(result.finish())
     }

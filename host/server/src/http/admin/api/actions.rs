@@ -121,7 +121,7 @@ impl AdminServer {
             Some(Ok(report)) => Ok(ok(&views::reload(&self.host, report))),
             None => {
                 let answer = ErrorAnswer {
-                    error: "the reload goes on".to_owned(),
+                    error: "the reload continues".to_owned(),
                     help: Some("the log has its outcome; `GET /api/v1/status` has the generation".to_owned()),
                 };
                 Ok(json(StatusCode::ACCEPTED, &answer))
@@ -147,7 +147,7 @@ impl AdminServer {
             }
             Ok(None) => Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down", None)),
             Err(_) => {
-                let help = Some("try again later; the log says whether a disk does not answer");
+                let help = Some("try again later; the log shows whether a disk does not answer");
                 Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the config is not read in time", help))
             }
         }

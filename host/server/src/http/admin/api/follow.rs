@@ -219,7 +219,7 @@ impl Filter {
             return Ok(filter);
         }
         let help =
-            "send `GET /api/v1/audit?follow` for the lines from now on; those of before are in the file `audit.file`";
+            "send `GET /api/v1/audit?follow` for the lines from now on; earlier lines are in the file `audit.file`";
         Err(Refusal::new(StatusCode::BAD_REQUEST, "the parameter `follow` is missing", Some(help)))
     }
 
