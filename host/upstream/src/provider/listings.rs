@@ -42,9 +42,8 @@ impl Shared {
     pub(super) async fn list(&self, cursor: Option<&str>, limit: usize) -> Result<Page> {
         let mut at = match cursor {
             None => PageCursor::start(self.traversals.fetch_add(1, Ordering::Relaxed)),
-            Some(text) => {
-                PageCursor::decode(text).ok_or_else(|| Failure::invalid("the cursor does not belong to this listing"))?
-            }
+            Some(text) => PageCursor::decode(text)
+                .ok_or_else(|| Failure::invalid("the cursor does not belong to this listing"))?,
         };
         let link = self.connector.link_for_call().await?;
         if !link.has_resources() {
