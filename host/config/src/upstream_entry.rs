@@ -249,7 +249,6 @@ fn report_shared(table: &Table<'_>, beside: &str) {
     for (key, what) in [
         ("search", "the index is one for all principals"),
         ("skills", "skills are kept for all principals"),
-        ("poll", "watched resources are read for all principals"),
     ] {
         if table.has(key) {
             let message = format!(
