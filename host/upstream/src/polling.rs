@@ -72,7 +72,15 @@ pub(crate) struct Poller {
 impl Poller {
     pub(crate) fn new(runtime: Handle, updates: Arc<Updates>, deadline: Duration) -> Self {
         let wait = deadline.div_f64(4.0).min(MAX_WAIT);
-        Self { runtime, updates, readings: Arc::default(), slots: Slots::for_readings(), deadline, wait, stopped: CancellationToken::new() }
+        Self {
+            runtime,
+            updates,
+            readings: Arc::default(),
+            slots: Slots::for_readings(),
+            deadline,
+            wait,
+            stopped: CancellationToken::new(),
+        }
     }
 
     /// Reads those of the keys that are due, and forgets what was not asked for during `idle`.

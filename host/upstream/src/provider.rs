@@ -142,13 +142,7 @@ impl UpstreamProvider {
         Self::new(clients, plugin, opening, ProviderInfo::default(), Listing::NotWatched)
     }
 
-    fn new(
-        clients: NonZeroUsize,
-        plugin: &Plugin,
-        opening: Opening,
-        info: ProviderInfo,
-        listing: Listing,
-    ) -> Self {
+    fn new(clients: NonZeroUsize, plugin: &Plugin, opening: Opening, info: ProviderInfo, listing: Listing) -> Self {
         let Opening { connector, asker } = opening;
         let polls = plugin.upstream.as_ref().is_some_and(|upstream| upstream.poll);
         let name: Arc<str> = plugin.name.as_str().into();

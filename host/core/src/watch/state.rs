@@ -213,7 +213,9 @@ impl WatcherState {
 
     /// Returns whether the polls of this watcher concern a subscriber: in a view, if it has the view's identity now.
     pub(super) fn concerns(&self, mailbox: &Mailbox) -> bool {
-        self.view.as_ref().is_none_or(|view| self.identity(mailbox).is_some_and(|(identity, _)| identity == view.identity))
+        self.view
+            .as_ref()
+            .is_none_or(|view| self.identity(mailbox).is_some_and(|(identity, _)| identity == view.identity))
     }
 
     /// Returns the identity that a subscriber has now, with the caller that it is; none if it sees nothing.

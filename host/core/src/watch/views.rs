@@ -278,11 +278,7 @@ impl Views {
     }
 
     /// Has those subscribers notified whose identity is another one. Returns those that see nothing any more.
-    fn compare(
-        self: &Arc<Self>,
-        check: u64,
-        found: HashMap<u64, (Arc<Mailbox>, Option<Identity>)>,
-    ) -> HashSet<u64> {
+    fn compare(self: &Arc<Self>, check: u64, found: HashMap<u64, (Arc<Mailbox>, Option<Identity>)>) -> HashSet<u64> {
         let mut lost = HashSet::new();
         let mut table = self.table();
         let table = &mut *table;

@@ -106,7 +106,8 @@ impl Provider for Users {
         let version = |path: &str| versions.get(&(user.clone(), path.to_owned())).copied().unwrap_or_default();
         // The token has the user, so that one of another user counts as unknown.
         let of_user: Vec<_> = versions.iter().filter(|((of, _), _)| *of == user).collect();
-        let state = of_user.iter().map(|((_, path), version)| format!("{path}={version}")).collect::<Vec<_>>().join(",");
+        let state =
+            of_user.iter().map(|((_, path), version)| format!("{path}={version}")).collect::<Vec<_>>().join(",");
         let now = format!("{user} {state}");
         let Some(since) = since else { return Ok(ChangeSet::none(now)) };
         let Some((_, before)) = since.split_once(' ').filter(|(of, _)| *of == user) else {
