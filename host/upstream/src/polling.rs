@@ -208,6 +208,8 @@ impl Readings {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+
     use super::*;
 
     const IDLE: Duration = Duration::from_secs(60);
@@ -246,6 +248,27 @@ mod tests {
         assert!(due(&mut readings, "a", start).is_empty());
         assert_eq!(due(&mut readings, "a", start + Duration::from_secs(2)), [true]);
         assert!(readings.record(&key("a"), content("2"), start + Duration::from_secs(2)));
+    }
+
+    #[tokio::test]
+    async fn a_reading_that_never_ends_holds_its_client_no_longer_than_that_is_there() {
+        let poller = Poller::new(Handle::current(), Arc::new(Updates::new()), Duration::from_secs(3600));
+        let client = Arc::new(());
+        let read = |_: &Key| {
+            let client = client.clone();
+            let reading = async move {
+                std::future::pending::<()>().await;
+                drop(client);
+                Err(Failure::NotFound)
+            };
+            reading.boxed()
+        };
+        poller.poll([key("a")].into_iter(), IDLE, read).await;
+        assert_eq!(Arc::strong_count(&client), 2);
+        poller.stop();
+        while Arc::strong_count(&client) > 1 {
+            tokio::task::yield_now().await;
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@
 //! or an event is a request to that replica, and its answer replaces a poll. This replica may also poll for others: then it
 //! includes their paths, and uses the tokens that all replicas share.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,7 +26,7 @@ use mcp_host_base::fs_watch::DirectoryWatcher;
 use mcp_host_cluster::member::{Found, OwnTokens, Plan, SharedPoll};
 use mcp_host_cluster::share::{News, SharedPolls};
 use mcp_host_engine::plugin::Fault;
-use mcp_host_model::caller::{Caller, Identity};
+use mcp_host_model::caller::Caller;
 use mcp_host_model::uri::{Path, Uri};
 use mcp_host_sandbox::sql::DatabaseNotifications;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -179,7 +179,7 @@ impl Poller {
                 tokio::select! {
                     () = sleep(pause) => PollTrigger::now(PollCause::Interval),
                     (trigger, ()) = async { tokio::join!(subscription, sleep(min_pause)) } => trigger,
-                    () = self.state.unwatched.notified() => {
+                    () = self.unwatched() => {
                         self.linger().await;
                         PollTrigger::now(PollCause::Interval)
                     }
@@ -191,6 +191,21 @@ impl Poller {
             };
             trigger = self.tell_news_until(next, min_pause).await;
             directories = Some(events);
+        }
+    }
+
+    /// Completes when there are no more subscribers.
+    async fn unwatched(&self) {
+        loop {
+            self.state.unwatched.notified().await;
+            // In a view it is only known that one subscriber has left.
+            let is_watched = match &self.state.view {
+                Some(view) => self.state.watched_in_view(view.identity).await.is_some(),
+                None => false,
+            };
+            if !is_watched {
+                return;
+            }
         }
     }
 
@@ -206,7 +221,9 @@ impl Poller {
             // Before their resources are looked for: whoever is owed something has registered it.
             self.owed.extend(view.take_owed());
             let identity = view.identity;
-            return self.watched_in_view(identity).await;
+            let watched;
+            (watched, self.caller) = self.state.watched_in_view(identity).await.unzip();
+            return watched;
         }
         let (common, mount) = (&self.state.context, self.state.plugin.mount());
         let mut watched = Vec::new();
@@ -226,34 +243,6 @@ impl Poller {
             }
             tokio::task::yield_now().await;
         }
-    }
-
-    /// Returns the paths that subscribers with this identity watch now, and stores one of these subscribers as the caller. `None` without
-    /// such subscribers.
-    async fn watched_in_view(&mut self, identity: Identity) -> Option<Vec<(Uri, Path)>> {
-        let state = self.state.clone();
-        let mount = state.plugin.mount();
-        let (mut members, mut caller) = (HashMap::new(), None);
-        let (mut watched, mut from): (Vec<(Uri, Path)>, _) = (Vec::new(), None);
-        loop {
-            from = state.context.subscription_index().visit(mount, from.as_ref(), BATCH_SIZE, |uri, path, mailbox| {
-                let is_member = *members.entry(mailbox.id).or_insert_with(|| {
-                    let known = state.identity(mailbox).filter(|(of, _)| *of == identity);
-                    let is_member = known.is_some();
-                    caller = caller.take().or(known.map(|(_, caller)| caller));
-                    is_member
-                });
-                if is_member && watched.last().is_none_or(|(last, _)| last != uri) {
-                    watched.push((uri.clone(), path.clone()));
-                }
-            });
-            if from.is_none() {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
-        self.caller = caller;
-        (!watched.is_empty()).then_some(watched)
     }
 
     /// Resets the state when there are no more subscribers, because it becomes stale. The token of the listing is kept: the next

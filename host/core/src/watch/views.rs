@@ -41,7 +41,7 @@ use mcp_host_base::throttle::ThrottlePerReason;
 use mcp_host_engine::plugin::Fault;
 use mcp_host_model::caller::{Caller, Identity};
 use mcp_host_model::requester::Requester;
-use mcp_host_model::uri::Path;
+use mcp_host_model::uri::{Path, Uri};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -322,7 +322,7 @@ impl Views {
     }
 
     fn warn(&self, mailbox: &Mailbox, refused: Refused) {
-        let SubscribeError::Transient(fault, _) = refused.into() else { return };
+        let SubscribeError::Transient(fault, _) = SubscribeError::from(refused) else { return };
         if let Some(more) = self.log.record("refused") {
             let (plugin, principal) = (self.plugin.name(), mailbox.principal().name().to_owned());
             tracing::warn!(
@@ -417,6 +417,31 @@ async fn watch(views: Weak<Views>, state: Arc<WatcherState>) {
 }
 
 impl WatcherState {
+    /// Returns the paths that subscribers with this identity watch now, and one of these subscribers as the caller. `None` without such
+    /// subscribers.
+    pub(super) async fn watched_in_view(&self, identity: Identity) -> Option<(Vec<(Uri, Path)>, Caller)> {
+        let mount = self.plugin.mount();
+        let (mut members, mut caller, mut from) = (HashMap::new(), None, None);
+        let mut watched = Vec::<(Uri, Path)>::new();
+        loop {
+            from = self.context.subscription_index().visit(mount, from.as_ref(), BATCH_SIZE, |uri, path, mailbox| {
+                let is_member = *members.entry(mailbox.id).or_insert_with(|| {
+                    let member = self.identity(mailbox).filter(|(of, _)| *of == identity);
+                    let is_member = member.is_some();
+                    caller = caller.take().or(member.map(|(_, caller)| caller));
+                    is_member
+                });
+                if is_member && watched.last().is_none_or(|(last, _)| last != uri) {
+                    watched.push((uri.clone(), path.clone()));
+                }
+            });
+            if from.is_none() {
+                return caller.map(|caller| (watched, caller));
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// Notifies a subscriber of all its resources after the next poll of the view.
     fn owe(&self, subscriber: u64) {
         if let Some(view) = &self.view {
