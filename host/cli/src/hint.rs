@@ -83,11 +83,6 @@ fn for_unnotified(host: &Host, principal: &Principal, uri: &str) -> Option<Strin
     let config = host.config();
     let plugin = config.plugins.iter().find(|plugin| plugin.name.as_str() == explanation.plugin)?;
     let upstream = plugin.upstream.as_ref()?;
-    if plugin.has_views() {
-        return Some(
-            "nothing can be subscribed to where each principal sees its own content of an upstream".to_owned(),
-        );
-    }
     (!upstream.poll).then(|| {
         format!(
             "the server of upstream `{}` does not notify of changes; with `poll = true` in its `[[upstream]]` the host reads watched \

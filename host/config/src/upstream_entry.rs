@@ -246,11 +246,9 @@ impl FromTable for UpstreamPlugin {
 
 /// Reports keys for shared data if another key prevents sharing between principals.
 fn report_shared(table: &Table<'_>, beside: &str) {
-    for (key, what) in [
-        ("search", "the index is one for all principals"),
-        ("skills", "skills are kept for all principals"),
-        ("poll", "watched resources are read for all principals"),
-    ] {
+    for (key, what) in
+        [("search", "the index is one for all principals"), ("skills", "skills are kept for all principals")]
+    {
         if table.has(key) {
             let message = format!(
                 "`{key}` cannot be set beside {beside}: {what}, and each sees its own content of this upstream"

@@ -34,7 +34,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use mcp_host_config::{ANONYMOUS, Config, LOCAL, Operation, Plugin, PrincipalGroup, PrincipalSelector, Rule, UriGlob};
-use mcp_host_model::caller::Caller;
+use mcp_host_model::caller::{AccessToken, Caller};
 use mcp_host_model::uri::{Uri, UriTemplate};
 use quick_cache::sync::Cache;
 
@@ -157,6 +157,16 @@ impl Access {
     /// Returns the caller that providers are called for on behalf of this principal, if any plugin has views.
     pub(crate) fn caller(&self, principal: &Principal) -> Option<Caller> {
         self.has_views.then(|| Caller::new(self.rule_name(principal), self.groups(principal)))
+    }
+
+    /// Like [`caller`](Self::caller), with this access token instead of the token of the current request: for a principal that watches.
+    pub(crate) fn caller_with_token(&self, principal: &Principal, token: Option<AccessToken>) -> Option<Caller> {
+        self.has_views.then(|| Caller::with_token(self.rule_name(principal), self.groups(principal), token))
+    }
+
+    /// Returns whether any plugin has views.
+    pub(crate) fn has_views(&self) -> bool {
+        self.has_views
     }
 
     /// Returns whether the principal may perform the operation on the resource.

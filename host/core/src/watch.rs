@@ -48,6 +48,11 @@
 //! cached responses because of a change makes all others drop theirs, too, even those without subscribers: a client may
 //! be notified by one replica and read from another.
 //!
+//! # Views
+//!
+//! If changes depend on who asks, as at an upstream with a token for each principal, each identity has a poller of its own, and its
+//! updates go to subscribers with this identity only ([`views`]). Other replicas do not poll for it.
+//!
 //! # Preparations
 //!
 //! If a provider exports `prepare`, the export is called from the start of its watcher until the watcher is retired,
@@ -83,6 +88,7 @@ mod subscriber;
 mod subscriptions;
 #[cfg(test)]
 mod tests;
+mod views;
 mod watcher;
 
 use std::collections::{BTreeMap, HashMap};
@@ -106,6 +112,7 @@ use mcp_host_model::uri::{Mount, Uri};
 use tokio_util::sync::CancellationToken;
 
 use self::lookup::{LookupError, ResourceKind};
+use self::mailbox::Mailbox;
 use self::replicas::{Replicas, SharedPollStats};
 use self::state::{PollError, WatchContext};
 use self::watcher::{Handover, Watcher};
@@ -182,7 +189,8 @@ async fn notify_of_reload(
         context.notify_under(Some(mount), |_, _| true).await;
     }
     if !Arc::ptr_eq(&access, &old_access) {
-        let is_allowed_again = |principal: &Principal, uri: &Uri| {
+        let is_allowed_again = |mailbox: &Mailbox, uri: &Uri| {
+            let principal = &mailbox.principal();
             access.policy(principal).allows_updates(uri) && !old_access.policy(principal).allows_updates(uri)
         };
         context.notify_under(None, is_allowed_again).await;
@@ -222,7 +230,7 @@ impl Hub {
 
     /// Returns whether any plugin at a mount that `is_counted` selects supports change notifications.
     pub(crate) fn supports_subscriptions(&self, is_counted: impl Fn(&Mount) -> bool) -> bool {
-        self.watchers.load().iter().any(|(mount, watcher)| watcher.supports_changes() && is_counted(mount))
+        self.watchers.load().iter().any(|(mount, watcher)| watcher.supports_subscriptions() && is_counted(mount))
     }
 
     /// Returns the numbers of resource updates and of listing updates that subscribers have taken.
@@ -332,12 +340,17 @@ impl Hub {
         let pending = subscriber.begin(requested_uri, uri, memory)?;
         let watcher = self.watcher_for(uri).ok_or(SubscribeError::PluginReplaced)?;
         let permanent_error = |message| SubscribeError::Permanent(Fault::InvalidRequest(message));
-        if !watcher.supports_changes() {
+        if !watcher.supports_subscriptions() {
             let reason = "its provider does not report changes";
             return Err(permanent_error(format!("{requested_uri} cannot be subscribed to: {reason}")));
         }
         let path = watcher.path(uri).ok_or(SubscribeError::PluginReplaced)?;
-        let kind = match watcher.look_up(&path).await.ok_or(SubscribeError::PluginReplaced)? {
+        let lease = watcher.enter(&subscriber.mailbox, memory)?;
+        let looked_up = match &lease {
+            Some(lease) => lease.look_up(&path).await,
+            None => watcher.look_up(&path).await,
+        };
+        let kind = match looked_up.ok_or(SubscribeError::PluginReplaced)? {
             Ok(ResourceKind::NotSubscribable) => {
                 return Err(permanent_error(format!("{requested_uri} cannot be subscribed to")));
             }
@@ -350,18 +363,27 @@ impl Hub {
         if !self.context.access.load().policy(&subscriber.principal()).allows_updates(uri) {
             return Err(SubscribeError::Permanent(Fault::NotFound));
         }
+        lease.iter().for_each(|lease| lease.note(&subscriber.mailbox));
         pending.register(watcher.plugin().mount(), kind == ResourceKind::Listable);
         if kind == ResourceKind::Listable {
             // Boxed, because most resources have no children, and type-erased, because it contains many futures.
             let principal = subscriber.principal();
             watcher.track_directory(uri, &path, &principal).boxed().await;
         }
-        match watcher.wait_until_polled(uri, &path, &client).await {
-            Ok(()) if self.watcher_for(uri).is_some_and(|now| Arc::ptr_eq(&now, &watcher)) => {
+        let polled = match &lease {
+            Some(lease) => lease.wait_until_polled(&path, &client).await,
+            None => watcher.wait_until_polled(uri, &path, &client).await,
+        };
+        let is_current = || {
+            self.watcher_for(uri).is_some_and(|now| Arc::ptr_eq(&now, &watcher))
+                && lease.as_ref().is_none_or(|lease| lease.is_of(&subscriber.mailbox))
+        };
+        match polled {
+            Ok(()) if is_current() => {
                 pending.activate(notify_now);
                 Ok(())
             }
-            // A watcher that was replaced meanwhile is not enough.
+            // A watcher that was replaced meanwhile is not enough, and neither is the view of an identity that was.
             Ok(()) | Err(PollError::Retired) => Err(SubscribeError::PluginReplaced),
             Err(PollError::Fault(fault, after)) => Err(SubscribeError::Transient(fault, after)),
         }
@@ -402,6 +424,8 @@ impl Hub {
                 if inherited.is_some() {
                     kept.mark_listing_dirty();
                 }
+                // Groups may have changed.
+                kept.identities_changed();
                 kept
             } else {
                 // A new plugin starts from an empty listing. Where the fingerprint is not known, the listing may have
@@ -425,11 +449,11 @@ impl Hub {
         for watcher in old.values().filter(|watcher| !new.values().any(|kept| Arc::ptr_eq(kept, watcher))) {
             watcher.retire();
             let mount = watcher.plugin().mount();
-            if !new.get(mount).is_some_and(|successor| successor.supports_changes()) {
+            if !new.get(mount).is_some_and(|successor| successor.supports_subscriptions()) {
                 to_notify.push(mount.clone());
             }
         }
-        for plugin in new.values().filter(|watcher| !watcher.supports_changes()).map(|watcher| watcher.plugin()) {
+        for plugin in new.values().filter(|watcher| !watcher.supports_subscriptions()).map(|watcher| watcher.plugin()) {
             if !old.values().any(|watcher| Arc::ptr_eq(watcher.plugin(), plugin)) {
                 to_notify.push(plugin.mount().clone());
             }

@@ -51,6 +51,7 @@ use std::time::{Duration, Instant};
 
 use mcp_host_base::circuit_breaker::CircuitBreaker;
 use mcp_host_config::UriGlob;
+use mcp_host_model::caller::{Caller, Identity};
 use mcp_host_model::digest::Digest;
 use mcp_host_model::provider::{Outage, Programs, ProviderInfo};
 use mcp_host_model::resource::{Argument, Completion, Resource, ResourceContents, ResourceTemplate};
@@ -267,6 +268,20 @@ impl Plugin {
         contain_panic(|| provider.outage()).ok().flatten()
     }
 
+    /// Returns the identity that a caller has at its provider; none if the caller sees nothing, or the provider has no views.
+    pub fn identity(&self, caller: &Caller) -> Option<Identity> {
+        let provider = self.call_context.backend.native().filter(|_| self.info.views > 0)?;
+        contain_panic(|| provider.identity(caller)).ok().flatten()
+    }
+
+    /// Tells its provider that nobody subscribes as this identity any more.
+    pub fn end_view(&self, identity: &Identity) {
+        if let Some(provider) = self.call_context.backend.native() {
+            // A panic of the provider ends nothing else.
+            contain_panic(|| provider.end_view(identity)).unwrap_or_default();
+        }
+    }
+
     /// Returns the memory that its calls and idle instances hold, and its limit (`limits.memory`), in bytes. For an upstream that
     /// is a program, this is the memory of its processes, which has a limit of the same size.
     pub fn memory(&self) -> (u64, u64) {
@@ -481,7 +496,7 @@ impl Plugin {
     /// Completes when a native provider reports that there may be changes. Never completes for a component.
     pub async fn changed(&self) {
         match &*self.call_context.backend {
-            Backend::Native(provider) => provider.changed().await,
+            Backend::Native(provider) => Caller::scope(Caller::of_view(), provider.changed()).await,
             Backend::Component(_) => std::future::pending().await,
         }
     }

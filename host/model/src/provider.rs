@@ -55,6 +55,7 @@ mod program;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use crate::caller::{Caller, Identity};
 use crate::resource::{Argument, Completion};
 
 pub use async_trait::async_trait;
@@ -148,6 +149,19 @@ pub trait Provider: Send + Sync + 'static {
         std::future::pending().await
     }
 
+    /// Returns the identity that a caller has here; none if the caller sees nothing. Called only if the provider has
+    /// [views](ProviderInfo::views), and then often, so it must return immediately. Default: none.
+    fn identity(&self, caller: &Caller) -> Option<Identity> {
+        let _ = caller;
+        None
+    }
+
+    /// Called when nobody subscribes as this identity any more, before the next call of [`changes`](Self::changes) as this identity.
+    /// Must return immediately. Default: nothing.
+    fn end_view(&self, identity: &Identity) {
+        let _ = identity;
+    }
+
     /// Returns why its data cannot be reached now, and since when: for a provider whose data is elsewhere. Called often, so it
     /// must return known state immediately. During an outage the plugin is shown as unreachable, and a required one makes the
     /// server not ready (readiness); calls are still made. Default: no outage.
@@ -219,6 +233,14 @@ impl<P: Provider + ?Sized> Provider for Arc<P> {
 
     async fn changed(&self) {
         P::changed(self).await;
+    }
+
+    fn identity(&self, caller: &Caller) -> Option<Identity> {
+        P::identity(self, caller)
+    }
+
+    fn end_view(&self, identity: &Identity) {
+        P::end_view(self, identity);
     }
 
     fn outage(&self) -> Option<Outage> {
@@ -304,6 +326,11 @@ pub struct ProviderInfo {
     /// Whether [`Provider::changes`](Provider::changes) is implemented. If not, the host never calls it, and no resource can be
     /// subscribed to.
     pub watches: bool,
+    /// The maximum number of identities that may have subscriptions at a time, if changes and tokens are those of the
+    /// [identity](Provider::identity) of the [caller](crate::caller::Caller), as at an upstream with a token for each principal; 0 if they
+    /// are the same for all. With views, [`Provider::changes`] and [`Provider::changed`] are called for each identity on its own, changes
+    /// of the listing are not notified, and listable resources cannot be subscribed to.
+    pub views: usize,
 }
 
 impl ProviderInfo {
@@ -330,6 +357,13 @@ impl ProviderInfo {
     #[must_use]
     pub fn watches(mut self, watches: bool) -> Self {
         self.watches = watches;
+        self
+    }
+
+    /// Sets the maximum number of identities with subscriptions at a time.
+    #[must_use]
+    pub fn views(mut self, max: usize) -> Self {
+        self.views = max;
         self
     }
 }

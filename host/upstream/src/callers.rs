@@ -7,12 +7,14 @@
 //!
 //! There is no state besides these clients, so no answer reaches another caller. A user with a new access token gets a new client. An
 //! access token is sent only to the token endpoint of the config. Callers without a name, or without an access token of an issuer, see
-//! nothing, and neither does the host itself. Subscriptions are not supported.
+//! nothing, and neither does the host itself. Each client has separate subscriptions at the upstream.
 //!
 //! With `views`, the host has its own client, which determines whether the server is reachable. With an exchange, a token is only used for
 //! requests of its user, so only a call determines whether the server is reachable.
 //!
-//! LRU: at most [`MAX_CLIENTS`] clients are kept, or [`MAX_PROGRAMS`] if they are programs, and the least recently used one is evicted.
+//! LRU: at most [`MAX_CLIENTS`] clients are kept, or [`MAX_PROGRAMS`] if they are programs, and the least recently used one without
+//! subscribers is evicted. Half of them may have subscribers, so there is always one to evict, and no number of requests ends a
+//! subscription.
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -21,13 +23,12 @@ use std::time::Instant;
 
 use mcp_host_config::grants::{AuthorizationGrant, OAuth};
 use mcp_host_config::{Plugin, Secret, TokenExchange, UpstreamSource};
-use mcp_host_model::caller::Caller;
+use mcp_host_model::caller::{Caller, Identity};
 use mcp_host_model::provider::{
     ChangeSet, Contents, Entry, Failure, Outage, Page, Programs, Provider, ProviderInfo, Result, Template, async_trait,
 };
 use mcp_host_model::resource::{Argument, Completion};
 use parking_lot::Mutex;
-use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
 
 use crate::connection::{self, ConnectError, Connector, Means};
@@ -40,9 +41,6 @@ use crate::tokens::TokenClient;
 const MAX_CLIENTS: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 /// The maximum number of programs, not counting the host's own.
 const MAX_PROGRAMS: NonZeroUsize = NonZeroUsize::new(16).unwrap();
-
-/// The digest of an access token, or of the name of a principal.
-type Identity = [u8; 32];
 
 /// The kind of callers that have their own clients, and the credentials.
 enum Holder {
@@ -68,6 +66,8 @@ pub(crate) struct CallerClients {
 struct Client {
     provider: Arc<UpstreamProvider>,
     used_at: Instant,
+    /// Whether anybody subscribes as this identity.
+    is_watched: bool,
 }
 
 impl CallerClients {
@@ -78,7 +78,10 @@ impl CallerClients {
         tokens: Arc<TokenClient>,
         means: Means,
     ) -> std::result::Result<Self, ConnectError> {
-        Self::new(plugin, Holder::Exchange(Box::new(exchange.clone()), tokens), means).await
+        let mut clients = Self::new(plugin, Holder::Exchange(Box::new(exchange.clone()), tokens), means).await?;
+        // Only each resource shows whether it can be subscribed to.
+        clients.info = ProviderInfo::default().watches(true).views(clients.max_views());
+        Ok(clients)
     }
 
     /// Opens the host's own connection with these credentials, which all principals share.
@@ -89,7 +92,7 @@ impl CallerClients {
     ) -> std::result::Result<Self, ConnectError> {
         let mut clients = Self::new(plugin, Holder::Principal(credentials.clone()), means).await?;
         let own = clients.connected_with(credentials)?;
-        clients.info = own.connect().await?.watches(false);
+        clients.info = own.connect().await?.views(clients.max_views());
         clients.own = Some(own);
         Ok(clients)
     }
@@ -110,24 +113,37 @@ impl CallerClients {
     /// Returns the client for the caller of the current task, and the prefix of its cursors.
     fn client(&self) -> Option<(Arc<UpstreamProvider>, String)> {
         let caller = Caller::current()?;
+        let identity = self.identity_of(&caller)?;
+        let mark = identity.bytes().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        Some((self.client_of(&caller, identity, false)?, mark))
+    }
+
+    /// The digest of the access token, or of the name of the principal.
+    fn identity_of(&self, caller: &Caller) -> Option<Identity> {
         let key = match &self.holder {
             Holder::Principal(_) => caller.name()?,
             Holder::Exchange(..) => caller.access_token()?.expose(),
         };
-        let identity: Identity = Sha256::digest(key.as_bytes()).into();
-        let mark = identity.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        Some(Identity::of(key.as_bytes()))
+    }
+
+    /// Returns the client of an identity, which this caller has. `is_watching` is whether it is for a subscriber.
+    fn client_of(&self, caller: &Caller, identity: Identity, is_watching: bool) -> Option<Arc<UpstreamProvider>> {
         let mut clients = self.clients.lock();
         if let Some(client) = clients.get_mut(&identity) {
             client.used_at = Instant::now();
-            return Some((client.provider.clone(), mark));
+            client.is_watched |= is_watching;
+            return Some(client.provider.clone());
         }
-        let provider = Arc::new(self.connected_with(self.credentials(&caller)?).ok()?);
+        let provider = Arc::new(self.connected_with(self.credentials(caller)?).ok()?);
         if clients.len() >= self.max_clients().get() {
-            let oldest = clients.iter().min_by_key(|(_, client)| client.used_at).map(|(identity, _)| *identity);
+            let order = |(_, client): &(&Identity, &Client)| (client.is_watched, client.used_at);
+            let oldest = clients.iter().min_by_key(order).map(|(identity, _)| *identity);
             oldest.and_then(|oldest| clients.remove(&oldest));
         }
-        clients.insert(identity, Client { provider: provider.clone(), used_at: Instant::now() });
-        Some((provider, mark))
+        let client = Client { provider: provider.clone(), used_at: Instant::now(), is_watched: is_watching };
+        clients.insert(identity, client);
+        Some(provider)
     }
 
     fn credentials(&self, caller: &Caller) -> Option<Credentials> {
@@ -156,6 +172,11 @@ impl CallerClients {
 
     fn max_clients(&self) -> NonZeroUsize {
         if self.http.is_some() { MAX_CLIENTS } else { MAX_PROGRAMS }
+    }
+
+    /// The maximum number of clients with subscribers.
+    fn max_views(&self) -> usize {
+        self.max_clients().get().div_euclid(2)
     }
 }
 
@@ -203,8 +224,33 @@ impl Provider for CallerClients {
         self.client().ok_or_else(no_template)?.0.complete(template, argument, context).await
     }
 
-    async fn changes(&self, _watched: &[String], _since: Option<&str>) -> Result<ChangeSet> {
-        Ok(ChangeSet::none(""))
+    async fn changes(&self, watched: &[String], since: Option<&str>) -> Result<ChangeSet> {
+        let client = Caller::current().and_then(|caller| {
+            let identity = self.identity_of(&caller)?;
+            self.client_of(&caller, identity, true)
+        });
+        match client {
+            Some(client) => client.changes(watched, since).await,
+            None => Ok(ChangeSet::none("")),
+        }
+    }
+
+    async fn changed(&self) {
+        match self.client() {
+            Some((client, _)) => client.changed().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn identity(&self, caller: &Caller) -> Option<Identity> {
+        self.identity_of(caller)
+    }
+
+    fn end_view(&self, identity: &Identity) {
+        if let Some(client) = self.clients.lock().get_mut(identity) {
+            client.is_watched = false;
+            client.provider.release();
+        }
     }
 
     fn outage(&self) -> Option<Outage> {

@@ -4,7 +4,8 @@
 //! besides these clients, so no answer reaches another identity: connections, spellings and metadata of listings are separate, and cursors
 //! are bound to the identity. A caller without a token, and the host itself, see nothing.
 //!
-//! Subscriptions are not supported, because the host requests changes once for all clients.
+//! Each client has subscriptions of its own. The host asks each identity for its changes on behalf of a subscriber that has this identity
+//! at that time, so a change is told to subscribers with the token that was told of it.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use futures::StreamExt as _;
 use mcp_host_base::log_target;
 use mcp_host_config::{IdentityToken, Plugin, TokenHolder};
-use mcp_host_model::caller::Caller;
+use mcp_host_model::caller::{Caller, Identity};
 use mcp_host_model::provider::{
     ChangeSet, Contents, Entry, Failure, Outage, Page, Provider, ProviderInfo, Result, Template, async_trait,
 };
@@ -35,6 +36,7 @@ pub(crate) struct Identities {
 /// The client with the token of one holder.
 struct Client {
     holder: TokenHolder,
+    identity: Identity,
     provider: Arc<UpstreamProvider>,
 }
 
@@ -52,12 +54,17 @@ impl Client {
         self.provider.check().await
     }
 
-    /// Returns the prefix of this identity's cursors. The order of the config does not matter.
+    /// Returns the prefix of this identity's cursors.
     fn mark(&self) -> String {
-        match &self.holder {
-            TokenHolder::Principal(name) => format!("p{}{SEPARATOR}{name}{SEPARATOR}", name.len()),
-            TokenHolder::Group(name) => format!("g{}{SEPARATOR}{name}{SEPARATOR}", name.len()),
-        }
+        mark(&self.holder)
+    }
+}
+
+/// Returns a text that is unique to a holder. The order of the config does not matter.
+fn mark(holder: &TokenHolder) -> String {
+    match holder {
+        TokenHolder::Principal(name) => format!("p{}{SEPARATOR}{name}{SEPARATOR}", name.len()),
+        TokenHolder::Group(name) => format!("g{}{SEPARATOR}{name}{SEPARATOR}", name.len()),
     }
 }
 
@@ -77,7 +84,9 @@ impl Identities {
                 Connector::new(plugin, http.as_ref(), credentials.clone(), Some(name_of(holder)), means.clone())?;
             let opening = Opening::new(plugin, connector, http.as_ref(), credentials);
             let provider = Arc::new(UpstreamProvider::one_of(number, plugin, opening));
-            clients.push(Client { holder: holder.clone(), provider });
+            // The token is not part of it: with another token, this is another provider.
+            let identity = Identity::of(mark(holder).as_bytes());
+            clients.push(Client { holder: holder.clone(), identity, provider });
         }
         let mut connecting = Vec::new();
         for client in &clients {
@@ -85,10 +94,13 @@ impl Identities {
             connecting.push(async move { provider.connect().await });
         }
         let connected: Vec<_> = futures::stream::iter(connecting).buffered(MAX_STARTING).collect().await;
-        let (mut info, mut failed) = (None, None);
+        let (mut info, mut watches, mut failed) = (None, false, None);
         for (Client { holder, .. }, connected) in clients.iter().zip(connected) {
             match connected {
-                Ok(described) => info = info.or(Some(described)),
+                Ok(described) => {
+                    watches |= described.watches;
+                    info = info.or(Some(described));
+                }
                 Err(error) => {
                     let holder = name_of(holder);
                     tracing::warn!(target: log_target::PLUGIN, plugin = plugin.name.as_str(), %error, "the upstream cannot be connected to with the token of {holder}");
@@ -97,7 +109,7 @@ impl Identities {
             }
         }
         match (info, failed) {
-            (Some(info), _) => Ok(Self { clients, info: info.watches(false) }),
+            (Some(info), _) => Ok(Self { info: info.watches(watches).views(clients.len()), clients }),
             (None, Some(error)) => Err(error),
             (None, None) => Err(ConnectError::no_upstream()),
         }
@@ -105,8 +117,11 @@ impl Identities {
 
     /// Returns the client for the caller of the current task.
     fn client(&self) -> Option<&Client> {
-        let caller = Caller::current()?;
-        self.clients.iter().find(|client| client.is_for(&caller))
+        self.client_of(&Caller::current()?)
+    }
+
+    fn client_of(&self, caller: &Caller) -> Option<&Client> {
+        self.clients.iter().find(|client| client.is_for(caller))
     }
 }
 
@@ -155,8 +170,27 @@ impl Provider for Identities {
         self.client().ok_or_else(no_template)?.provider.complete(template, argument, context).await
     }
 
-    async fn changes(&self, _watched: &[String], _since: Option<&str>) -> Result<ChangeSet> {
-        Ok(ChangeSet::none(""))
+    async fn changes(&self, watched: &[String], since: Option<&str>) -> Result<ChangeSet> {
+        match self.client() {
+            Some(client) => client.provider.changes(watched, since).await,
+            None => Ok(ChangeSet::none("")),
+        }
+    }
+
+    async fn changed(&self) {
+        match self.client() {
+            Some(client) => client.provider.changed().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn identity(&self, caller: &Caller) -> Option<Identity> {
+        self.client_of(caller).map(|client| client.identity)
+    }
+
+    fn end_view(&self, identity: &Identity) {
+        let of_identity = self.clients.iter().filter(|client| client.identity == *identity);
+        of_identity.for_each(|client| client.provider.release());
     }
 
     /// The upstream is reachable while any client that has ever been connected reaches it.
@@ -194,8 +228,7 @@ fn name_of(holder: &TokenHolder) -> String {
     }
 }
 
-/// Prevents caching and watching of an identity's entry, because all callers share the cache and the subscriptions.
+/// Prevents caching of an identity's entry, because all callers share the cache.
 pub(crate) fn not_shared(entry: &mut Entry) {
     entry.ttl = None;
-    entry.subscribable = false;
 }

@@ -15,6 +15,7 @@ use mcp_host_model::provider::Failure;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 
 use crate::answer;
 use crate::message::LONG;
@@ -64,12 +65,22 @@ pub(crate) struct Poller {
     slots: Slots,
     deadline: Duration,
     wait: Duration,
+    /// Ends the readings: they hold the client of the upstream, and would end with their answers only.
+    stopped: CancellationToken,
 }
 
 impl Poller {
     pub(crate) fn new(runtime: Handle, updates: Arc<Updates>, deadline: Duration) -> Self {
         let wait = deadline.div_f64(4.0).min(MAX_WAIT);
-        Self { runtime, updates, readings: Arc::default(), slots: Slots::for_readings(), deadline, wait }
+        Self {
+            runtime,
+            updates,
+            readings: Arc::default(),
+            slots: Slots::for_readings(),
+            deadline,
+            wait,
+            stopped: CancellationToken::new(),
+        }
     }
 
     /// Reads those of the keys that are due, and forgets what was not asked for during `idle`.
@@ -85,7 +96,7 @@ impl Poller {
         let mut first = Vec::new();
         for (key, is_again) in due {
             let reading = self.read(read(&key), key, is_again, until);
-            let task = self.runtime.spawn(reading);
+            let task = self.runtime.spawn(self.stopped.clone().run_until_cancelled_owned(reading));
             if !is_again {
                 first.push(task);
             }
@@ -98,6 +109,16 @@ impl Poller {
             tokio::time::sleep_until(until.into())
         };
         select(join_all(first), std::pin::pin!(timer)).await;
+    }
+
+    /// Ends all readings, and makes no more.
+    pub(crate) fn stop(&self) {
+        self.stopped.cancel();
+    }
+
+    /// Forgets what was read: nobody watches any more.
+    pub(crate) fn forget(&self) {
+        self.readings.lock().by_key.clear();
     }
 
     /// One reading, whose end is recorded. A call waits for it until that time.
@@ -187,6 +208,8 @@ impl Readings {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+
     use super::*;
 
     const IDLE: Duration = Duration::from_secs(60);
@@ -225,6 +248,27 @@ mod tests {
         assert!(due(&mut readings, "a", start).is_empty());
         assert_eq!(due(&mut readings, "a", start + Duration::from_secs(2)), [true]);
         assert!(readings.record(&key("a"), content("2"), start + Duration::from_secs(2)));
+    }
+
+    #[tokio::test]
+    async fn a_reading_that_never_ends_holds_its_client_no_longer_than_that_is_there() {
+        let poller = Poller::new(Handle::current(), Arc::new(Updates::new()), Duration::from_secs(3600));
+        let client = Arc::new(());
+        let read = |_: &Key| {
+            let client = client.clone();
+            let reading = async move {
+                std::future::pending::<()>().await;
+                drop(client);
+                Err(Failure::NotFound)
+            };
+            reading.boxed()
+        };
+        poller.poll([key("a")].into_iter(), IDLE, read).await;
+        assert_eq!(Arc::strong_count(&client), 2);
+        poller.stop();
+        while Arc::strong_count(&client) > 1 {
+            tokio::task::yield_now().await;
+        }
     }
 
     #[test]

@@ -36,6 +36,7 @@ use rmcp::model::{
     ReadResourceRequest, ReadResourceRequestParams, Reference,
 };
 use rmcp::service::ServiceError;
+use tokio::sync::Notify;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::answer::{self, Invalid};
@@ -81,6 +82,13 @@ impl Opening {
     }
 }
 
+/// Whether changes of the listing are told.
+#[derive(Clone, Copy)]
+enum Listing {
+    Watched,
+    NotWatched,
+}
+
 /// The client of one upstream.
 pub(crate) struct UpstreamProvider {
     shared: Arc<Shared>,
@@ -98,6 +106,8 @@ struct Shared {
     mapping: Arc<Mapping>,
     updates: Arc<Updates>,
     polls: bool,
+    /// Whether the listing is read again, too, if the upstream does not notify of it.
+    polls_listing: bool,
     idle: Duration,
     max_items: usize,
     listed: Mutex<Listed>,
@@ -107,7 +117,10 @@ struct Shared {
     walks: Walks,
     subscriptions: tokio::sync::Mutex<Subscriptions>,
     poller: Poller,
-    asked_at: Mutex<Instant>,
+    /// The last time at which the host asked for changes; none if it has said since that nobody watches any more.
+    asked_at: Mutex<Option<Instant>>,
+    /// Notified when nobody watches any more.
+    released: Notify,
     survey: Mutex<Survey>,
     log: ThrottlePerReason,
 }
@@ -118,17 +131,18 @@ impl UpstreamProvider {
         let link = opening.connector.link().await?;
         let polls = plugin.upstream.as_ref().is_some_and(|upstream| upstream.poll);
         let watches = link.can_subscribe() || link.notifies_of_listing() || polls;
-        let provider = Self::new(NonZeroUsize::MIN, plugin, opening, describe(&link).watches(watches));
+        let info = describe(&link).watches(watches);
+        let provider = Self::new(NonZeroUsize::MIN, plugin, opening, info, Listing::Watched);
         provider.keep_open();
         Ok(provider)
     }
 
     /// One of several clients of a server. It has no connection yet.
     pub(crate) fn one_of(clients: NonZeroUsize, plugin: &Plugin, opening: Opening) -> Self {
-        Self::new(clients, plugin, opening, ProviderInfo::default())
+        Self::new(clients, plugin, opening, ProviderInfo::default(), Listing::NotWatched)
     }
 
-    fn new(clients: NonZeroUsize, plugin: &Plugin, opening: Opening, info: ProviderInfo) -> Self {
+    fn new(clients: NonZeroUsize, plugin: &Plugin, opening: Opening, info: ProviderInfo, listing: Listing) -> Self {
         let Opening { connector, asker } = opening;
         let polls = plugin.upstream.as_ref().is_some_and(|upstream| upstream.poll);
         let name: Arc<str> = plugin.name.as_str().into();
@@ -145,6 +159,7 @@ impl UpstreamProvider {
             mapping,
             updates,
             polls,
+            polls_listing: polls && matches!(listing, Listing::Watched),
             idle,
             max_items: plugin.limits.response_items.get(),
             listed: Mutex::new(Listed::new(memory.div_euclid(2))),
@@ -154,7 +169,8 @@ impl UpstreamProvider {
             traversals: AtomicU64::new(fastrand::u64(..u64::MAX / 2)),
             subscriptions: tokio::sync::Mutex::new(subscriptions),
             poller: Poller::new(runtime.clone(), poll_updates, deadline),
-            asked_at: Mutex::new(Instant::now()),
+            asked_at: Mutex::new(Some(Instant::now())),
+            released: Notify::new(),
             survey: Mutex::default(),
             log: ThrottlePerReason::new(LOG_PERIOD),
         });
@@ -162,11 +178,18 @@ impl UpstreamProvider {
         Self { shared, info, deadline, watch: OnceLock::new(), _release }
     }
 
-    /// Connects, and returns what the server says of itself. From then on the connection is kept open.
+    /// Connects, and returns what the server says of itself, and whether its resources can be watched. From then on the connection is kept
+    /// open.
     pub(crate) async fn connect(&self) -> std::result::Result<ProviderInfo, ConnectError> {
-        let info = describe(&*self.shared.connector.link().await?);
+        let link = self.shared.connector.link().await?;
         self.keep_open();
-        Ok(info)
+        Ok(describe(&link).watches(self.shared.polls || link.can_subscribe()))
+    }
+
+    /// Gives up what is subscribed to at the upstream: nobody watches any more.
+    pub(crate) fn release(&self) {
+        *self.shared.asked_at.lock() = None;
+        self.shared.released.notify_one();
     }
 
     fn keep_open(&self) {
@@ -192,12 +215,25 @@ impl UpstreamProvider {
     }
 }
 
+/// Readings hold the rest of the client, and end with it.
+impl Drop for UpstreamProvider {
+    fn drop(&mut self) {
+        self.shared.poller.stop();
+    }
+}
+
 /// Gives up the subscriptions when nobody watches any more.
 async fn release_when_idle(shared: Arc<Shared>) {
     loop {
-        tokio::time::sleep(shared.idle.div_f64(2.0)).await;
+        tokio::select! {
+            () = tokio::time::sleep(shared.idle.div_f64(2.0)) => {}
+            () = shared.released.notified() => {}
+        }
         let mut subscriptions = shared.subscriptions.lock().await;
-        let is_idle = shared.asked_at.lock().elapsed() >= shared.idle;
+        let is_idle = shared.asked_at.lock().is_none_or(|at| at.elapsed() >= shared.idle);
+        if is_idle {
+            shared.poller.forget();
+        }
         if is_idle && !subscriptions.is_empty() {
             let link = shared.connector.open_link();
             subscriptions.release(link.as_ref());
@@ -385,7 +421,7 @@ impl Shared {
     }
 
     async fn changes(self: &Arc<Self>, watched: &[String], since: Option<&str>) -> Result<ChangeSet> {
-        *self.asked_at.lock() = Instant::now();
+        *self.asked_at.lock() = Some(Instant::now());
         let link = self.connector.link_for_call().await?;
         let spelled: Vec<_> =
             watched.iter().filter_map(|path| Some((path.clone(), self.spelling(path).ok()?))).collect();
@@ -400,7 +436,7 @@ impl Shared {
     /// Reads what is watched again, and the first page of the listing, unless the upstream notifies of it.
     async fn poll(self: &Arc<Self>, link: &Arc<Link>, watched: &[(String, String)]) {
         let keys = watched.iter().map(|(path, _)| Some(path.clone()));
-        let keys = keys.chain((!link.notifies_of_listing()).then_some(LISTING));
+        let keys = keys.chain((self.polls_listing && !link.notifies_of_listing()).then_some(LISTING));
         let spellings: HashMap<&str, &str> =
             watched.iter().map(|(path, spelling)| (path.as_str(), spelling.as_str())).collect();
         let read = |key: &Key| {

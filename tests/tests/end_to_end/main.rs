@@ -33,3 +33,4 @@ mod upstreams_hostile;
 mod upstreams_identities;
 mod upstreams_operations;
 mod upstreams_programs;
+mod upstreams_subscriptions;

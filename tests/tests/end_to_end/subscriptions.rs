@@ -8,7 +8,7 @@ mod model;
 mod replica_faults;
 mod replica_operations;
 mod replicas;
-mod session_streams;
+pub(crate) mod session_streams;
 mod shared_sessions;
 mod update_rate;
 mod watch_command;

@@ -181,11 +181,10 @@ fn principals_and_groups_have_tokens_and_share_nothing() {
 fn with_views_nothing_is_shared() {
     let keys = |more: &str| upstream(&format!("url = 'https://a.example/mcp'\nmount = 'up+'\n{more}"));
     assert!(!keys("").unwrap().has_views() && !keys("views = 'shared'").unwrap().has_views());
-    assert!(keys("views = 'principal'").unwrap().has_views());
+    assert!(keys("views = 'principal'\npoll = true").unwrap().has_views());
     for (more, message) in [
         ("views = 'group'", "`group` is not who shares answers"),
         ("views = 'principal'\nsearch = {}", "`search` cannot be set beside `views = \"principal\"`: the index is one"),
-        ("views = 'principal'\npoll = true", "`poll` cannot be set"),
     ] {
         let error = keys(more).unwrap_err();
         assert!(error.contains(message), "{message}: {error}");

@@ -37,6 +37,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::burst_pause::burst_pause;
 use super::listing::{FAILED_WALK_BACKOFF, MAX_WALK_PAUSE, MIN_WALK_PAUSE};
+use super::mailbox::Mailbox;
 use super::state::BATCH_SIZE;
 use super::state::WatcherState;
 use crate::access::{Access, Principal};
@@ -112,10 +113,14 @@ impl WatcherState {
             tokio::task::yield_now().await;
         }
         let access = self.context.access.load_full();
-        let concerns =
-            |principal: &Principal, uri: &Uri| !directories.contains(uri) || self.sees_all(&access, principal);
+        let concerns = |mailbox: &Mailbox, uri: &Uri| {
+            self.concerns(mailbox) && (!directories.contains(uri) || self.sees_all(&access, &mailbox.principal()))
+        };
         self.context.notify(uris, concerns).await;
-        self.directories.add(changed);
+        // Views have no listable resources, and no task that would examine them.
+        if self.view.is_none() {
+            self.directories.add(changed);
+        }
     }
 
     /// Tracks the changes of a directory from now on for a principal that is about to subscribe to it.
@@ -151,6 +156,9 @@ impl WatcherState {
 
     /// Examines all subscribed resources of the plugin.
     pub(super) async fn examine_all(&self) {
+        if !self.supports_changes() {
+            return;
+        }
         let mut after = None;
         loop {
             let watched = self.context.subscription_index().paths(self.plugin.mount(), after.as_ref(), BATCH_SIZE);
@@ -313,7 +321,7 @@ impl DirectoryTask {
     }
 
     async fn notify(&self, uri: &Uri, principals: HashSet<Principal>) {
-        self.state.context.notify(vec![uri.clone()], |principal, _| principals.contains(principal)).await;
+        self.state.context.notify(vec![uri.clone()], |mailbox, _| principals.contains(&mailbox.principal())).await;
     }
 }
 

@@ -4,7 +4,7 @@
 //! **Single-flight.** The first subscriber of a path starts a task that makes the call; further subscribers of the path
 //! share its result while it is in flight. The task belongs to all of them: cancelling one subscriber does not affect
 //! the others, and dropping the last one aborts the call. Rules are not evaluated here: the access of each subscriber
-//! is checked before its lookup, and again after it.
+//! is checked before its lookup, and again after it. Each [view](super::views) has lookups of its own.
 //!
 //! **The host's own calls.** A lookup takes no permit of `limits.concurrency` or `limits.queue`, and does not count
 //! towards `limits.rate`: a thousand clients that subscribe at the same time neither block readers nor cause each
@@ -25,6 +25,7 @@ use std::time::Duration;
 use mcp_host_base::backoff::Backoff;
 use mcp_host_engine::CallOrigin;
 use mcp_host_engine::plugin::Fault;
+use mcp_host_model::caller::Caller;
 use mcp_host_model::requester::Requester;
 use mcp_host_model::resource::Resource;
 use mcp_host_model::uri::Path;
@@ -110,9 +111,9 @@ impl Lookups {
         })
     }
 
-    /// Requests the kind of a resource from the provider.
-    pub(super) async fn look_up(self: &Arc<Self>, path: &Path) -> LookupResult {
-        let flight = self.join_or_start(path)?;
+    /// Requests the kind of a resource from the provider; in a view, on behalf of this subscriber.
+    pub(super) async fn look_up(self: &Arc<Self>, path: &Path, caller: Option<&Caller>) -> LookupResult {
+        let flight = self.join_or_start(path, caller)?;
         let mut answer = flight.result.clone();
         let answer = answer.wait_for(Option::is_some).await.map_or(None, |answer| answer.clone());
         // If there is no result, the task was ended from outside: its runtime was shut down, or it panicked.
@@ -123,14 +124,15 @@ impl Lookups {
     }
 
     /// Returns the flight of a path: the one in progress, or a new one.
-    fn join_or_start(self: &Arc<Self>, path: &Path) -> Result<Arc<Flight>, LookupError> {
+    fn join_or_start(self: &Arc<Self>, path: &Path, caller: Option<&Caller>) -> Result<Arc<Flight>, LookupError> {
         let mut state = self.state();
         if let Some(flight) = state.flights.get(path).and_then(Weak::upgrade) {
             return Ok(flight);
         }
         let is_retry = state.failures.check(path, Instant::now())?;
         let (sender, result) = watch::channel(None);
-        let task = tokio::spawn(self.clone().run(Requester::current(), path.clone(), is_retry, sender));
+        let running = self.clone().run(Requester::current(), path.clone(), is_retry, sender);
+        let task = tokio::spawn(Caller::scope_view(caller.cloned(), running));
         let flight = Flight { lookups: self.clone(), path: path.clone(), result, _task: AbortOnDropHandle::new(task) };
         let flight = Arc::new(flight);
         state.flights.insert(path.clone(), Arc::downgrade(&flight));

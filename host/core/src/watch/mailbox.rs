@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use mcp_host_model::caller::AccessToken;
 use mcp_host_model::requester::Requester;
 use mcp_host_model::uri::Uri;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -38,6 +39,8 @@ pub(super) struct Mailbox {
     /// The subscriber's principal, whose groups may change, and the time at which they expire; none if they do not
     /// expire.
     principal: RwLock<(Principal, Option<Instant>)>,
+    /// The access token of the principal's last request, if a plugin has views. It expires with the groups.
+    access_token: RwLock<Option<AccessToken>>,
     /// The client that subscribed last. The cost of all its subscriptions is attributed to this client.
     requester: RwLock<Requester>,
     pending: Mutex<PendingUpdates>,
@@ -79,6 +82,7 @@ impl Mailbox {
             streams: AtomicUsize::new(0),
             requester: RwLock::new(Requester::Principal(principal.identity())),
             principal: RwLock::new((principal, None)),
+            access_token: RwLock::default(),
             pending: Mutex::default(),
             notify: Notify::new(),
         }
@@ -114,6 +118,25 @@ impl Mailbox {
     pub(super) fn principal(&self) -> Principal {
         let (principal, until) = &*self.principal.read();
         if until.is_some_and(|until| until <= Instant::now()) { principal.identity() } else { principal.clone() }
+    }
+
+    /// Returns the subscriber's principal with its access token; without groups and token, if they have expired.
+    pub(super) fn credentials(&self) -> (Principal, Option<AccessToken>) {
+        let (principal, until) = &*self.principal.read();
+        if until.is_some_and(|until| until <= Instant::now()) {
+            (principal.identity(), None)
+        } else {
+            (principal.clone(), self.access_token.read().clone())
+        }
+    }
+
+    /// Replaces the access token. Returns whether it differs from the current one.
+    pub(super) fn set_access_token(&self, token: Option<AccessToken>) -> bool {
+        if *self.access_token.read() == token {
+            return false;
+        }
+        *self.access_token.write() = token;
+        true
     }
 
     /// Returns the client that has subscribed last.

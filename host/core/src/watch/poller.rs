@@ -15,7 +15,7 @@
 //! or an event is a request to that replica, and its answer replaces a poll. This replica may also poll for others: then it
 //! includes their paths, and uses the tokens that all replicas share.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,12 +26,14 @@ use mcp_host_base::fs_watch::DirectoryWatcher;
 use mcp_host_cluster::member::{Found, OwnTokens, Plan, SharedPoll};
 use mcp_host_cluster::share::{News, SharedPolls};
 use mcp_host_engine::plugin::Fault;
+use mcp_host_model::caller::Caller;
 use mcp_host_model::uri::{Path, Uri};
 use mcp_host_sandbox::sql::DatabaseNotifications;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::burst_pause::burst_pause;
 use super::groups::PathGroups;
+use super::mailbox::Mailbox;
 use super::poll_metrics::{PollCause, PollTrigger};
 use super::round::Round;
 use super::shared_groups::{self, SharedGroups};
@@ -75,6 +77,10 @@ pub(super) struct Poller {
     /// Whether the first poll notifies all subscribers once, instead of the changes it returns, because changes before it are
     /// unknown.
     pub(super) notify_all_once: bool,
+    /// In a view, a subscriber with its identity, on whose behalf this poll is made.
+    pub(super) caller: Option<Caller>,
+    /// In a view, the subscribers to notify of all their resources once the next poll has succeeded.
+    owed: HashSet<u64>,
 }
 
 impl Poller {
@@ -92,10 +98,13 @@ impl Poller {
             is_failing: false,
             backoff,
             notify_all_once,
+            caller: None,
+            owed: HashSet::new(),
         }
     }
 
-    pub(super) async fn run(mut self) {
+    /// Polls until the watcher is retired; in a view, until there are no more subscribers.
+    pub(super) async fn run(&mut self) {
         let mut directories: Option<DirectoryWatcher> = None;
         let mut databases: Option<DatabaseNotifications> = None;
         let mut trigger = PollTrigger::now(PollCause::Subscription);
@@ -110,6 +119,9 @@ impl Poller {
                 (directories, databases) = (None, None);
                 self.go_idle(requested);
                 if self.watched_paths().await.is_none() {
+                    if self.state.view.is_some() {
+                        return;
+                    }
                     self.state.wake.notified().await;
                 }
                 trigger = PollTrigger::now(PollCause::Subscription);
@@ -154,7 +166,7 @@ impl Poller {
             };
             // A native provider coalesces its changes and notifies once, so there is no burst to wait for.
             let after_provider = async {
-                self.state.plugin.changed().await;
+                Caller::scope_view(self.caller.clone(), self.state.plugin.changed()).await;
                 let trigger = PollTrigger::now(PollCause::Notification);
                 pause_of_provider.await;
                 trigger
@@ -167,7 +179,7 @@ impl Poller {
                 tokio::select! {
                     () = sleep(pause) => PollTrigger::now(PollCause::Interval),
                     (trigger, ()) = async { tokio::join!(subscription, sleep(min_pause)) } => trigger,
-                    () = self.state.unwatched.notified() => {
+                    () = self.unwatched() => {
                         self.linger().await;
                         PollTrigger::now(PollCause::Interval)
                     }
@@ -182,6 +194,21 @@ impl Poller {
         }
     }
 
+    /// Completes when there are no more subscribers.
+    async fn unwatched(&self) {
+        loop {
+            self.state.unwatched.notified().await;
+            // In a view it is only known that one subscriber has left.
+            let is_watched = match &self.state.view {
+                Some(view) => self.state.watched_in_view(view.identity).await.is_some(),
+                None => false,
+            };
+            if !is_watched {
+                return;
+            }
+        }
+    }
+
     /// Waits briefly, because clients often reconnect.
     async fn linger(&self) {
         // The next poll checks whether there are subscribers.
@@ -189,7 +216,15 @@ impl Poller {
     }
 
     /// Returns the paths for the next poll, or `None` without subscribers.
-    async fn watched_paths(&self) -> Option<Vec<(Uri, Path)>> {
+    pub(super) async fn watched_paths(&mut self) -> Option<Vec<(Uri, Path)>> {
+        if let Some(view) = &self.state.view {
+            // Before their resources are looked for: whoever is owed something has registered it.
+            self.owed.extend(view.take_owed());
+            let identity = view.identity;
+            let watched;
+            (watched, self.caller) = self.state.watched_in_view(identity).await.unzip();
+            return watched;
+        }
         let (common, mount) = (&self.state.context, self.state.plugin.mount());
         let mut watched = Vec::new();
         loop {
@@ -220,6 +255,7 @@ impl Poller {
         self.groups.forget_paths();
         self.reset_backoff();
         self.notify_all_once = false;
+        self.owed.clear();
         self.state.listing.clear();
         self.state.is_polling.store(false, Ordering::SeqCst);
         let fault = Some((Fault::Host("there are no more subscribers".to_owned()), MIN_POLL_INTERVAL));
@@ -364,6 +400,12 @@ impl Poller {
         };
         if std::mem::take(&mut self.notify_all_once) {
             self.notify_all().await;
+            self.groups.owe_uncovered();
+        }
+        if !self.owed.is_empty() {
+            let owed = std::mem::take(&mut self.owed);
+            let concerns = |mailbox: &Mailbox, _: &Uri| owed.contains(&mailbox.id) && self.state.concerns(mailbox);
+            self.state.context.notify_under(Some(self.state.plugin.mount()), concerns).await;
             self.groups.owe_uncovered();
         }
         self.reset_backoff();

@@ -20,6 +20,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use mcp_host_engine::plugin::{Fault, WatchedChanges};
+use mcp_host_model::caller::Caller;
 use mcp_host_model::requester::Requester;
 use mcp_host_model::uri::{Path, Uri};
 use tokio::time::Instant;
@@ -150,7 +151,7 @@ impl Poller {
     /// Calls `changes`, and returns the answer and the duration.
     pub(super) async fn call(&self, paths: &[Path], token: Option<&str>) -> (Result<WatchedChanges, Fault>, Duration) {
         let began = Instant::now();
-        let answer = self.state.plugin.changes(paths, token).await;
+        let answer = Caller::scope_view(self.caller.clone(), self.state.plugin.changes(paths, token)).await;
         (answer, began.elapsed())
     }
 
@@ -163,7 +164,7 @@ impl Poller {
 
     /// Calls `changes` for changes of the listing since a token, and returns the next token.
     pub(super) async fn ask_about_listing(&self, token: Option<&str>, round: &mut Round) -> Result<String, Fault> {
-        let changes = self.state.plugin.changes(&[], token).await?;
+        let changes = Caller::scope_view(self.caller.clone(), self.state.plugin.changes(&[], token)).await?;
         round.answer(&changes);
         self.tell_listing(token.is_none(), changes.listing_changed);
         Ok(changes.token)
@@ -194,8 +195,9 @@ impl Poller {
         round.answer(&changes);
         self.tell(self.groups.polled(id), &changes).await;
         self.groups.record_answer(id, changes.token, took, Instant::now());
-        // In a cluster, another replica may make the next poll, with another token.
-        if self.state.shared.is_none() {
+        // In a cluster, another replica may make the next poll, with another token. In a view, a resource that another view watches may
+        // have been left out since.
+        if self.state.shared.is_none() && self.state.view.is_none() {
             let watched = self.groups.get(id).map(|group| group.watched.as_slice()).unwrap_or_default();
             for batch in watched.chunks(BATCH_SIZE) {
                 self.state.context.subscription_index().set_polled(batch, self.state.id);
@@ -236,7 +238,9 @@ impl Poller {
         for batch in group.watched.chunks(MAX_LOOKED_AT) {
             {
                 let index = self.state.context.subscription_index();
-                let of_path = |(uri, _): &(Uri, Path)| index.requesters(uri, MAX_LOOKED_AT);
+                let of_path = |(uri, _): &(Uri, Path)| {
+                    index.requesters(uri, MAX_LOOKED_AT, |mailbox| self.state.concerns(mailbox))
+                };
                 subscribers.extend(batch.iter().map(of_path));
             }
             tokio::task::yield_now().await;

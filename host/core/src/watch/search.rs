@@ -15,6 +15,6 @@ impl Hub {
 
     /// Notifies these principals' subscribers of a resource.
     pub(crate) async fn notify(&self, uri: &Uri, principals: &HashSet<Principal>) {
-        self.context.notify(vec![uri.clone()], |principal, _| principals.contains(principal)).await;
+        self.context.notify(vec![uri.clone()], |mailbox, _| principals.contains(&mailbox.principal())).await;
     }
 }

@@ -17,6 +17,7 @@ use mcp_host_base::keyed_rate::KeyedRate;
 use mcp_host_base::share_limiter::ShareLimiter;
 use mcp_host_cluster::share::SharedPolls;
 use mcp_host_engine::plugin::Fault;
+use mcp_host_model::caller::{Caller, Identity};
 use mcp_host_model::requester::Requester;
 use mcp_host_model::uri::{Mount, Path, Uri};
 use parking_lot::{Mutex, MutexGuard};
@@ -26,9 +27,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::directories::DirectoryMonitor;
 use super::listing::ListingMonitor;
+use super::mailbox::Mailbox;
 use super::poll_metrics::{LastLag, PollMetrics};
 use super::replicas::Replicas;
 use super::subscriptions::SubscriptionIndex;
+use super::views::ViewScope;
 use crate::access::{Access, Principal};
 use crate::catalog::may_see_listing;
 use crate::response_cache::CachedPlugin;
@@ -89,6 +92,12 @@ impl WatchContext {
             || index.has_listing_subscriber(|principal| may_see_listing(&access.policy(principal), mount))
     }
 
+    /// Returns the caller that a subscriber is to plugins with views; none if there are no such plugins.
+    pub(super) fn caller(&self, mailbox: &Mailbox) -> Option<Caller> {
+        let (principal, token) = mailbox.credentials();
+        self.access.load().caller_with_token(&principal, token)
+    }
+
     pub(super) fn subscription_index(&self) -> MutexGuard<'_, SubscriptionIndex> {
         self.subscription_index.lock()
     }
@@ -102,7 +111,7 @@ const FORCED_POLLS_PER_SECOND: NonZeroU32 = NonZeroU32::new(4).unwrap();
 const MAX_CLIENTS: usize = 1024;
 
 /// The rate of polls that each client may force.
-pub(super) fn forced_polls() -> KeyedRate<Requester> {
+fn forced_polls() -> KeyedRate<Requester> {
     KeyedRate::new(Quota::per_second(FORCED_POLLS_PER_SECOND).allow_burst(FORCED_POLLS), MAX_CLIENTS)
 }
 
@@ -130,6 +139,8 @@ pub(super) struct WatcherState {
     pub(super) last_lag: LastLag,
     /// The polls that are shared with other replicas; none if this replica polls for itself.
     pub(super) shared: Option<SharedPolls>,
+    /// The view that this is the watcher of; none for the watcher of a plugin.
+    pub(super) view: Option<ViewScope>,
     pub(super) retired: CancellationToken,
 }
 
@@ -167,8 +178,50 @@ pub(super) enum PollError {
 }
 
 impl WatcherState {
+    /// Creates the state of a plugin's watcher, or of one view of it.
+    pub(super) fn new(
+        plugin: Arc<CachedPlugin>,
+        context: Arc<WatchContext>,
+        shared: Option<SharedPolls>,
+        listing: ListingMonitor,
+        view: Option<ViewScope>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            id: context.new_watcher(),
+            forced_polls: forced_polls(),
+            shared,
+            plugin,
+            context,
+            wake: Notify::new(),
+            unwatched: Notify::new(),
+            requested_polls: AtomicU64::new(0),
+            last_poll: watch::Sender::new(PollOutcome::default()),
+            listing,
+            directories: DirectoryMonitor::new(),
+            is_polling: AtomicBool::new(false),
+            last_lag: LastLag::default(),
+            view,
+            retired: CancellationToken::new(),
+        })
+    }
+
+    /// Returns whether the plugin is polled for changes as a whole, and reports those of its listing.
     pub(super) fn supports_changes(&self) -> bool {
-        self.plugin.info().watches
+        let info = self.plugin.info();
+        info.watches && info.views == 0
+    }
+
+    /// Returns whether the polls of this watcher concern a subscriber: in a view, if it has the view's identity now.
+    pub(super) fn concerns(&self, mailbox: &Mailbox) -> bool {
+        self.view
+            .as_ref()
+            .is_none_or(|view| self.identity(mailbox).is_some_and(|(identity, _)| identity == view.identity))
+    }
+
+    /// Returns the identity that a subscriber has now, with the caller that it is; none if it sees nothing.
+    pub(super) fn identity(&self, mailbox: &Mailbox) -> Option<(Identity, Caller)> {
+        let caller = self.context.caller(mailbox)?;
+        Some((self.plugin.identity(&caller)?, caller))
     }
 
     /// Requests a poll immediately, and waits for the end of a poll that started after this call.
@@ -227,12 +280,12 @@ pub(super) const BATCH_SIZE: usize = 1024;
 
 impl WatchContext {
     /// Notifies the subscribers of `uris` for which `concerns` returns true.
-    pub(super) async fn notify(&self, uris: Vec<Uri>, concerns: impl Fn(&Principal, &Uri) -> bool) {
+    pub(super) async fn notify(&self, uris: Vec<Uri>, concerns: impl Fn(&Mailbox, &Uri) -> bool) {
         let mut budget = BATCH_SIZE;
         for uri in uris {
             let mut from = Some(0);
             while let Some(id) = from {
-                from = self.subscription_index().notify(&uri, id, &mut budget, |principal| concerns(principal, &uri));
+                from = self.subscription_index().notify(&uri, id, &mut budget, |mailbox| concerns(mailbox, &uri));
                 budget = budget.saturating_sub(1);
                 if budget == 0 {
                     tokio::task::yield_now().await;
@@ -243,7 +296,7 @@ impl WatchContext {
     }
 
     /// Notifies the subscribers of all resources below `mount`, or of all resources.
-    pub(super) async fn notify_under(&self, mount: Option<&Mount>, concerns: impl Fn(&Principal, &Uri) -> bool) {
+    pub(super) async fn notify_under(&self, mount: Option<&Mount>, concerns: impl Fn(&Mailbox, &Uri) -> bool) {
         let mut after = None;
         loop {
             let uris = self.subscription_index().uris(mount, after.as_ref(), BATCH_SIZE);

@@ -12,6 +12,7 @@ use futures::future::join_all;
 use futures::stream::{self, Stream, StreamExt};
 use mcp_host_base::share_limiter::{LimitReached, ShareLimits, SharePermit};
 use mcp_host_engine::plugin::Fault;
+use mcp_host_model::caller::AccessToken;
 use mcp_host_model::uri::{Mount, Uri};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -103,8 +104,10 @@ impl Subscriber {
     pub const MAX_URI_BYTES: usize = 256 << 10;
 
     pub(super) fn new(id: u64, principal: Principal, hub: Arc<Hub>) -> Self {
+        let mailbox = Mailbox::new(id, principal);
+        mailbox.set_access_token(AccessToken::current().filter(|_| hub.context.access.load().has_views()));
         Self {
-            mailbox: Arc::new(Mailbox::new(id, principal)),
+            mailbox: Arc::new(mailbox),
             subscriptions: Mutex::default(),
             next_serial: AtomicU64::new(0),
             uri_bytes: Arc::new(Semaphore::new(Self::MAX_URI_BYTES)),
@@ -151,9 +154,26 @@ impl Subscriber {
             // Its view of a directory from now on is not known yet.
             self.hub.watcher_for(uri).iter().for_each(|watcher| watcher.examine(uri));
         }
+        self.identity_changed();
         if self.hub.context.subscription_index().is_watching_listing(self.mailbox.id) {
             self.mailbox.put_listing();
             self.hub.watchers().values().for_each(|watcher| watcher.watch_listing());
+        }
+    }
+
+    /// Replaces the access token with which plugins with views see the principal: that of its last request. Must be called after
+    /// [`set_principal`](Self::set_principal), with whose groups it expires.
+    pub fn set_access_token(&self, token: Option<AccessToken>) {
+        let token = token.filter(|_| self.hub.context.access.load().has_views());
+        if self.mailbox.set_access_token(token) {
+            self.identity_changed();
+        }
+    }
+
+    /// Checks to which views it belongs at the plugins of its subscriptions.
+    fn identity_changed(&self) {
+        for uri in self.subscriptions().keys() {
+            self.hub.watcher_for(uri).iter().for_each(|watcher| watcher.identities_changed());
         }
     }
 
@@ -225,7 +245,7 @@ impl Subscriber {
     pub fn unwatch_listing(&self) {
         let mut index = self.hub.context.subscription_index();
         index.unwatch_listing(self.mailbox.id);
-        self.hub.watchers().values().for_each(|watcher| watcher.check_unwatched(&index));
+        self.hub.watchers().values().for_each(|watcher| watcher.check_unwatched(&index, &self.mailbox));
     }
 
     /// Waits, after [`watch_listing`](Self::watch_listing), until the current listing is known, so that every later
@@ -331,7 +351,7 @@ impl Subscriber {
     fn untrack(&self, uri: &Uri) {
         let mut index = self.hub.context.subscription_index();
         index.unwatch(uri, self.mailbox.id);
-        self.hub.watchers().values().for_each(|watcher| watcher.check_unwatched(&index));
+        self.hub.watchers().values().for_each(|watcher| watcher.check_unwatched(&index, &self.mailbox));
         self.mailbox.remove(uri);
     }
 
@@ -348,7 +368,7 @@ fn too_many_subscriptions() -> SubscribeError {
     )))
 }
 
-fn subscription_memory_full(reached: LimitReached) -> SubscribeError {
+pub(super) fn subscription_memory_full(reached: LimitReached) -> SubscribeError {
     let reason = match reached {
         LimitReached::ClientShare => {
             "your share of the server's memory for subscriptions is used up; unsubscribe from some"
@@ -423,7 +443,7 @@ impl Subscriber {
         for uri in subscriptions.keys() {
             index.unwatch(uri, self.mailbox.id);
         }
-        self.hub.watchers().values().for_each(|watcher| watcher.check_unwatched(&index));
+        self.hub.watchers().values().for_each(|watcher| watcher.check_unwatched(&index, &self.mailbox));
     }
 }
 

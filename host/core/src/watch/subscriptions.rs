@@ -169,14 +169,38 @@ impl SubscriptionIndex {
         }
     }
 
-    /// Notifies the subscribers of a resource for whose principals `concerns` returns true, starting at id `from`,
-    /// until `budget` is exhausted. Returns the id at which to continue, if there are more.
+    /// Visits the subscriptions of resources below `mount`, in the order of resources and subscribers, at most `limit`, from
+    /// a subscriber of a resource on. Returns the subscription at which to continue, if there are more.
+    pub(super) fn visit(
+        &self,
+        mount: &Mount,
+        from: Option<&(Uri, u64)>,
+        limit: usize,
+        mut visitor: impl FnMut(&Uri, &Path, &Arc<Mailbox>),
+    ) -> Option<(Uri, u64)> {
+        let text = mount.as_str();
+        let start = Bound::Included(from.map_or(text, |(uri, _)| uri.as_str()));
+        let below = self.resources.range::<str, _>((start, Bound::Unbounded));
+        let mut left = limit;
+        for (uri, watched) in below.take_while(|(uri, _)| uri.as_str().starts_with(text)) {
+            let first = from.filter(|(at, _)| at == uri).map_or(0, |(_, id)| *id);
+            for (id, mailbox) in watched.subscribers.range(first..) {
+                let Some(rest) = left.checked_sub(1) else { return Some((uri.clone(), *id)) };
+                left = rest;
+                visitor(uri, &watched.path, mailbox);
+            }
+        }
+        None
+    }
+
+    /// Notifies the subscribers of a resource for which `concerns` returns true, starting at id `from`, until `budget` is
+    /// exhausted. Returns the id at which to continue, if there are more.
     pub(super) fn notify(
         &self,
         uri: &Uri,
         from: u64,
         budget: &mut usize,
-        concerns: impl Fn(&Principal) -> bool,
+        concerns: impl Fn(&Mailbox) -> bool,
     ) -> Option<u64> {
         let (uri, watched) = self.resources.get_key_value(uri)?;
         for (id, mailbox) in watched.subscribers.range(from..) {
@@ -184,7 +208,7 @@ impl SubscriptionIndex {
                 return Some(*id);
             }
             *budget = budget.saturating_sub(1);
-            if concerns(&mailbox.principal()) {
+            if concerns(mailbox) {
                 mailbox.put_resource(uri);
             }
         }
@@ -200,10 +224,15 @@ impl SubscriptionIndex {
         (principals, subscribers.next().map(|(id, _)| *id))
     }
 
-    /// Returns the clients of the first `limit` subscribers of a resource.
-    pub(super) fn requesters(&self, uri: &Uri, limit: usize) -> HashSet<Requester> {
+    /// Returns the clients of those among the first `limit` subscribers of a resource that `is_counted` selects.
+    pub(super) fn requesters(
+        &self,
+        uri: &Uri,
+        limit: usize,
+        is_counted: impl Fn(&Mailbox) -> bool,
+    ) -> HashSet<Requester> {
         let subscribers = self.resources.get(uri).into_iter().flat_map(|watched| watched.subscribers.values());
-        subscribers.take(limit).map(|mailbox| mailbox.requester()).collect()
+        subscribers.take(limit).filter(|mailbox| is_counted(mailbox)).map(|mailbox| mailbox.requester()).collect()
     }
 
     /// Stores that a watcher has polled these resources. Ignores resources that are not watched.
@@ -319,6 +348,32 @@ mod tests {
         assert_eq!(paths(&index, "a://"), ["x/1", "x/2?q", "y/1"]);
         index.unwatch(&mount("b:///").compose("").unwrap().uri, 1);
         assert!(!index.has_resources_under(&mount("b:///")));
+    }
+
+    #[test]
+    fn a_visit_in_parts_sees_each_subscription_below_a_mount_once() {
+        let mount: Mount = "a://x/".parse().unwrap();
+        let mut index = SubscriptionIndex::default();
+        for (of, path, ids) in [("a://x/", "1", 0..5), ("a://x/", "2", 3..4), ("a://y/", "1", 0..9)] {
+            let located = of.parse::<Mount>().unwrap().compose(path).unwrap();
+            ids.for_each(|id| index.watch(&located.uri, &located.path, &mailbox(id), false));
+        }
+        for limit in 1..8 {
+            let (mut seen, mut from) = (Vec::new(), None);
+            loop {
+                let visit = |_: &Uri, path: &Path, one: &Arc<Mailbox>| seen.push((path.as_str().to_owned(), one.id));
+                from = index.visit(&mount, from.as_ref(), limit, visit);
+                if from.is_none() {
+                    break;
+                }
+            }
+            let expected = [("1", 0), ("1", 1), ("1", 2), ("1", 3), ("1", 4), ("2", 3)];
+            assert_eq!(seen, expected.map(|(path, id)| (path.to_owned(), id)), "{limit}");
+        }
+    }
+
+    fn mailbox(id: u64) -> Arc<Mailbox> {
+        Arc::new(Mailbox::new(id, Principal::LOCAL))
     }
 
     #[test]

@@ -4,22 +4,23 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use mcp_host_base::share_limiter::ShareLimits;
 use mcp_host_model::requester::Requester;
 use mcp_host_model::uri::{Path, Uri};
-use tokio::sync::{Notify, watch};
-use tokio_util::sync::CancellationToken;
 
-use super::directories::{DirectoryMonitor, DirectoryTask};
+use super::SubscribeError;
+use super::directories::DirectoryTask;
 use super::listing::{ListingMonitor, ListingTask};
 use super::lookup::{LookupError, Lookups, ResourceKind};
-use super::poll_metrics::LastLag;
+use super::mailbox::Mailbox;
 use super::poller::Poller;
 use super::replicas::SharedPollStats;
-use super::state::{PollError, PollOutcome, WatchContext, WatcherState, forced_polls};
+use super::state::{PollError, WatchContext, WatcherState};
 use super::subscriptions::SubscriptionIndex;
+use super::views::{ViewLease, Views};
 use crate::access::{Access, Principal};
 use crate::catalog::{ListingFingerprint, may_see_listing};
 use crate::response_cache::CachedPlugin;
@@ -28,6 +29,8 @@ use crate::response_cache::CachedPlugin;
 pub(super) struct Watcher {
     state: Arc<WatcherState>,
     lookups: Arc<Lookups>,
+    /// The views, if changes depend on who asks. Then the plugin as a whole is not polled.
+    views: Option<Arc<Views>>,
 }
 
 /// The state that a watcher inherits from its predecessor.
@@ -42,26 +45,20 @@ pub(super) struct Handover {
 impl Watcher {
     /// Starts the watcher's tasks.
     pub(super) fn start(plugin: &Arc<CachedPlugin>, context: &Arc<WatchContext>, handover: Handover) -> Arc<Self> {
-        let replicas = context.replicas.as_ref().filter(|_| plugin.info().watches);
-        let state = Arc::new(WatcherState {
-            id: context.new_watcher(),
-            forced_polls: forced_polls(),
-            shared: replicas.and_then(|replicas| replicas.share(plugin)),
-            plugin: plugin.clone(),
-            context: context.clone(),
-            wake: Notify::new(),
-            unwatched: Notify::new(),
-            requested_polls: AtomicU64::new(0),
-            last_poll: watch::Sender::new(PollOutcome::default()),
-            listing: ListingMonitor::new(handover.fingerprints),
-            directories: DirectoryMonitor::new(),
-            is_polling: AtomicBool::new(false),
-            last_lag: LastLag::default(),
-            retired: CancellationToken::new(),
-        });
-        if plugin.info().watches {
-            let poller = Poller::new(state.clone(), handover.notify_all_once);
-            tokio::spawn(state.retired.clone().run_until_cancelled_owned(poller.run()));
+        let info = plugin.info();
+        let has_views = info.watches && info.views > 0;
+        // Each replica polls its own views.
+        let replicas = context.replicas.as_ref().filter(|_| info.watches && !has_views);
+        let shared = replicas.and_then(|replicas| replicas.share(plugin));
+        let listing = ListingMonitor::new(handover.fingerprints);
+        let state = WatcherState::new(plugin.clone(), context.clone(), shared, listing, None);
+        let views = has_views.then(|| Views::new(plugin, context));
+        if let Some(views) = &views {
+            tokio::spawn(state.retired.clone().run_until_cancelled_owned(views.clone().run()));
+        } else if info.watches {
+            let mut poller = Poller::new(state.clone(), handover.notify_all_once);
+            let polling = async move { poller.run().await };
+            tokio::spawn(state.retired.clone().run_until_cancelled_owned(polling));
             let directories = DirectoryTask::new(state.clone());
             tokio::spawn(state.retired.clone().run_until_cancelled_owned(directories.run()));
         }
@@ -72,21 +69,39 @@ impl Watcher {
             let preparing = async move { plugin.keep_prepared().await };
             tokio::spawn(state.retired.clone().run_until_cancelled_owned(preparing));
         }
-        Arc::new(Self { lookups: Lookups::new(plugin.clone()), state })
+        Arc::new(Self { lookups: Lookups::new(plugin.clone()), state, views })
     }
 
     pub(super) fn plugin(&self) -> &Arc<CachedPlugin> {
         &self.state.plugin
     }
 
-    /// Returns whether the provider reports changes.
+    /// Returns whether the provider reports changes to all alike, also those of its listing.
     pub(super) fn supports_changes(&self) -> bool {
         self.state.supports_changes()
     }
 
+    /// Returns whether resources can be subscribed to.
+    pub(super) fn supports_subscriptions(&self) -> bool {
+        self.plugin().info().watches
+    }
+
+    /// Returns a lease of the subscriber's view; none if the plugin has no views.
+    pub(super) fn enter(&self, mailbox: &Mailbox, memory: ShareLimits) -> Result<Option<ViewLease>, SubscribeError> {
+        self.views.as_ref().map(|views| views.enter(mailbox, memory)).transpose()
+    }
+
+    /// Checks to which views its subscribers belong, if it has views.
+    pub(super) fn identities_changed(&self) {
+        self.views.iter().for_each(|views| views.identities_changed());
+    }
+
     /// Returns whether the plugin is being polled.
     pub(super) fn is_polling(&self) -> bool {
-        self.state.is_polling.load(Ordering::Relaxed)
+        match &self.views {
+            Some(views) => views.is_polling(),
+            None => self.state.is_polling.load(Ordering::Relaxed),
+        }
     }
 
     /// Returns the counters of polls that are shared with other replicas; none if they are not shared.
@@ -96,11 +111,14 @@ impl Watcher {
 
     /// Returns the lag of the last poll; none before the first poll.
     pub(super) fn last_lag(&self) -> Option<Duration> {
-        self.state.last_lag.get()
+        self.views.as_ref().map_or_else(|| self.state.last_lag.get(), |views| views.last_lag())
     }
 
-    /// Wakes the poller if the plugin has no more subscribers.
-    pub(super) fn check_unwatched(&self, index: &SubscriptionIndex) {
+    /// Wakes the poller if the plugin, or the view of this subscriber, may have no more subscribers.
+    pub(super) fn check_unwatched(&self, index: &SubscriptionIndex, mailbox: &Mailbox) {
+        if let Some(views) = &self.views {
+            views.check_unwatched(mailbox);
+        }
         if self.supports_changes() && !self.state.context.is_watched(index, self.plugin().mount()) {
             self.state.unwatched.notify_one();
         }
@@ -109,6 +127,7 @@ impl Watcher {
     /// Stops the watcher's tasks. Callers that wait for a poll get [`PollError::Retired`].
     pub(super) fn retire(&self) {
         self.state.retired.cancel();
+        self.views.iter().for_each(|views| views.close());
         if let Some(shared) = &self.state.shared {
             shared.leave();
         }
@@ -132,7 +151,7 @@ impl Watcher {
     /// Requests the kind of a resource from the provider; see [`Lookups`]. Returns `None` if the watcher was
     /// retired.
     pub(super) async fn look_up(&self, path: &Path) -> Option<Result<ResourceKind, LookupError>> {
-        self.state.retired.run_until_cancelled(self.lookups.look_up(path)).await
+        self.state.retired.run_until_cancelled(self.lookups.look_up(path, None)).await
     }
 
     /// Waits until changes of a directory are detected for the principal.
@@ -142,6 +161,9 @@ impl Watcher {
 
     /// Examines the principals' views of a resource, if it is a directory.
     pub(super) fn examine(&self, uri: &Uri) {
+        if !self.supports_changes() {
+            return;
+        }
         self.state.directories.add(self.path(uri).map(|path| (uri.clone(), path)));
     }
 

@@ -356,7 +356,11 @@ impl CallContext {
             CallOutcome { answer, instance, stack, permits }
         });
         // For a provider whose answers depend on the caller. Components cannot see the caller.
-        let caller = Caller::current().filter(|_| origin == CallOrigin::Client);
+        let caller = match origin {
+            CallOrigin::Client => Caller::current(),
+            CallOrigin::Host => Caller::of_view(),
+            CallOrigin::Indexer | CallOrigin::Probe | CallOrigin::Preparation => None,
+        };
         let running = match &*self.backend {
             Backend::Native(_) => Either::Left(Caller::scope(caller, running)),
             Backend::Component(_) => Either::Right(running),

@@ -41,6 +41,7 @@ use axum::response::{IntoResponse, Response};
 use futures::stream::{self, BoxStream, StreamExt as _};
 use mcp_host_base::trace::TraceParent;
 use mcp_host_config::Operation;
+use mcp_host_model::caller::AccessToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
@@ -343,7 +344,7 @@ impl Endpoint {
         let end = event(&listen::end(config, id.clone()));
         let principal = &authenticated.principal;
         let beginning = Listener::begin(&self.host, id.clone(), params, principal, audit);
-        let beginning = beginning.instrument(trace.span());
+        let beginning = AccessToken::scope(authenticated.issued_token(), beginning.instrument(trace.span()));
         let listener = account.client().requester(principal).scope(beginning).await;
         listen::count(&self.metrics, Transport::Http, trace.record(&listener));
         let listener = match listener {

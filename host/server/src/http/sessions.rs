@@ -148,6 +148,7 @@ impl Sessions {
         let hash = SessionHash::new(&id);
         let session = Session::new(&self.host, principal, agreed, Transport::Http, Some(hash));
         session.subscriber().set_principal(principal, source.authenticated.expires());
+        session.subscriber().set_access_token(source.authenticated.issued_token());
         let session = Arc::new(StoredSession {
             hash,
             id: id.clone(),

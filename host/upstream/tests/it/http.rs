@@ -80,6 +80,14 @@ impl Server {
         received.iter().filter_map(|(_, headers, _)| value(headers)).collect()
     }
 
+    /// The values of `Authorization` of the requests with this method of the protocol.
+    pub(crate) fn users_of(&self, method: &str) -> Vec<String> {
+        let received = self.received.lock();
+        let of_method = received.iter().filter(|(_, _, message)| message["method"] == method);
+        let value = |headers: &HeaderMap| Some(headers.get("authorization")?.to_str().ok()?.to_owned());
+        of_method.filter_map(|(_, headers, _)| value(headers)).collect()
+    }
+
     fn plugin(&self, keys: &str) -> Plugin {
         let text = format!("[[upstream]]\nname = 'up'\nurl = '{}'\nmount = 'up+'\n{keys}", self.url);
         let environment = Environment::empty().variable("TOKEN", "hunter2");

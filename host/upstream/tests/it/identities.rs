@@ -1,15 +1,21 @@
 //! Tokens of principals and groups: two worlds that do not meet.
 
+use std::collections::HashMap;
+use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
 
 use axum::http::Method;
 use axum::response::Response;
+use futures::stream::{self, StreamExt as _};
 use mcp_host_config::{Config, Environment};
 use mcp_host_model::caller::Caller;
 use mcp_host_model::provider::{Body, Failure, Page, Provider};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
+use super::hostile::wait_for;
 use super::http::{Server, json, status, with_session};
 
 /// Lists what the user has, in two pages, and reads everything as that user.
@@ -90,7 +96,114 @@ async fn each_identity_sees_its_own_content() {
     }
     assert!(as_caller(&ada(), text(&up, "x:o")).await.is_err());
     assert!(as_caller(&bob(), text(&up, "x:a")).await.is_err());
+    // The server has no subscriptions, and is not polled.
     assert!(!up.describe().watches);
+}
+
+/// A server that notifies of changes, in the revision with sessions or without.
+struct Notifying {
+    server: Server,
+    streams: Arc<Mutex<HashMap<String, UnboundedSender<String>>>>,
+}
+
+impl Notifying {
+    async fn start(is_stateless: bool) -> Self {
+        let streams = Arc::<Mutex<HashMap<String, UnboundedSender<String>>>>::default();
+        let opened = streams.clone();
+        let open = move |user: &str, first: Option<String>| {
+            let (sender, mut receiver) = unbounded_channel::<String>();
+            first.into_iter().for_each(|line| sender.send(line).unwrap());
+            opened.lock().insert(user.to_owned(), sender);
+            let lines = stream::poll_fn(move |context| receiver.poll_recv(context));
+            let events = lines.map(|line| Ok::<_, Infallible>(format!("data: {line}\n\n")));
+            let response = Response::builder().header("content-type", "text/event-stream");
+            response.body(axum::body::Body::from_stream(events)).unwrap()
+        };
+        let server = Server::start_for_users(move |user, method, message| {
+            let called = message["method"].as_str().unwrap_or_default();
+            let capabilities = json!({ "resources": { "subscribe": true } });
+            match (called, is_stateless) {
+                ("", _) if *method == Method::GET => open(user, None),
+                ("", _) => status(200, ""),
+                ("server/discover", true) => json(
+                    message,
+                    json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": capabilities,
+                        "ttlMs": 0, "cacheScope": "public" }),
+                ),
+                ("server/discover", false) => status(400, "no valid session"),
+                ("initialize", _) => json(
+                    message,
+                    json!({ "protocolVersion": "2025-06-18", "capabilities": capabilities,
+                        "serverInfo": { "name": "notifying", "version": "1" } }),
+                ),
+                ("resources/subscribe" | "resources/unsubscribe", _) => json(message, json!({})),
+                ("resources/read", _) => {
+                    json(message, json!({ "contents": [{ "uri": message["params"]["uri"], "text": user }] }))
+                }
+                ("subscriptions/listen", _) => {
+                    let meta = json!({ "io.modelcontextprotocol/subscriptionId": message["id"] });
+                    let line = json!({ "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
+                        "params": { "notifications": message["params"]["notifications"], "_meta": meta } });
+                    open(user, Some(line.to_string()))
+                }
+                _ => status(202, ""),
+            }
+        });
+        Self { server: server.await, streams }
+    }
+
+    /// Notifies a user of a change, by each id that its stream may have.
+    fn notify(&self, user: &str, uri: &str) {
+        let streams = self.streams.lock();
+        for id in 0..10 {
+            let meta = json!({ "io.modelcontextprotocol/subscriptionId": id });
+            let line = json!({ "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": { "uri": uri, "_meta": meta } });
+            streams.get(user).iter().for_each(|stream| stream.send(line.to_string()).unwrap());
+        }
+    }
+
+    fn called(&self, method: &str) -> Vec<String> {
+        self.server.users_of(method)
+    }
+}
+
+#[tokio::test]
+async fn each_identity_has_its_own_subscriptions_and_updates() {
+    for is_stateless in [false, true] {
+        let world = Notifying::start(is_stateless).await;
+        let up = start(&world.server).await;
+        assert!(up.describe().watches && up.describe().views == 3);
+        let (both, mut tokens) = (vec!["x:1".to_owned(), "x:2".to_owned()], Vec::new());
+        assert_eq!(up.identity(&Caller::new(Some("mallory"), [])), None);
+        assert_ne!(up.identity(&ada()), up.identity(&bob()));
+        for (caller, watched) in [(ada(), &both), (bob(), &both[1..].to_vec())] {
+            assert!(as_caller(&caller, up.stat("x:1")).await.unwrap().subscribable);
+            tokens.push(as_caller(&caller, up.changes(watched, None)).await.unwrap().token);
+        }
+        let method = if is_stateless { "subscriptions/listen" } else { "resources/subscribe" };
+        for user in ["Bearer a", "Bearer o"] {
+            assert!(world.called(method).iter().any(|of| of == user), "{method} as {user}");
+        }
+        wait_for(async || world.streams.lock().len() >= 2).await;
+        let changed = async |caller: Caller, index: usize, watched: &[String]| {
+            as_caller(&caller, up.changes(watched, Some(&tokens[index]))).await.unwrap().changed
+        };
+        world.notify("Bearer a", "x:2");
+        as_caller(&ada(), up.changed()).await;
+        wait_for(async || changed(ada(), 0, &both).await == ["x:2"]).await;
+        assert!(changed(bob(), 1, &both[1..]).await.is_empty());
+        // An update of what nobody of this identity watches.
+        world.notify("Bearer o", "x:1");
+        world.notify("Bearer o", "x:2");
+        wait_for(async || changed(bob(), 1, &both[1..]).await == ["x:2"]).await;
+        assert_eq!(changed(ada(), 0, &both).await, ["x:2"]);
+        // When nobody watches as bob any more, his subscription is given up.
+        up.end_view(&up.identity(&bob()).unwrap());
+        if !is_stateless {
+            wait_for(async || world.called("resources/unsubscribe") == ["Bearer o"]).await;
+        }
+        assert_eq!(changed(ada(), 0, &both).await, ["x:2"]);
+    }
 }
 
 #[tokio::test]
@@ -127,4 +240,28 @@ async fn an_identity_whose_token_is_refused_fails_alone() {
     let eve = Caller::new(Some("eve"), []);
     assert!(matches!(as_caller(&eve, text(&up, "x:both")).await, Err(Failure::Unavailable { .. })));
     assert_eq!(as_caller(&ada(), text(&up, "x:both")).await.unwrap(), "for a");
+}
+
+#[tokio::test]
+async fn a_client_with_subscribers_is_kept_however_many_others_come() {
+    let world = Notifying::start(false).await;
+    let keys = format!("[[upstream]]\nname = 'up'\nurl = '{}'\nmount = 'up+'\nviews = 'principal'", world.server.url());
+    let config = Config::parse_in(&keys, Path::new("/etc/mcp-host.toml"), &Environment::empty()).unwrap();
+    let up = mcp_host_upstream::connect(&config.plugins[0]).await.unwrap();
+    assert_eq!(up.describe().views, 128);
+    let watched = vec!["x:1".to_owned()];
+    let start = as_caller(&ada(), up.changes(&watched, None)).await.unwrap().token;
+    let crowd = async || {
+        for number in 0..300 {
+            let other = Caller::new(Some(&format!("other-{number}")), []);
+            assert_eq!(as_caller(&other, text(&up, "x:1")).await, Ok(String::new()));
+        }
+    };
+    crowd().await;
+    let changes = as_caller(&ada(), up.changes(&watched, Some(&start))).await.unwrap();
+    assert!(changes.changed.is_empty(), "it is the same client");
+    up.end_view(&up.identity(&ada()).unwrap());
+    crowd().await;
+    let changes = as_caller(&ada(), up.changes(&watched, Some(&start))).await.unwrap();
+    assert_eq!(changes.changed, watched, "it is another client");
 }

@@ -24,7 +24,7 @@ fn uri(file: &str) -> String {
 }
 
 /// A stream of a session, as its client reads it.
-pub(super) struct EventStream {
+pub(crate) struct EventStream {
     response: Response,
     buffer: String,
     /// The id of the last event read.
@@ -33,14 +33,14 @@ pub(super) struct EventStream {
 
 impl EventStream {
     /// Opens the session's stream after an event.
-    pub(super) async fn open(wire: &RawHttp, last_id: Option<&str>) -> Self {
+    pub(crate) async fn open(wire: &RawHttp, last_id: Option<&str>) -> Self {
         let response = wire.resumed_event_stream(last_id).await;
         Self { response, buffer: String::new(), last_id: None }
     }
 
     /// Returns the next message; `None` at the end of the stream. Comments, which keep the connection open, do not
     /// extend the timeout.
-    pub(super) async fn next(&mut self) -> Option<Value> {
+    pub(crate) async fn next(&mut self) -> Option<Value> {
         timeout(TIMEOUT, self.read_message()).await.expect("an event in time")
     }
 

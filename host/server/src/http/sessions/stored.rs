@@ -103,6 +103,7 @@ impl StoredSession {
             stream.ended.cancel();
         }
         self.session.subscriber().set_principal(principal, authenticated.expires());
+        self.session.subscriber().set_access_token(authenticated.issued_token());
         self.session.set_may_list(authenticated.require_scopes(&[Operation::List]).is_ok());
     }
 

@@ -1,0 +1,502 @@
+//! The views of a plugin whose changes depend on who asks, such as an upstream with a token for each principal.
+//!
+//! A provider with [views](mcp_host_model::provider::ProviderInfo::views) tells which [`Identity`] a caller has. Each identity with
+//! subscribers has a view: a poller with tokens, groups of paths and lookups of its own, whose calls have one of those subscribers as
+//! their caller. An update goes to subscribers of the same identity only, and is asked of the rules at delivery as everywhere.
+//!
+//! # Who belongs to a view is never stored
+//!
+//! A subscription is one of a URI, as everywhere ([`subscriptions`](super::subscriptions)). The identity of its subscriber is computed
+//! from the current rules, groups and access token whenever it matters: which paths a poll covers and for whom it is made
+//! ([`poller`](super::poller)), and who is notified. So no view goes on with the credentials of an identity that none of its
+//! subscribers has any more, and a subscription cannot stay behind in a view that has ended.
+//!
+//! What is stored here is only the identity that each subscriber had when [`Views::check`] looked last. A check follows each reload, each
+//! change of groups or access tokens, and each `watch-interval`, because groups expire. It begins the views that are missing. A subscriber
+//! whose identity is another one since the last check, or that was not known to this generation of the plugin, is notified of each of
+//! its resources once, after the next poll of its view, so that no change is lost in between; or at once, if it sees nothing any more.
+//!
+//! # Lifetime
+//!
+//! The table belongs to one generation of a plugin. When this is replaced, the table is closed under its lock: views of the old plugin end
+//! with all of their tasks, and whoever is subscribing meanwhile begins again at the new plugin. A view without subscribers ends after
+//! its poller has [lingered](super::poller), unless somebody is about to subscribe ([`ViewLease`]).
+//!
+//! # Bounds
+//!
+//! At most [`ProviderInfo::views`](mcp_host_model::provider::ProviderInfo::views) views of a plugin, of which a principal may cause
+//! [`MAX_VIEWS_OF_PRINCIPAL`]: it may come with any number of access tokens. Each is charged with [`VIEW_MEMORY`] to the memory of
+//! subscriptions of that principal. Beyond that a subscription is refused, and a subscriber with another identity is tried again at the
+//! next check. A check takes at most a seventeenth of the time ([`burst_pause`]).
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use mcp_host_base::log_target;
+use mcp_host_base::share_limiter::{LimitReached, ShareLimits, SharePermit};
+use mcp_host_base::throttle::ThrottlePerReason;
+use mcp_host_engine::plugin::Fault;
+use mcp_host_model::caller::{Caller, Identity};
+use mcp_host_model::requester::Requester;
+use mcp_host_model::uri::{Path, Uri};
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::SubscribeError;
+use super::burst_pause::burst_pause;
+use super::listing::ListingMonitor;
+use super::lookup::{LookupError, Lookups, ResourceKind};
+use super::mailbox::Mailbox;
+use super::poller::Poller;
+use super::state::{BATCH_SIZE, PollError, WatchContext, WatcherState};
+use super::subscriber::subscription_memory_full;
+use crate::access::Principal;
+use crate::response_cache::CachedPlugin;
+
+/// The maximum number of views of one plugin that one principal causes.
+const MAX_VIEWS_OF_PRINCIPAL: usize = 16;
+/// The approximate memory of a view besides its subscriptions: its tasks, and its client at the upstream with the credentials.
+const VIEW_MEMORY: usize = 64 << 10;
+/// The time after which to retry when there are too many views.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+/// The minimum time between two checks without a reason.
+const MIN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// The time between two lines of the log with the same reason.
+const LOG_PERIOD: Duration = Duration::from_secs(60);
+
+/// The identity whose view a watcher polls.
+pub(super) struct ViewScope {
+    pub(super) identity: Identity,
+    /// The subscribers to notify of everything once, after the next poll.
+    owed: Mutex<HashSet<u64>>,
+    /// Notified when a subscriber has given up or become active.
+    released: Notify,
+}
+
+impl ViewScope {
+    fn new(identity: Identity) -> Self {
+        Self { identity, owed: Mutex::default(), released: Notify::new() }
+    }
+
+    /// Takes the subscribers to notify after the poll that begins now.
+    pub(super) fn take_owed(&self) -> HashSet<u64> {
+        std::mem::take(&mut *self.owed.lock())
+    }
+}
+
+/// The views of one generation of a plugin.
+pub(super) struct Views {
+    plugin: Arc<CachedPlugin>,
+    context: Arc<WatchContext>,
+    table: Mutex<Table>,
+    /// Notified when identities of subscribers may have changed.
+    changed: Notify,
+    log: ThrottlePerReason,
+}
+
+struct Table {
+    views: HashMap<Identity, View>,
+    /// What the identity of each subscriber was.
+    subscribers: HashMap<u64, Seen>,
+    /// The number of checks.
+    checks: u64,
+    /// The memory limits of the last subscription.
+    limits: ShareLimits,
+    /// Whether the plugin was replaced.
+    is_closed: bool,
+}
+
+struct View {
+    state: Arc<WatcherState>,
+    lookups: Arc<Lookups>,
+    /// The number of leases.
+    leases: usize,
+    /// The number of leases since the beginning.
+    entered: u64,
+    /// The principal that caused it, with the memory that it is charged with.
+    memory: SharePermit<Principal>,
+    _task: AbortOnDropHandle<Option<()>>,
+}
+
+struct Seen {
+    /// None if it saw nothing.
+    identity: Option<Identity>,
+    /// The check that saw it, or the last one before it subscribed.
+    check: u64,
+}
+
+/// Why there is no view.
+enum Refused {
+    /// The plugin was replaced.
+    Closed,
+    /// All views are in use.
+    Full(usize),
+    /// The principal has too many.
+    Share,
+    Memory(LimitReached),
+}
+
+impl From<Refused> for SubscribeError {
+    fn from(refused: Refused) -> Self {
+        let reason = match refused {
+            Refused::Closed => return Self::PluginReplaced,
+            Refused::Memory(reached) => return subscription_memory_full(reached),
+            Refused::Full(max) => {
+                format!("its limit of {max} identities with subscriptions at a time is reached; try again later")
+            }
+            Refused::Share => format!(
+                "you have subscriptions with {MAX_VIEWS_OF_PRINCIPAL} access tokens, which is the limit; unsubscribe those of older ones"
+            ),
+        };
+        Self::Transient(Fault::Unavailable { reason, retry_after: Some(RETRY_AFTER) }, RETRY_AFTER)
+    }
+}
+
+impl Views {
+    /// Creates no view yet.
+    pub(super) fn new(plugin: &Arc<CachedPlugin>, context: &Arc<WatchContext>) -> Arc<Self> {
+        let table = Table {
+            views: HashMap::new(),
+            subscribers: HashMap::new(),
+            checks: 0,
+            // Until a limit is known, the subscribers of an earlier generation have been charged already.
+            limits: ShareLimits { client: usize::MAX, overall: usize::MAX },
+            is_closed: false,
+        };
+        Arc::new(Self {
+            plugin: plugin.clone(),
+            context: context.clone(),
+            table: Mutex::new(table),
+            changed: Notify::new(),
+            log: ThrottlePerReason::new(LOG_PERIOD),
+        })
+    }
+
+    /// Checks the identities of subscribers until the plugin is replaced.
+    pub(super) async fn run(self: Arc<Self>) {
+        let interval = self.plugin.watch_interval().max(MIN_CHECK_INTERVAL);
+        loop {
+            let began = Instant::now();
+            self.check().await;
+            let rest = Instant::now().checked_add(burst_pause(began.elapsed())).unwrap_or(began);
+            tokio::select! {
+                () = self.changed.notified() => {}
+                () = sleep(interval) => {}
+            }
+            sleep_until(rest).await;
+        }
+    }
+
+    /// Makes the identities of subscribers be checked soon.
+    pub(super) fn identities_changed(&self) {
+        self.changed.notify_one();
+    }
+
+    /// Returns a lease of the view of a subscriber, which begins if there is none.
+    pub(super) fn enter(self: &Arc<Self>, mailbox: &Mailbox, limits: ShareLimits) -> Result<ViewLease, SubscribeError> {
+        let caller = self.context.caller(mailbox);
+        let identity = caller.as_ref().and_then(|caller| self.plugin.identity(caller));
+        // It sees nothing, so there is nothing to subscribe to.
+        let (Some(caller), Some(identity)) = (caller, identity) else {
+            return Err(SubscribeError::Permanent(Fault::NotFound));
+        };
+        let mut table = self.table();
+        table.limits = limits;
+        let view = self.open(&mut table, identity, mailbox)?;
+        (view.leases, view.entered) = (view.leases.saturating_add(1), view.entered.saturating_add(1));
+        let (state, lookups) = (view.state.clone(), view.lookups.clone());
+        Ok(ViewLease { views: self.clone(), state, lookups, identity, caller })
+    }
+
+    /// Returns the view of an identity, which begins on behalf of a subscriber if there is none.
+    fn open<'a>(
+        self: &Arc<Self>,
+        table: &'a mut Table,
+        identity: Identity,
+        mailbox: &Mailbox,
+    ) -> Result<&'a mut View, Refused> {
+        if table.is_closed {
+            return Err(Refused::Closed);
+        }
+        let (count, max) = (table.views.len(), self.plugin.info().views);
+        let principal = mailbox.principal().identity();
+        let of_principal = table.views.values().filter(|view| *view.memory.client() == principal).count();
+        let place = match table.views.entry(identity) {
+            Entry::Occupied(view) => return Ok(view.into_mut()),
+            Entry::Vacant(place) => place,
+        };
+        if count >= max {
+            return Err(Refused::Full(max));
+        }
+        if of_principal >= MAX_VIEWS_OF_PRINCIPAL {
+            return Err(Refused::Share);
+        }
+        let memory = self.context.memory.acquire_amount(&principal, VIEW_MEMORY, table.limits);
+        let memory = memory.map_err(Refused::Memory)?;
+        let (plugin, context, scope) = (self.plugin.clone(), self.context.clone(), ViewScope::new(identity));
+        // The polls of a view are never shared with other replicas, which have subscribers of their own.
+        let listing = ListingMonitor::new(HashMap::new());
+        let state = WatcherState::new(plugin, context, None, listing, Some(scope));
+        let watching = watch(Arc::downgrade(self), state.clone());
+        let task = tokio::spawn(state.retired.clone().run_until_cancelled_owned(watching));
+        Ok(place.insert(View {
+            lookups: Lookups::new(self.plugin.clone()),
+            state,
+            leases: 0,
+            entered: 0,
+            memory,
+            _task: AbortOnDropHandle::new(task),
+        }))
+    }
+
+    /// Compares the identity of each subscriber with that at the last check, and begins the views that are missing.
+    pub(super) async fn check(self: &Arc<Self>) {
+        let check = {
+            let mut table = self.table();
+            table.checks = table.checks.saturating_add(1);
+            table.checks
+        };
+        let (mount, mut found, mut from) = (self.plugin.mount(), HashMap::new(), None);
+        loop {
+            from = self.context.subscription_index().visit(mount, from.as_ref(), BATCH_SIZE, |_, _, mailbox| {
+                found.entry(mailbox.id).or_insert_with(|| (mailbox.clone(), self.identity(mailbox)));
+            });
+            if from.is_none() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        let lost = self.compare(check, found);
+        if !lost.is_empty() {
+            self.context.notify_under(Some(mount), |mailbox, _| lost.contains(&mailbox.id)).await;
+        }
+    }
+
+    /// Has those subscribers notified whose identity is another one. Returns those that see nothing any more.
+    fn compare(self: &Arc<Self>, check: u64, found: HashMap<u64, (Arc<Mailbox>, Option<Identity>)>) -> HashSet<u64> {
+        let mut lost = HashSet::new();
+        let mut table = self.table();
+        let table = &mut *table;
+        if table.is_closed {
+            return lost;
+        }
+        for (id, (mailbox, identity)) in found {
+            if let Some(seen) = table.subscribers.get_mut(&id).filter(|seen| seen.identity == identity) {
+                seen.check = check;
+                if identity.is_none_or(|identity| table.views.contains_key(&identity)) {
+                    continue;
+                }
+            }
+            let identity = match identity {
+                Some(identity) => match self.open(table, identity, &mailbox) {
+                    Ok(view) => {
+                        view.state.owe(id);
+                        Some(identity)
+                    }
+                    Err(refused) => {
+                        self.warn(&mailbox, refused);
+                        // So that the next check finds another identity, whichever it is.
+                        None
+                    }
+                },
+                None => {
+                    lost.insert(id);
+                    None
+                }
+            };
+            let before = table.subscribers.insert(id, Seen { identity, check }).and_then(|seen| seen.identity);
+            let left = before.filter(|before| Some(*before) != identity);
+            if let Some(view) = left.and_then(|left| table.views.get(&left)) {
+                // It may have been the last one.
+                view.state.unwatched.notify_one();
+            }
+        }
+        // Who subscribed during the check was not necessarily found.
+        table.subscribers.retain(|_, seen| seen.check.saturating_add(1) >= check);
+        lost
+    }
+
+    fn warn(&self, mailbox: &Mailbox, refused: Refused) {
+        let SubscribeError::Transient(fault, _) = SubscribeError::from(refused) else { return };
+        if let Some(more) = self.log.record("refused") {
+            let (plugin, principal) = (self.plugin.name(), mailbox.principal().name().to_owned());
+            tracing::warn!(
+                target: log_target::WATCH, plugin, principal, %fault, more,
+                "changes of the plugin are not reported to a subscriber whose identity there has changed, which is tried again"
+            );
+        }
+    }
+
+    fn identity(&self, mailbox: &Mailbox) -> Option<Identity> {
+        self.plugin.identity(&self.context.caller(mailbox)?)
+    }
+
+    /// Wakes the poller of a subscriber's view, which may have no more subscribers.
+    pub(super) fn check_unwatched(&self, mailbox: &Mailbox) {
+        let table = self.table();
+        let identity = table.subscribers.get(&mailbox.id).and_then(|seen| seen.identity);
+        if let Some(view) = identity.and_then(|identity| table.views.get(&identity)) {
+            view.state.unwatched.notify_one();
+        }
+    }
+
+    /// Returns how often a view was entered; none if it has ended.
+    fn entered(&self, state: &WatcherState, scope: &ViewScope) -> Option<u64> {
+        let table = self.table();
+        table.views.get(&scope.identity).filter(|view| view.state.id == state.id).map(|view| view.entered)
+    }
+
+    /// Ends a view that nobody has entered since, and nobody is about to subscribe in. Returns whether it has ended.
+    fn end_idle(&self, state: &WatcherState, scope: &ViewScope, entered: u64) -> bool {
+        let mut table = self.table();
+        let Entry::Occupied(place) = table.views.entry(scope.identity) else { return true };
+        let view = place.get();
+        if view.state.id != state.id {
+            return true;
+        }
+        if view.leases > 0 || view.entered != entered {
+            return false;
+        }
+        state.retired.cancel();
+        // While the table is locked, so that the provider is told before another view of the identity begins.
+        self.plugin.end_view(&scope.identity);
+        place.remove();
+        true
+    }
+
+    /// Ends all views: the plugin was replaced.
+    pub(super) fn close(&self) {
+        let mut table = self.table();
+        table.is_closed = true;
+        table.subscribers.clear();
+        for (identity, view) in table.views.drain() {
+            view.state.retired.cancel();
+            self.plugin.end_view(&identity);
+        }
+    }
+
+    /// Returns whether any view is polled.
+    pub(super) fn is_polling(&self) -> bool {
+        self.table().views.values().any(|view| view.state.is_polling.load(Ordering::Relaxed))
+    }
+
+    /// Returns the longest lag of the last polls.
+    pub(super) fn last_lag(&self) -> Option<Duration> {
+        self.table().views.values().filter_map(|view| view.state.last_lag.get()).max()
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock()
+    }
+}
+
+/// Polls a view while it has subscribers. Ends the view when it has none.
+async fn watch(views: Weak<Views>, state: Arc<WatcherState>) {
+    let Some(scope) = &state.view else { return };
+    let mut poller = Poller::new(state.clone(), false);
+    loop {
+        poller.run().await;
+        let Some(entered) = views.upgrade().and_then(|views| views.entered(&state, scope)) else { return };
+        // Whoever had entered before that is found now, or holds a lease.
+        if poller.watched_paths().await.is_some() {
+            continue;
+        }
+        if views.upgrade().is_none_or(|views| views.end_idle(&state, scope, entered)) {
+            return;
+        }
+        tokio::select! {
+            () = state.wake.notified() => {}
+            () = scope.released.notified() => {}
+        }
+    }
+}
+
+impl WatcherState {
+    /// Returns the paths that subscribers with this identity watch now, and one of these subscribers as the caller. `None` without such
+    /// subscribers.
+    pub(super) async fn watched_in_view(&self, identity: Identity) -> Option<(Vec<(Uri, Path)>, Caller)> {
+        let mount = self.plugin.mount();
+        let (mut members, mut caller, mut from) = (HashMap::new(), None, None);
+        let mut watched = Vec::<(Uri, Path)>::new();
+        loop {
+            from = self.context.subscription_index().visit(mount, from.as_ref(), BATCH_SIZE, |uri, path, mailbox| {
+                let is_member = *members.entry(mailbox.id).or_insert_with(|| {
+                    let member = self.identity(mailbox).filter(|(of, _)| *of == identity);
+                    let is_member = member.is_some();
+                    caller = caller.take().or(member.map(|(_, caller)| caller));
+                    is_member
+                });
+                if is_member && watched.last().is_none_or(|(last, _)| last != uri) {
+                    watched.push((uri.clone(), path.clone()));
+                }
+            });
+            if from.is_none() {
+                return caller.map(|caller| (watched, caller));
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Notifies a subscriber of all its resources after the next poll of the view.
+    fn owe(&self, subscriber: u64) {
+        if let Some(view) = &self.view {
+            view.owed.lock().insert(subscriber);
+            self.wake.notify_one();
+        }
+    }
+}
+
+/// A view that does not end, because somebody is about to subscribe in it.
+pub(super) struct ViewLease {
+    views: Arc<Views>,
+    state: Arc<WatcherState>,
+    lookups: Arc<Lookups>,
+    identity: Identity,
+    caller: Caller,
+}
+
+impl ViewLease {
+    /// Requests the kind of a resource from the provider. None if the view has ended.
+    pub(super) async fn look_up(&self, path: &Path) -> Option<Result<ResourceKind, LookupError>> {
+        let looking_up = self.lookups.look_up(path, Some(&self.caller));
+        let kind = self.state.retired.run_until_cancelled(looking_up).await?;
+        // Not all changes of a listable resource may be notified to all, and who may see which is not tracked for views.
+        Some(kind.map(|kind| if kind == ResourceKind::Listable { ResourceKind::NotSubscribable } else { kind }))
+    }
+
+    /// Records that a subscriber has this identity. Must be called before its subscription is registered.
+    pub(super) fn note(&self, mailbox: &Mailbox) {
+        let mut table = self.views.table();
+        let (check, identity) = (table.checks, Some(self.identity));
+        table.subscribers.entry(mailbox.id).or_insert(Seen { identity, check });
+    }
+
+    /// Waits until changes of a registered resource are reported.
+    pub(super) async fn wait_until_polled(&self, path: &Path, client: &Requester) -> Result<(), PollError> {
+        self.state.wait_for_poll_of(path, client).await
+    }
+
+    /// Returns whether a subscriber still has this identity.
+    pub(super) fn is_of(&self, mailbox: &Mailbox) -> bool {
+        self.state.concerns(mailbox)
+    }
+}
+
+impl Drop for ViewLease {
+    fn drop(&mut self) {
+        let mut table = self.views.table();
+        if let Some(view) = table.views.get_mut(&self.identity).filter(|view| view.state.id == self.state.id) {
+            view.leases = view.leases.saturating_sub(1);
+        }
+        drop(table);
+        self.state.view.iter().for_each(|view| view.released.notify_one());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,364 @@
+//! Views of a native provider whose data depend on the caller.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path as FilePath;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcp_host_config::{Config, Environment};
+use mcp_host_engine::plugin::NativePlugin;
+use mcp_host_model::caller::{AccessToken, Caller, Identity};
+use mcp_host_model::provider::{
+    ChangeSet, Contents, Entry, Failure, Page, Provider, ProviderInfo, Result, async_trait,
+};
+use mcp_host_model::resource::Error;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use super::super::{Subscriber, Update};
+use super::MAX_VIEWS_OF_PRINCIPAL;
+use crate::access::Principal;
+use crate::host::Host;
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// So long that a change is noticed without it.
+const LONG: &str = "1h";
+/// The time in which a wrong update would have come.
+const QUIET: Duration = Duration::from_millis(300);
+
+/// A provider with an identity for each access token, else for the group `team`, else for each principal but `nobody`.
+struct Users {
+    max: usize,
+    versions: Mutex<BTreeMap<(String, String), u32>>,
+    /// Notified of a change of this user's data.
+    changed: Mutex<BTreeMap<String, Arc<Notify>>>,
+    /// The users for which `changes` was called, with the watched paths.
+    calls: Mutex<Vec<(String, Vec<String>)>>,
+    /// The identities whose view has ended.
+    ended: Mutex<Vec<Identity>>,
+}
+
+fn user(caller: &Caller) -> Option<String> {
+    let token = caller.access_token().map(|token| token.expose().to_owned());
+    let team = || caller.is_member_of("team").then(|| "team".to_owned());
+    token.or_else(team).or_else(|| caller.name().map(str::to_owned)).filter(|name| name != "corp/nobody")
+}
+
+fn current() -> Option<String> {
+    user(&Caller::current()?)
+}
+
+impl Users {
+    fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            max,
+            versions: Mutex::default(),
+            changed: Mutex::default(),
+            calls: Mutex::default(),
+            ended: Mutex::default(),
+        })
+    }
+
+    fn notify_of(&self, user: &str) -> Arc<Notify> {
+        self.changed.lock().entry(user.to_owned()).or_default().clone()
+    }
+
+    fn edit(&self, user: &str, path: &str) {
+        *self.versions.lock().entry((user.to_owned(), path.to_owned())).or_default() += 1;
+        self.notify_of(user).notify_one();
+    }
+
+    /// The users that were asked for since the last call.
+    fn take_calls(&self) -> BTreeSet<String> {
+        std::mem::take(&mut *self.calls.lock()).into_iter().map(|(user, _)| user).collect()
+    }
+}
+
+fn entry(path: &str) -> Entry {
+    let mut entry = Entry::new(path, path).mime_type("text/plain").subscribable();
+    entry.listable = path == "directory";
+    entry
+}
+
+#[async_trait]
+impl Provider for Users {
+    fn describe(&self) -> ProviderInfo {
+        ProviderInfo::new("users", "1.0.0").watches(true).views(self.max)
+    }
+
+    async fn list(&self, _: Option<&str>, _: Option<&str>, _: usize) -> Result<Page> {
+        Ok(Page::last([]))
+    }
+
+    async fn stat(&self, path: &str) -> Result<Entry> {
+        current().map(|_| entry(path)).ok_or(Failure::NotFound)
+    }
+
+    async fn read(&self, path: &str) -> Result<Vec<Contents>> {
+        Ok(vec![Contents::text(self.stat(path).await?, "")])
+    }
+
+    async fn changes(&self, watched: &[String], since: Option<&str>) -> Result<ChangeSet> {
+        let user = current().ok_or_else(|| Failure::internal("a poll for nobody"))?;
+        self.calls.lock().push((user.clone(), watched.to_vec()));
+        let versions = self.versions.lock();
+        let version = |path: &str| versions.get(&(user.clone(), path.to_owned())).copied().unwrap_or_default();
+        // The token has the user, so that one of another user counts as unknown.
+        let of_user: Vec<_> = versions.iter().filter(|((of, _), _)| *of == user).collect();
+        let state =
+            of_user.iter().map(|((_, path), version)| format!("{path}={version}")).collect::<Vec<_>>().join(",");
+        let now = format!("{user} {state}");
+        let Some(since) = since else { return Ok(ChangeSet::none(now)) };
+        let Some((_, before)) = since.split_once(' ').filter(|(of, _)| *of == user) else {
+            return Ok(ChangeSet::all(now, watched));
+        };
+        let before: BTreeMap<&str, &str> = before.split(',').filter_map(|pair| pair.split_once('=')).collect();
+        let known = |path: &str| before.get(path).and_then(|version| version.parse().ok()).unwrap_or_default();
+        let mut changes = ChangeSet::none(now);
+        changes.changed = watched.iter().filter(|path| version(path) != known(path)).cloned().collect();
+        Ok(changes)
+    }
+
+    async fn changed(&self) {
+        match current() {
+            Some(user) => self.notify_of(&user).notified().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn identity(&self, caller: &Caller) -> Option<Identity> {
+        user(caller).map(|user| Identity::of(user.as_bytes()))
+    }
+
+    fn end_view(&self, identity: &Identity) {
+        self.ended.lock().push(*identity);
+    }
+}
+
+/// A config in which everybody may read everything except `denied`, with these principals in the group `team`.
+fn config(team: &[&str], denied: &str) -> Config {
+    let team: Vec<_> = team.iter().map(|name| format!("'{name}'")).collect();
+    // The upstream makes the host pass on callers. It is not there.
+    let text = format!(
+        "[[group]]\nname = 'team'\nprincipals = [{}]\n[[rule]]\nprincipals = ['*']\nallow = ['**']\ndeny = ['{denied}']\n\
+         [[upstream]]\nname = 'none'\nurl = 'http://127.0.0.1:9/mcp'\nmount = 'none+'\nviews = 'principal'\n",
+        team.join(", ")
+    );
+    let config = Config::parse_in(&text, FilePath::new("/etc/mcp-host.toml"), &Environment::empty());
+    config.unwrap_or_else(|error| panic!("{error}"))
+}
+
+struct World {
+    users: Arc<Users>,
+    host: Arc<Host>,
+    _dir: tempfile::TempDir,
+}
+
+impl World {
+    async fn start(max: usize, team: &[&str]) -> Self {
+        let (users, dir) = (Users::new(max), tempfile::tempdir().unwrap());
+        let plugin = NativePlugin::new("users".parse().unwrap(), "users:///".parse().unwrap(), users.clone());
+        let plugin = plugin.watch_interval(LONG.parse().unwrap());
+        let builder = Host::builder(config(team, "none:**"));
+        let builder = builder.cache_dir(dir.path().join("cache")).state_dir(dir.path().join("state"));
+        let host = Arc::new(builder.native_plugin(plugin).start().await.unwrap());
+        Self { users, host, _dir: dir }
+    }
+
+    async fn reload(&self, team: &[&str], denied: &str) {
+        self.host.reload(config(team, denied)).await.unwrap();
+    }
+
+    fn subscriber(&self, principal: &str) -> Subscriber {
+        self.host.subscriber(&Principal::new(principal))
+    }
+
+    /// A subscriber whose requests come with this access token.
+    async fn with_token(&self, principal: &str, token: &str) -> Subscriber {
+        AccessToken::scope(Some(AccessToken::new(token)), async { self.subscriber(principal) }).await
+    }
+
+    async fn subscribe(&self, subscriber: &Subscriber, path: &str) {
+        self.try_subscribe(subscriber, path).await.unwrap();
+    }
+
+    async fn try_subscribe(&self, subscriber: &Subscriber, path: &str) -> std::result::Result<(), Error> {
+        timeout(TIMEOUT, self.host.subscribe(subscriber, &format!("users:///{path}"))).await.unwrap()
+    }
+
+    async fn wait_until_ended(&self, user: &str) {
+        let identity = Identity::of(user.as_bytes());
+        timeout(TIMEOUT, async {
+            while !self.users.ended.lock().contains(&identity) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await
+        .unwrap();
+    }
+}
+
+fn updated(path: &str) -> Update {
+    Update::Resource(format!("users:///{path}"))
+}
+
+async fn next(subscriber: &Subscriber) -> Update {
+    timeout(TIMEOUT, subscriber.next()).await.unwrap()
+}
+
+async fn assert_quiet(subscriber: &Subscriber) {
+    let update = timeout(QUIET, subscriber.next()).await;
+    assert!(update.is_err(), "{update:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_identity_is_polled_for_what_it_watches_and_told_of_its_own_changes() {
+    let world = World::start(8, &[]).await;
+    let (ada, bob) = (world.subscriber("corp/ada"), world.subscriber("corp/bob"));
+    world.subscribe(&ada, "both").await;
+    world.subscribe(&ada, "ada's").await;
+    world.subscribe(&bob, "both").await;
+    for (one, other, user) in [(&ada, &bob, "corp/ada"), (&bob, &ada, "corp/bob")] {
+        world.users.edit(user, "both");
+        assert_eq!(next(one).await, updated("both"));
+        assert_quiet(other).await;
+    }
+    // A change of what only another identity watches.
+    world.users.edit("corp/bob", "ada's");
+    assert_quiet(&ada).await;
+    assert_quiet(&bob).await;
+    let calls = world.users.calls.lock().clone();
+    assert!(calls.iter().all(|(user, watched)| user != "corp/bob" || !watched.contains(&"ada's".to_owned())));
+    assert_eq!(world.users.take_calls(), BTreeSet::from(["corp/ada".to_owned(), "corp/bob".to_owned()]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_sees_nothing_and_a_listable_resource_have_no_subscription() {
+    let world = World::start(8, &[]).await;
+    let nobody = world.subscriber("corp/nobody");
+    assert!(matches!(world.try_subscribe(&nobody, "a").await, Err(Error::NotFound { .. })));
+    assert!(world.users.take_calls().is_empty());
+    let ada = world.subscriber("corp/ada");
+    assert!(matches!(world.try_subscribe(&ada, "directory").await, Err(Error::InvalidRequest { .. })));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_identity_that_a_reload_takes_is_asked_for_no_more_and_one_that_comes_back_is_told_once() {
+    let world = World::start(8, &["corp/ada", "corp/bob"]).await;
+    let (ada, bob) = (world.subscriber("corp/ada"), world.subscriber("corp/bob"));
+    world.subscribe(&ada, "a").await;
+    world.subscribe(&bob, "a").await;
+    world.users.edit("team", "a");
+    assert_eq!((next(&ada).await, next(&bob).await), (updated("a"), updated("a")));
+    for _ in 0..2 {
+        // The group is narrower: ada goes on as herself, and is told that everything may be different.
+        world.reload(&["corp/bob"], "none:**").await;
+        assert_eq!(next(&ada).await, updated("a"));
+        world.users.edit("team", "a");
+        assert_eq!(next(&bob).await, updated("a"));
+        assert_quiet(&ada).await;
+        world.users.edit("corp/ada", "a");
+        assert_eq!(next(&ada).await, updated("a"));
+        assert_quiet(&bob).await;
+        // Nobody is in it: no call has its credentials, and its view ends.
+        world.reload(&[], "none:**").await;
+        assert_eq!(next(&bob).await, updated("a"));
+        world.wait_until_ended("team").await;
+        world.users.ended.lock().clear();
+        world.users.take_calls();
+        world.users.edit("team", "a");
+        assert_quiet(&bob).await;
+        assert!(!world.users.take_calls().contains("team"));
+        // It comes back.
+        world.reload(&["corp/ada", "corp/bob"], "none:**").await;
+        assert_eq!((next(&ada).await, next(&bob).await), (updated("a"), updated("a")));
+        world.users.edit("team", "a");
+        assert_eq!((next(&ada).await, next(&bob).await), (updated("a"), updated("a")));
+        assert_quiet(&ada).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_update_of_what_a_rule_denies_since_is_dropped_and_told_when_it_is_allowed_again() {
+    let world = World::start(8, &[]).await;
+    let ada = world.subscriber("corp/ada");
+    world.subscribe(&ada, "a").await;
+    world.reload(&[], "users:///a").await;
+    world.users.edit("corp/ada", "a");
+    assert_quiet(&ada).await;
+    world.reload(&[], "none:**").await;
+    assert_eq!(next(&ada).await, updated("a"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_access_token_is_another_identity_that_is_told_once() {
+    let world = World::start(8, &[]).await;
+    let ada = world.with_token("corp/ada", "one").await;
+    world.subscribe(&ada, "a").await;
+    assert_eq!(world.users.take_calls(), BTreeSet::from(["one".to_owned()]));
+    ada.set_access_token(Some(AccessToken::new("two")));
+    assert_eq!(next(&ada).await, updated("a"));
+    world.wait_until_ended("one").await;
+    world.users.take_calls();
+    world.users.edit("one", "a");
+    assert_quiet(&ada).await;
+    world.users.edit("two", "a");
+    assert_eq!(next(&ada).await, updated("a"));
+    assert_eq!(world.users.take_calls(), BTreeSet::from(["two".to_owned()]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_principal_has_a_share_of_the_views_and_all_have_a_limit() {
+    let max = MAX_VIEWS_OF_PRINCIPAL + 1;
+    let world = World::start(max, &[]).await;
+    let mut subscribers = Vec::new();
+    for number in 0..MAX_VIEWS_OF_PRINCIPAL {
+        let subscriber = world.with_token("corp/mallory", &number.to_string()).await;
+        world.subscribe(&subscriber, "a").await;
+        subscribers.push(subscriber);
+    }
+    let refused = async |principal: &str, token: &str| {
+        let subscriber = world.with_token(principal, token).await;
+        match world.try_subscribe(&subscriber, "a").await {
+            Err(Error::Unavailable { reason, .. }) => reason,
+            other => panic!("{other:?}"),
+        }
+    };
+    let reason = refused("corp/mallory", "more").await;
+    assert!(reason.contains("16 access tokens"), "{reason}");
+    // A view that is there already is free.
+    let again = world.with_token("corp/mallory", "0").await;
+    world.subscribe(&again, "b").await;
+    let ada = world.with_token("corp/ada", "ada").await;
+    world.subscribe(&ada, "a").await;
+    let reason = refused("corp/bob", "bob").await;
+    assert!(reason.contains("its limit of 17 identities"), "{reason}");
+    // Whoever was first is still told.
+    world.users.edit("0", "a");
+    assert_eq!(next(&subscribers[0]).await, updated("a"));
+    drop((subscribers, again));
+    world.wait_until_ended("0").await;
+    let bob = world.with_token("corp/bob", "bob").await;
+    world.subscribe(&bob, "a").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_view_without_subscribers_ends_with_its_tasks_and_one_that_begins_again_is_told_of_changes() {
+    let world = World::start(8, &[]).await;
+    for _ in 0..2 {
+        let ada = world.subscriber("corp/ada");
+        world.subscribe(&ada, "a").await;
+        assert_eq!(world.host.watch_stats().plugins, 1);
+        world.users.edit("corp/ada", "a");
+        assert_eq!(next(&ada).await, updated("a"));
+        drop(ada);
+        world.wait_until_ended("corp/ada").await;
+        world.users.ended.lock().clear();
+        assert_eq!(world.host.watch_stats().plugins, 0);
+        world.users.take_calls();
+        world.users.edit("corp/ada", "a");
+        tokio::time::sleep(QUIET).await;
+        assert!(world.users.take_calls().is_empty());
+    }
+}
