@@ -33,6 +33,7 @@ pub mod state;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
+use mcp_host_base::shared_buckets::SharedBuckets;
 use mcp_host_config as config;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::WasiCtx;
@@ -99,11 +100,12 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Creates the sandbox of a plugin. It stores buckets below `state_dir`, runs SQLite in child processes if `sqlite_workers` is given,
+    /// Creates the sandbox of a plugin. It stores buckets below `state_dir`, or in `shared_buckets` if they are shared, runs SQLite in child processes if `sqlite_workers` is given,
     /// and evicts `idle` instances when it runs out of memory.
     pub fn new(
         plugin: &config::Plugin,
         state_dir: Option<&Path>,
+        shared_buckets: Option<&dyn SharedBuckets>,
         sqlite_workers: Option<&WorkerProgram>,
         tls_roots: Arc<TlsRoots>,
         open_files: OpenFileLimit,
@@ -124,7 +126,7 @@ impl Sandbox {
             http: OutboundHttp::new(&plugin.grants.http, &plugin.limits.http, tls_roots, log.clone()),
             config: Arc::new(GuestConfig::new(plugin, prepared.clone())),
             prepared,
-            keyvalue: Arc::new(Keyvalue::new(plugin, state_dir, &log)),
+            keyvalue: Arc::new(Keyvalue::new(plugin, state_dir, shared_buckets, &log)),
             memory,
             probe_memory: MemoryBudget::new(plugin.limits.memory.bytes(), None),
             max_handles: plugin.limits.handles.get(),
@@ -152,6 +154,11 @@ impl Sandbox {
     /// The contents and quotas of the plugin's key-value buckets. Empty if they cannot be read. Blocks.
     pub fn bucket_usage(&self) -> Vec<BucketUsage> {
         self.keyvalue.usage()
+    }
+
+    /// Reads the contents of the plugin's shared buckets, for [`bucket_usage`](Self::bucket_usage).
+    pub async fn read_shared_bucket_usage(&self) {
+        self.keyvalue.read_shared_usage().await;
     }
 
     /// Tries the plugin's stored data, if there is any. [`unusable_grant`](Self::unusable_grant) has the result.
@@ -183,6 +190,7 @@ impl Sandbox {
         self.keyvalue.check().await.map_err(unusable)?;
         let mut warnings = self.sql.check(offline).await?;
         if !offline {
+            warnings.extend(self.keyvalue.check_shared().await);
             self.http.check_access_tokens().await?;
             warnings.extend(self.http.check_origins().await);
         }
