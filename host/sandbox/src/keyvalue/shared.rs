@@ -14,9 +14,10 @@
 //! # Bounds
 //!
 //! An operation takes at most half of the call's `limits.deadline` and at most [`MAX_TIME`], so the guest gets the error and can still
-//! answer. The operations of one plugin's shared buckets have [`MAX_OPERATIONS`] permits, and one has at most [`MAX_REQUESTS`] requests
-//! in flight; at most one answer for each is in memory before it is charged to `limits.memory`. What is done for an answer is done in the
-//! call, on its threads and its `limits.cpu`, not on a thread of the transport.
+//! answer. The operations of one plugin's shared buckets have [`MAX_OPERATIONS`] permits; one has at most [`MAX_WRITES`]
+//! writes or [`MAX_READS`] reads in flight. The answers of these reads, of one and a half times the largest value each, and the parsing of one
+//! of them are in memory before they are charged to `limits.memory`: at most 24 MiB for a plugin. What is done for an answer is done in
+//! the call, on its threads and its `limits.cpu`, not on a thread of the transport.
 //!
 //! The store is as little trusted as a guest: it bounds a value before it returns it, and keys that no guest can have written are left out
 //! of a listing.
@@ -49,8 +50,10 @@ use crate::memory::Reservation;
 const MAX_TIME: Duration = Duration::from_secs(5);
 /// The maximum number of operations of one plugin at once.
 const MAX_OPERATIONS: usize = 4;
-/// The maximum number of requests of one operation at once.
-const MAX_REQUESTS: usize = 8;
+/// The maximum number of writes or deletions of one operation at once.
+const MAX_WRITES: usize = 8;
+/// The maximum number of reads of one operation at once, whose answers are in memory before they are charged.
+const MAX_READS: usize = 2;
 /// The maximum number of attempts of an increment.
 const MAX_ATTEMPTS: usize = 64;
 /// The first pause after a conflict, and the maximum.
@@ -253,7 +256,7 @@ impl SharedCall {
         let (mut found, mut remaining) = (Vec::with_capacity(keys.len()), MAX_VALUE);
         let store = self.store.clone();
         let (mut answers, mut unasked) = (FuturesOrdered::new(), keys.iter());
-        answers.extend(unasked.by_ref().take(MAX_REQUESTS).map(|key| store.0.bucket.get(key)));
+        answers.extend(unasked.by_ref().take(MAX_READS).map(|key| store.0.bucket.get(key)));
         for key in &keys {
             let Some(entry) = self.wait(answers.next()).await? else { break };
             let value = entry.map_err(|error| StoreError::of_shared(error, &self.bucket))?.map(|entry| entry.value);
@@ -278,10 +281,11 @@ impl SharedCall {
         let entries: BTreeMap<String, Vec<u8>> = entries.into_iter().collect();
         let keys: Vec<String> = entries.keys().cloned().collect();
         let bucket = self.requests();
-        let write = |(key, value): (&'_ String, Vec<u8>)| -> Answer<'_, ()> {
-            Box::pin(async move { bucket.put(key, value, Expected::Any).await.map(drop) })
-        };
-        self.all(keys.iter().zip(entries.into_values()).map(write).collect()).await
+        let mut requests: Vec<Answer<'_, ()>> = Vec::with_capacity(keys.len());
+        for (key, value) in keys.iter().zip(entries.into_values()) {
+            requests.push(Box::pin(async move { bucket.put(key, value, Expected::Any).await.map(drop) }));
+        }
+        self.all(requests).await
     }
 
     /// Deletes keys.
@@ -291,10 +295,10 @@ impl SharedCall {
         self.all(keys.iter().map(|key| self.requests().delete(key)).collect()).await
     }
 
-    /// Waits for all answers, of [`MAX_REQUESTS`] at once. The requests after a failed one are not sent.
+    /// Waits for all answers, of [`MAX_WRITES`] at once. The requests after a failed one are not sent.
     async fn all(&self, requests: Vec<Answer<'_, ()>>) -> Result<(), StoreError> {
         let (mut answers, mut requests) = (FuturesUnordered::new(), requests.into_iter());
-        answers.extend(requests.by_ref().take(MAX_REQUESTS));
+        answers.extend(requests.by_ref().take(MAX_WRITES));
         while let Some(answer) = self.wait(answers.next()).await? {
             answer.map_err(|error| StoreError::of_shared(error, &self.bucket))?;
             answers.extend(requests.next());
