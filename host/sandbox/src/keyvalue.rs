@@ -111,6 +111,15 @@ type OptionalEntry = Option<(String, Vec<u8>)>;
 /// The state of a key: the version of its entry, or `None` if the key does not exist. Each write creates a new version.
 type KeyVersion = Option<i64>;
 
+/// Where the buckets of plugins are stored.
+#[derive(Clone, Copy, Default)]
+pub struct BucketStores<'a> {
+    /// The directory below which databases are. Without it, buckets on disk cannot be used.
+    pub state_dir: Option<&'a Path>,
+    /// The store of shared buckets. Without it, these cannot be used.
+    pub shared: Option<&'a dyn SharedBuckets>,
+}
+
 /// The buckets of one plugin.
 pub(crate) struct Keyvalue {
     granted: BTreeMap<String, Bucket>,
@@ -213,14 +222,10 @@ fn granted_buckets(plugin: &config::Plugin, shared_buckets: Option<&dyn SharedBu
 }
 
 impl Keyvalue {
-    /// Creates the buckets that are granted to the plugin, stored below `state_dir` or in `shared_buckets`.
-    pub(crate) fn new(
-        plugin: &config::Plugin,
-        state_dir: Option<&Path>,
-        shared_buckets: Option<&dyn SharedBuckets>,
-        log: &Arc<GuestLog>,
-    ) -> Self {
-        let granted = granted_buckets(plugin, shared_buckets).into_iter();
+    /// Creates the buckets that are granted to the plugin.
+    pub(crate) fn new(plugin: &config::Plugin, stores: BucketStores<'_>, log: &Arc<GuestLog>) -> Self {
+        let BucketStores { state_dir, shared } = stores;
+        let granted = granted_buckets(plugin, shared).into_iter();
         Self {
             granted: granted.map(|bucket| (bucket.name.to_string(), bucket)).collect(),
             database_path: state_dir.map(|state| DatabasePath::new(state, &plugin.name)),

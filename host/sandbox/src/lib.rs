@@ -33,7 +33,6 @@ pub mod state;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
-use mcp_host_base::shared_buckets::SharedBuckets;
 use mcp_host_config as config;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::WasiCtx;
@@ -45,7 +44,7 @@ use self::guest_config::GuestConfig;
 pub use self::guest_config::PreparedPercent;
 use self::guest_log::{GuestLog, GuestStreams, Records};
 use self::http::{OutboundHttp, TlsRoots};
-use self::keyvalue::Keyvalue;
+use self::keyvalue::{BucketStores, Keyvalue};
 use self::memory::{Denial, MemoryAccount, MemoryBudget, MemoryMeter, Reclaim};
 use self::sql::{DatabaseNotifications, SqlDatabases, WorkerProgram};
 use self::state::GuestState;
@@ -100,12 +99,11 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Creates the sandbox of a plugin. It stores buckets below `state_dir`, or in `shared_buckets` if they are shared, runs SQLite in child processes if `sqlite_workers` is given,
+    /// Creates the sandbox of a plugin. It stores buckets in `buckets`, runs SQLite in child processes if `sqlite_workers` is given,
     /// and evicts `idle` instances when it runs out of memory.
     pub fn new(
         plugin: &config::Plugin,
-        state_dir: Option<&Path>,
-        shared_buckets: Option<&dyn SharedBuckets>,
+        buckets: BucketStores<'_>,
         sqlite_workers: Option<&WorkerProgram>,
         tls_roots: Arc<TlsRoots>,
         open_files: OpenFileLimit,
@@ -126,7 +124,7 @@ impl Sandbox {
             http: OutboundHttp::new(&plugin.grants.http, &plugin.limits.http, tls_roots, log.clone()),
             config: Arc::new(GuestConfig::new(plugin, prepared.clone())),
             prepared,
-            keyvalue: Arc::new(Keyvalue::new(plugin, state_dir, shared_buckets, &log)),
+            keyvalue: Arc::new(Keyvalue::new(plugin, buckets, &log)),
             memory,
             probe_memory: MemoryBudget::new(plugin.limits.memory.bytes(), None),
             max_handles: plugin.limits.handles.get(),

@@ -17,6 +17,7 @@ use mcp_host_sandbox::Sandbox;
 use mcp_host_sandbox::dirs::OpenFileLimit;
 use mcp_host_sandbox::guest_log::GuestLog;
 use mcp_host_sandbox::http::TlsRoots;
+use mcp_host_sandbox::keyvalue::BucketStores;
 use mcp_host_sandbox::memory::{MemoryBudget, Reclaim};
 use mcp_host_sandbox::sql::WorkerProgram;
 
@@ -263,8 +264,7 @@ impl PluginRuntime {
         let pool = Pool::from_config(config, &self.engine);
         let sandbox = Sandbox::new(
             config,
-            self.state_dir.as_deref(),
-            self.shared_buckets.as_deref(),
+            BucketStores { state_dir: self.state_dir.as_deref(), shared: self.shared_buckets.as_deref() },
             self.sqlite_workers.as_ref(),
             self.tls_roots.clone(),
             self.open_files.clone(),

@@ -361,7 +361,7 @@ impl Call {
 fn keyvalue_with_pages(state: Option<&Path>) -> Keyvalue {
     let mut plugin = config::Plugin::new("web".parse().unwrap(), "web.wasm", "web://".parse().unwrap());
     plugin.grants.keyvalue.insert("pages".parse().unwrap(), config::grants::KeyvalueGrant::default());
-    Keyvalue::new(&plugin, state, None, &GuestLog::new("web".into(), 1024))
+    Keyvalue::new(&plugin, BucketStores { state_dir: state, shared: None }, &GuestLog::new("web".into(), 1024))
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use mcp_host_config as config;
 use tracing::level_filters::LevelFilter;
 
 use super::super::operations::Operations;
-use super::super::{Keyvalue, MAX_KEY};
+use super::super::{BucketStores, Keyvalue, MAX_KEY};
 use super::*;
 use crate::CallAccounts;
 use crate::cpu::HostCpuBudget;
@@ -43,7 +43,8 @@ impl Host {
         plugin.grants.keyvalue.insert("pages".parse().unwrap(), grant);
         change(&mut plugin);
         let log = GuestLog::new("web".into(), 1024);
-        let keyvalue = Keyvalue::new(&plugin, None, store.map(|store| store as &dyn SharedBuckets), &log);
+        let shared = store.map(|store| store as &dyn SharedBuckets);
+        let keyvalue = Keyvalue::new(&plugin, BucketStores { state_dir: None, shared }, &log);
         let memory = MemoryAccount::new(MemoryBudget::new(plugin.limits.memory.bytes(), None), CallOwner::default());
         Self { keyvalue, memory, cpu: HostCpuBudget::unlimited() }
     }
