@@ -299,3 +299,23 @@ async fn an_admin_sees_and_fills_a_shared_bucket_with_and_without_a_server() {
     let report = format!("{}{}", checked.text(), checked.stderr);
     assert!(report.contains("its shared bucket `pages` cannot be used now"), "{report}");
 }
+
+#[tokio::test]
+async fn a_recorded_call_on_a_shared_bucket_is_replayed_without_nats() {
+    let (mut nats, folder) = (NatsServer::start().await, folder());
+    let config = config(&[nats.url()], &folder);
+    let (path, dir) = (config.path().to_str().unwrap(), tempfile::tempdir().unwrap());
+    keyvalue(&config, &["put", "a", "pages", "key", "recorded"]).await.success();
+    for (number, read) in ["get/pages/key", "swap/pages/key?from=recorded&to=x", "keys/pages"].into_iter().enumerate() {
+        let file = dir.path().join(number.to_string());
+        let uri = format!("keyvalue://a/{read}");
+        run(["read", &uri, "--config", path, "--log", "off", "--record", file.to_str().unwrap()]).await.success();
+    }
+    nats.kill().await;
+    for number in 0..3 {
+        let file = dir.path().join(number.to_string());
+        let replayed = run(["replay", file.to_str().unwrap(), "--log", "off", "--json"]).await.success().json();
+        assert_eq!(replayed["differing"], serde_json::json!([]), "{replayed}");
+        assert!(replayed["calls"].as_u64() >= Some(2) && replayed["is_complete"] == true, "{replayed}");
+    }
+}
