@@ -373,6 +373,14 @@ impl Plugin {
         self.push_grant("keyvalue", grant.into())
     }
 
+    /// Grants a key-value bucket that the replicas of a cluster share, with these other keys.
+    pub fn shared_bucket<const N: usize>(self, name: &str, more: [(&str, Value); N]) -> Self {
+        let mut grant: Table = more.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        grant.insert("bucket".to_owned(), name.into());
+        grant.insert("shared".to_owned(), true.into());
+        self.push_grant("keyvalue", grant.into())
+    }
+
     /// Grants a database of that name: at a URL, or at that in a file.
     pub fn sql<const N: usize>(self, name: &str, url: impl Into<Value>, more: [(&str, Value); N]) -> Self {
         let mut grant: Table = [("name".to_owned(), name.into()), ("url".to_owned(), url.into())].into_iter().collect();

@@ -8,6 +8,7 @@
 //! | [`backoff`], [`circuit_breaker`], [`throttle`] | exponential back-off, circuit breaker, rate-limited warnings |
 //! | [`followers`] | a broadcast of events, which slow receivers lose |
 //! | [`share_limiter`], [`fair_semaphore`], [`keyed_rate`], [`weak_map`] | limits with a share, permits with a queue, and a rate, for each client; values that the users of one key share |
+//! | [`shared_buckets`] | the interface of plugins' key-value buckets to a store that several hosts share |
 //! | [`informational`] | a bound on informational responses (1xx) to requests of the host |
 //! | [`escape`], [`text`] | untrusted text for logs and terminals; quotation, truncation |
 //! | `seccomp` | filters of system calls |
@@ -31,6 +32,7 @@ pub mod regular_file;
 #[cfg(all(feature = "seccomp", target_os = "linux"))]
 pub mod seccomp;
 pub mod share_limiter;
+pub mod shared_buckets;
 #[cfg(feature = "sqlite")]
 pub mod sqlite_file;
 #[cfg(feature = "testing")]

@@ -141,9 +141,8 @@ impl Context {
     /// belongs to the server, which may be running. It does not join the cluster either: as a replica it would take a share of
     /// the rates, and might poll for the others. It prepares no data, as the command ends earlier.
     pub(super) async fn start_host(&self) -> Result<Host, CliError> {
-        let mut config = self.config()?;
-        (config.audit, config.cluster) = (None, None);
-        Ok(self.builder(config).without_preparations().start().await?)
+        let config = Config { audit: None, ..self.config()? };
+        Ok(self.builder(config).outside_cluster().without_preparations().start().await?)
     }
 
     /// Shuts a host down gracefully.

@@ -136,6 +136,8 @@ impl Args {
         let programs = Programs::start(&config)?;
         let builder = programs
             .of_host(context.builder(config))
+            // Only a server is a replica of a cluster.
+            .outside_cluster()
             .incremental_compilation()
             .progress(compilations.progress(&context.messages));
         let host = Arc::new(builder.start_loading()?);
@@ -177,8 +179,6 @@ fn serve_locally(mut config: Config) -> Config {
     }
     // The listener exists already. Without an address, a config without plugins causes no warning about clients that see nothing.
     config.server.http = None;
-    // Only a server is a replica of a cluster.
-    config.cluster = None;
     config
 }
 

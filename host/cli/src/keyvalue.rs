@@ -1,7 +1,8 @@
 //! `keyvalue`: the buckets of plugins, for admins and scripts.
 //!
-//! The command opens the database in the config's state directory, which a running server may use at the same time. No plugin is
-//! loaded and no component is needed. Only granted buckets are accessible, and quotas apply.
+//! The command opens the database in the config's state directory, which a running server may use at the same time, and connects to the
+//! NATS servers of `[cluster]` for shared buckets. No plugin is loaded and no component is needed. Only granted buckets are accessible, and
+//! quotas apply.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,7 +12,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytesize::ByteSize;
 use clap::Subcommand;
-use mcp_resource_host::host::DataDirs;
+use mcp_resource_host::config::Config;
+use mcp_resource_host::host::{DataDirs, shared_buckets};
 use serde_json::{Value, json};
 
 use super::context::Context;
@@ -80,7 +82,7 @@ enum KeyvalueCommand {
         #[arg(long, short, value_name = "FILE", conflicts_with = "value")]
         file: Option<PathBuf>,
     },
-    /// Delete keys, all or none
+    /// Delete keys, all or none; of a shared bucket, one after the other
     Delete {
         #[command(flatten)]
         place: Place,
@@ -99,11 +101,11 @@ struct Place {
 }
 
 impl Args {
-    pub(super) fn run(self, context: &Context) -> Result<(), CliError> {
+    pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
         let mut output = context.output();
         match self.command {
             KeyvalueCommand::List { plugin, bucket: None, json, .. } => {
-                let usage = open(context, &plugin)?.usage()?;
+                let usage = open(context, &plugin)?.usage().await?;
                 if usage.is_empty() {
                     context.messages.note(&format!("the plugin `{plugin}` is granted no bucket (`grants.keyvalue`)"));
                 }
@@ -111,10 +113,10 @@ impl Args {
             }
             KeyvalueCommand::List { plugin, bucket: Some(bucket), prefix, json } => {
                 let buckets = open(context, &plugin)?;
-                buckets.list(&bucket, &prefix, |keys| print_keys(&keys, json, &mut output))?;
+                buckets.list(&bucket, &prefix, |keys| print_keys(&keys, json, &mut output)).await?;
             }
             KeyvalueCommand::Get { place: Place { plugin, bucket }, key, output: file, json } => {
-                let value = open(context, &plugin)?.get(&bucket, &key)?;
+                let value = open(context, &plugin)?.get(&bucket, &key).await?;
                 let value = value.ok_or_else(|| CliError::NoKey { plugin, bucket, key: key.clone() })?;
                 match file {
                     Some(file) => {
@@ -130,10 +132,10 @@ impl Args {
                 if value.is_empty() && !is_given {
                     context.messages.note("the value is empty: standard input has no bytes");
                 }
-                buckets.put(&place.bucket, key, value)?;
+                buckets.put(&place.bucket, key, value).await?;
             }
             KeyvalueCommand::Delete { place, keys } => {
-                let deleted = open(context, &place.plugin)?.delete(&place.bucket, keys.clone())?;
+                let deleted = open(context, &place.plugin)?.delete(&place.bucket, keys.clone()).await?;
                 for key in keys.iter().filter(|key| !deleted.contains(key)) {
                     context.messages.note(&format!("there was no key {}", mcp_host_base::text::quote(key)));
                 }
@@ -145,13 +147,22 @@ impl Args {
 
 /// Returns the buckets of a plugin of the config.
 fn open(context: &Context, name: &str) -> Result<PluginBuckets, CliError> {
-    let config = context.config_without_secrets()?;
-    let plugin = config.plugins.iter().find(|plugin| plugin.name.as_str() == name).ok_or_else(|| {
+    let mut config = context.config_without_secrets()?;
+    let plugin_in = |config: &Config| config.plugins.iter().find(|plugin| plugin.name.as_str() == name).cloned();
+    let mut plugin = plugin_in(&config).ok_or_else(|| {
         let known = config.plugins.iter().map(|plugin| plugin.name.to_string()).collect();
         CliError::NoPlugin { name: name.to_owned(), known }
     })?;
     let state = DataDirs::of_command(&config.server).state()?;
-    Ok(PluginBuckets::new(plugin, &state))
+    let shared = if plugin.grants.keyvalue.values().any(|bucket| bucket.shared) {
+        // The servers of the cluster may want credentials.
+        config = context.config()?;
+        plugin = plugin_in(&config).unwrap_or(plugin);
+        shared_buckets(&config)?
+    } else {
+        None
+    };
+    Ok(PluginBuckets::new(&plugin, &state, shared.as_deref()))
 }
 
 fn list_buckets(usage: &[BucketUsage], as_json: bool, output: &mut Output<'_>) -> Result<(), CliError> {

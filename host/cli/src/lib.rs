@@ -331,7 +331,7 @@ fn run(
             Command::Index(args) => args.run(context).await,
             Command::Watch(args) => args.run(context).await,
             Command::Explain(args) => args.run(context),
-            Command::Keyvalue(args) => args.run(context),
+            Command::Keyvalue(args) => args.run(context).await,
             Command::Add(args) => args.run(context).await,
             Command::Remove(args) => args.run(context),
             Command::Lock(args) => args.run(context).await,

@@ -15,6 +15,7 @@
 //! | [`roster`] | the state machine that tracks which replicas are alive, and which cached responses are stale |
 //! | [`presence`] | a roster with a task that performs its outputs: one for each host |
 //! | [`session`] | the records of sessions that any replica can continue |
+//! | [`buckets`] | the names of plugins' shared buckets in the engine |
 //! | [`engine`] | the interface to an engine; a model of one, for tests and simulations; NATS |
 
 #![cfg_attr(
@@ -28,6 +29,7 @@
 )]
 
 mod bounded_json;
+pub mod buckets;
 pub mod engine;
 pub mod member;
 pub mod message;

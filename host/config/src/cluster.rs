@@ -10,7 +10,8 @@
 //! | `max-replicas` | the maximum number of replicas by which the rates of clients are divided |
 //! | `sessions` | whether any replica can continue a session, or only the one that opened it |
 //!
-//! `polling` of a `[[plugin]]` selects the plugins that share their polls.
+//! `polling` of a `[[plugin]]` selects the plugins that share their polls, and `shared = true` in `grants.keyvalue` the buckets that
+//! replicas share.
 
 use std::fmt;
 use std::str::FromStr;
@@ -245,6 +246,27 @@ impl Config {
             let help = "make a key with `openssl rand -base64 32`, give it to all replicas, and write its source: \
                         `cursor-key = { env = \"MCP_HOST_CURSOR_KEY\" }` in `[server]`";
             table.report(Diagnostic::new(message, help).at(table.entry_span("cluster")));
+        }
+        self.report_shared_buckets(table);
+    }
+
+    /// Reports buckets that are shared between the replicas of no cluster.
+    fn report_shared_buckets(&self, table: &Table<'_>) {
+        // A section with mistakes has been reported. If no table has problems, the list is complete and in the order of the file.
+        if self.cluster.is_some() || table.has("cluster") || table.has_problems() {
+            return;
+        }
+        for (index, plugin) in self.plugins.iter().filter(|plugin| plugin.upstream.is_none()).enumerate() {
+            for (name, _) in plugin.grants.keyvalue.iter().filter(|(_, grant)| grant.shared) {
+                let message = format!(
+                    "the bucket `{name}` of plugin `{}` is shared, and this config has no `[cluster]`",
+                    plugin.name
+                );
+                let help = "add `[cluster]` with the NATS servers that keep shared buckets, or remove `shared = true` to keep the bucket on \
+                            the disk of this host";
+                let span = table.nested_span_of_element("plugin", index, &["grants", "keyvalue"]);
+                table.report(Diagnostic::new(message, help).at(span));
+            }
         }
     }
 }

@@ -62,7 +62,7 @@ table! {
         /// 100 ms to 1 h.
         pub watch_interval: WatchInterval,
         /// The replicas of a cluster that poll the plugin: `each`, or one for all (`shared`). Unless set, `each` for a plugin with
-        /// directories, key-value buckets or a SQLite database, and otherwise `shared`.
+        /// directories, key-value buckets that are not shared, or a SQLite database, and otherwise `shared`.
         pub polling: Option<Polling>,
         /// Whether responses of the plugin with a time to live are cached, within `server.response-cache`. `true` unless set.
         #[default(true)]
@@ -93,12 +93,13 @@ impl Plugin {
     }
 
     /// Whether one replica of a cluster polls the provider for all. The default is `false` if the provider has access to state
-    /// that may differ between replicas: directories, a SQLite database, a key-value bucket.
+    /// that may differ between replicas: directories, a SQLite database, a key-value bucket that is not shared.
     pub fn shares_polls(&self) -> bool {
         let is_local = |url: &SqlUrl| matches!(url, SqlUrl::Sqlite(_));
         let Grants { dirs, env: _, http: _, keyvalue, sql } = &self.grants;
-        let sees_local_state =
-            !dirs.is_empty() || !keyvalue.is_empty() || sql.values().any(|grant| is_local(&grant.url));
+        let sees_local_state = !dirs.is_empty()
+            || keyvalue.values().any(|grant| !grant.shared)
+            || sql.values().any(|grant| is_local(&grant.url));
         match self.polling {
             Some(polling) => polling == Polling::Shared,
             None => !sees_local_state,
@@ -262,7 +263,7 @@ impl Suggest for DigestError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grants::{DirGrant, Mode};
+    use crate::grants::{DirGrant, KeyvalueGrant, Mode};
 
     #[test]
     fn a_plugin_name_is_short_and_plain() {
@@ -282,5 +283,12 @@ mod tests {
         assert!(!plugin.shares_polls());
         plugin.polling = Some(Polling::Shared);
         assert!(plugin.shares_polls());
+        plugin.polling = None;
+        plugin.grants.dirs.clear();
+        for (shared, shares_polls) in [(true, true), (false, false)] {
+            let bucket = KeyvalueGrant { shared, ..KeyvalueGrant::default() };
+            plugin.grants.keyvalue.insert("visits".parse().unwrap(), bucket);
+            assert_eq!(plugin.shares_polls(), shares_polls);
+        }
     }
 }

@@ -108,7 +108,7 @@ pub use self::explain::{Explanation, Judged, MountDecision, Party, Served, WhoMa
 pub use self::generation::NativePluginConflict;
 pub(crate) use self::measure::MeasuredState;
 pub use self::reload::{ReloadError, ReloadReport};
-pub use self::replica::{About, ClusterView, ReplicaView, RosterStats};
+pub use self::replica::{About, ClusterView, ReplicaView, RosterStats, shared_buckets};
 #[doc(hidden)]
 pub use self::replica::{
     ModelEngine, Opener, RecordPlace, ReplicaId, SessionChange, SessionKey, SessionRecord, SessionStore, StoreError,

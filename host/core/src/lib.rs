@@ -61,7 +61,7 @@
 //! | feature | adds |
 //! |---|---|
 //! | `cluster` | replicas of one host over NATS: `[cluster]` |
-//! | `keyvalue` | key-value buckets for plugins, kept in SQLite |
+//! | `keyvalue` | key-value buckets for plugins, kept in SQLite; with `cluster`, shared ones in NATS |
 //! | `otlp` | traces over OTLP/HTTP: `telemetry` |
 //! | `search` | full-text search over what plugins serve: `Host::search`, kept in SQLite |
 //! | `sql` | SQL databases for plugins: PostgreSQL and SQLite |

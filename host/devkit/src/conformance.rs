@@ -101,6 +101,10 @@ pub async fn run(builder: HostBuilder, plugin: &config::Plugin, options: Options
     let mut runtime = builder.runtime()?;
     let mut report = Report::new();
     runtime.keep_last_errors();
+    // A test has temporary buckets, also in place of those that replicas share.
+    let mut plugin = plugin.clone();
+    plugin.grants.keyvalue.values_mut().for_each(|bucket| bucket.shared = false);
+    let plugin = &plugin;
     let inspection = runtime.inspect(plugin).await?;
     report.set_provider(&inspection, plugin);
     let buckets = tempfile::tempdir().ok();

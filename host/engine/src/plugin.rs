@@ -257,6 +257,13 @@ impl Plugin {
         self.call_context.backend.sandbox().map(Sandbox::bucket_usage).unwrap_or_default()
     }
 
+    /// Reads the contents of its shared buckets, for [`bucket_usage`](Self::bucket_usage).
+    pub async fn read_shared_bucket_usage(&self) {
+        if let Some(sandbox) = self.call_context.backend.sandbox() {
+            sandbox.read_shared_bucket_usage().await;
+        }
+    }
+
     /// Returns the time for which the circuit breaker still suspends it; none if it is not suspended.
     pub fn suspended_for(&self) -> Option<Duration> {
         self.breaker.suspended_for(Instant::now())

@@ -6,9 +6,12 @@
 //! only. It is SQLite, not an embedded store for a single process, because several hosts may share a state directory: two desktop
 //! clients that each start `mcp-host` with the same config see the same buckets, at the same time.
 //!
+//! A bucket with `shared = true` is not in this database, but in a store that the replicas of a cluster share ([`shared`]); the
+//! guarantees below are those of SQLite.
+//!
 //! Guests use `wasi:keyvalue` in the standard's newest draft ([`wasi_draft2`]), or in the previous one
-//! ([`wasi_draft1`]), which other hosts implement. Both are thin: [`Keyvalue`] has one method per operation, and
-//! [`store`] performs it. The command line uses the same operations without a guest (`admin`).
+//! ([`wasi_draft1`]), which other hosts implement. Both are thin: [`Operations`] has one method per operation, and
+//! [`store`] or [`shared`] performs it. The command line uses the same operations without a guest (`admin`).
 //!
 //! # Guarantees
 //!
@@ -41,6 +44,7 @@
 //! | waiting for another process | [`database::BUSY_TIMEOUT`] |
 //! | threads | one blocking thread per plugin, during an operation |
 //! | file descriptors | three per plugin, from its first use |
+//! | shared buckets: requests at once, and their time | [`shared`] |
 //!
 //! SQLite blocks, so it is called on the runtime's blocking threads, not on the guest threads. The connection is behind a lock that
 //! calls acquire *before* they take such a thread, so a plugin that uses its store constantly takes only one thread. A dedicated
@@ -57,7 +61,9 @@ mod bindings;
 #[cfg(feature = "keyvalue")]
 mod database;
 mod error;
+mod operations;
 mod refusal_log;
+mod shared;
 #[cfg(feature = "keyvalue")]
 mod store;
 #[cfg(test)]
@@ -67,12 +73,14 @@ mod wasi_draft1;
 mod wasi_draft2;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use mcp_host_base::shared_buckets::{BucketLimits, SharedBuckets};
 use mcp_host_config as config;
 use tokio::sync::Mutex;
 use wasmtime::component::{HasData, Linker, ResourceTable};
@@ -81,11 +89,12 @@ use wasmtime::component::{HasData, Linker, ResourceTable};
 use self::absent::{self as database, self as store};
 use self::database::{Database, DatabasePath};
 use self::error::{StoreError, SwapError};
+use self::operations::Operations;
 use self::refusal_log::RefusalLog;
+use self::shared::{SharedRequests, SharedStore};
 use crate::CallAccounts;
 use crate::grant_usage::{BucketUsage, UnusableGrant};
 use crate::guest_log::GuestLog;
-use crate::host_calls;
 
 /// The maximum length of a key in bytes.
 const MAX_KEY: usize = 1024;
@@ -102,9 +111,18 @@ type OptionalEntry = Option<(String, Vec<u8>)>;
 /// The state of a key: the version of its entry, or `None` if the key does not exist. Each write creates a new version.
 type KeyVersion = Option<i64>;
 
+/// Where the buckets of plugins are stored.
+#[derive(Clone, Copy, Default)]
+pub struct BucketStores<'a> {
+    /// The directory below which databases are. Without it, buckets on disk cannot be used.
+    pub state_dir: Option<&'a Path>,
+    /// The store of shared buckets. Without it, these cannot be used.
+    pub shared: Option<&'a dyn SharedBuckets>,
+}
+
 /// The buckets of one plugin.
 pub(crate) struct Keyvalue {
-    granted: BTreeMap<String, Quota>,
+    granted: BTreeMap<String, Bucket>,
     /// `None` without a state directory.
     database_path: Option<DatabasePath>,
     /// Opened at the first use, and again after a database error.
@@ -131,6 +149,18 @@ struct Quota {
 pub struct Bucket {
     name: Arc<str>,
     quota: Quota,
+    place: Place,
+}
+
+/// Where a bucket is stored.
+#[derive(Clone, Debug)]
+enum Place {
+    /// In the plugin's database.
+    Disk,
+    /// In a store that the replicas of a cluster share.
+    Shared(SharedStore),
+    /// In such a store, and this host has none.
+    NoCluster,
 }
 
 /// The state of a key that a compare-and-swap requires.
@@ -143,30 +173,61 @@ pub struct Cas {
 }
 
 impl Bucket {
-    /// Returns the contents of the bucket. They are empty without a database.
+    /// Returns the contents of a bucket on disk. They are empty without a database.
     fn usage(&self, database: Option<&Database>) -> Result<BucketUsage, StoreError> {
         let (keys, bytes) = match database {
             Some(database) => store::usage(database, self)?,
             None => (0, 0),
         };
+        Ok(self.used(keys, bytes))
+    }
+
+    fn used(&self, keys: u64, bytes: u64) -> BucketUsage {
         let Quota { bytes: max_bytes, keys: max_keys } = self.quota;
-        Ok(BucketUsage { name: self.name.to_string(), keys, bytes, max_keys, max_bytes })
+        BucketUsage { name: self.name.to_string(), keys, bytes, max_keys, max_bytes }
+    }
+
+    fn is_on_disk(&self) -> bool {
+        matches!(self.place, Place::Disk)
+    }
+
+    /// The shared store of the bucket; none if it is on disk.
+    fn shared(&self) -> Result<Option<&SharedStore>, StoreError> {
+        match &self.place {
+            Place::Disk => Ok(None),
+            Place::Shared(store) => Ok(Some(store)),
+            Place::NoCluster => Err(StoreError::NoCluster(self.name.to_string())),
+        }
     }
 }
 
-/// Returns the buckets that are granted to a plugin, with their quotas.
-fn granted_buckets(plugin: &config::Plugin) -> impl Iterator<Item = (&str, Quota)> {
-    plugin.grants.keyvalue.iter().map(|(name, grant)| {
+/// Returns the buckets that are granted to a plugin. Those with `shared = true` are in `shared_buckets`.
+fn granted_buckets(plugin: &config::Plugin, shared_buckets: Option<&dyn SharedBuckets>) -> Vec<Bucket> {
+    let requests = SharedRequests::new(&plugin.limits);
+    let granted = plugin.grants.keyvalue.iter().map(|(name, grant)| {
         let keys = u64::try_from(grant.keys.get()).unwrap_or(u64::MAX);
-        (name.as_str(), Quota { bytes: grant.quota.bytes(), keys })
-    })
+        let quota = Quota { bytes: grant.quota.bytes(), keys };
+        let place = match (grant.shared, shared_buckets) {
+            (false, _) => Place::Disk,
+            (true, None) => Place::NoCluster,
+            (true, Some(all)) => {
+                let limits = BucketLimits { bytes: quota.bytes, keys };
+                let bucket = all.bucket(plugin.name.as_str(), name.as_str(), limits);
+                Place::Shared(SharedStore::new(bucket, requests.clone()))
+            }
+        };
+        Bucket { name: name.as_str().into(), quota, place }
+    });
+    granted.collect()
 }
 
 impl Keyvalue {
-    /// Creates the buckets that are granted to the plugin, stored below `state_dir`.
-    pub(crate) fn new(plugin: &config::Plugin, state_dir: Option<&Path>, log: &Arc<GuestLog>) -> Self {
+    /// Creates the buckets that are granted to the plugin.
+    pub(crate) fn new(plugin: &config::Plugin, stores: BucketStores<'_>, log: &Arc<GuestLog>) -> Self {
+        let BucketStores { state_dir, shared } = stores;
+        let granted = granted_buckets(plugin, shared).into_iter();
         Self {
-            granted: granted_buckets(plugin).map(|(name, quota)| (name.to_owned(), quota)).collect(),
+            granted: granted.map(|bucket| (bucket.name.to_string(), bucket)).collect(),
             database_path: state_dir.map(|state| DatabasePath::new(state, &plugin.name)),
             database: Arc::default(),
             last_usage: parking_lot::Mutex::default(),
@@ -179,8 +240,7 @@ impl Keyvalue {
     fn open(&self, name: &str) -> Result<Bucket, StoreError> {
         // The name is written to the log, so its length is bounded.
         let name = name.get(..name.floor_char_boundary(MAX_KEY)).unwrap_or(name);
-        let found = self.granted.get_key_value(name);
-        let bucket = found.map(|(name, quota)| Bucket { name: name.as_str().into(), quota: *quota });
+        let bucket = self.granted.get(name).cloned();
         if bucket.is_none() {
             let mut denied = self.denied.lock().unwrap_or_else(PoisonError::into_inner);
             if denied.len() < MAX_DENIED {
@@ -216,18 +276,47 @@ impl Keyvalue {
         }
     }
 
-    /// Returns the contents of each bucket, as far as this process knows them without waiting. A database that a call has opened is
-    /// read. A database that is not open is opened once; later calls return these values, until a call opens it. Empty if it cannot be
-    /// read. Blocks.
+    /// The buckets in the plugin's database.
+    fn on_disk(&self) -> impl Iterator<Item = &Bucket> {
+        self.granted.values().filter(|bucket| bucket.is_on_disk())
+    }
+
+    /// The shared buckets, with their stores.
+    fn shared(&self) -> impl Iterator<Item = (&Bucket, &SharedStore)> {
+        self.granted.values().filter_map(|bucket| Some((bucket, bucket.shared().ok()??)))
+    }
+
+    /// Returns the contents of each bucket, as far as this process knows them without waiting. Blocks.
+    ///
+    /// Buckets on disk: a database that a call has opened is read. A database that is not open is opened once; later calls return these
+    /// values, until a call opens it. None if it cannot be read. Shared buckets: the contents that were read last, and they are read again
+    /// if they are [old](shared::MAX_AGE). None before they have been read.
     pub(crate) fn usage(&self) -> Vec<BucketUsage> {
-        let Some(path) = self.database_path.as_ref().filter(|_| !self.granted.is_empty()) else { return Vec::new() };
+        let shared = self.shared().filter_map(|(bucket, store)| {
+            let known = store.known_contents()?;
+            Some(bucket.used(known.keys, known.bytes))
+        });
+        let mut all: Vec<_> = self.usage_on_disk().into_iter().chain(shared).collect();
+        all.sort_by(|one, other| one.name.cmp(&other.name));
+        all
+    }
+
+    /// Reads the contents of the shared buckets, for [`usage`](Self::usage). A bucket that cannot be read keeps its last known contents.
+    pub(crate) async fn read_shared_usage(&self) {
+        for (_, store) in self.shared() {
+            store.read_contents().await;
+        }
+    }
+
+    fn usage_on_disk(&self) -> Vec<BucketUsage> {
+        let Some(path) = self.database_path.as_ref().filter(|_| self.on_disk().next().is_some()) else {
+            return Vec::new();
+        };
         let mut last = self.last_usage.lock();
         // During an operation the previous values are returned.
         if let Ok(database) = self.database.try_lock() {
             let read = |database: Option<&Database>| {
-                let buckets =
-                    self.granted.iter().map(|(name, quota)| Bucket { name: name.as_str().into(), quota: *quota });
-                buckets.map(|bucket| bucket.usage(database)).collect::<Result<Vec<_>, _>>()
+                self.on_disk().map(|bucket| bucket.usage(database)).collect::<Result<Vec<_>, _>>()
             };
             let usage = match (&*database, &*last) {
                 (Some(open), _) => read(Some(open)),
@@ -240,6 +329,23 @@ impl Keyvalue {
             *last = Some(usage.unwrap_or_default());
         }
         last.clone().unwrap_or_default()
+    }
+
+    /// Returns warnings about shared buckets that cannot be reached now. Makes no bucket.
+    pub(crate) async fn check_shared(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for bucket in self.granted.values() {
+            let checked = match bucket.shared() {
+                Ok(None) => continue,
+                Ok(Some(store)) => store.read_contents_now().await.map(drop),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = checked {
+                let reason = error.for_admin(Path::new(""));
+                warnings.push(format!("its shared bucket `{}` cannot be used now: {reason}", bucket.name));
+            }
+        }
+        warnings
     }
 
     /// Checks that the database, if it exists, can be used. The error is for the admin, and names the file. Creates no
@@ -255,7 +361,9 @@ impl Keyvalue {
     }
 
     async fn try_open(&self) -> Result<(), StoreError> {
-        let Some(path) = self.database_path.clone().filter(|_| !self.granted.is_empty()) else { return Ok(()) };
+        let Some(path) = self.database_path.clone().filter(|_| self.on_disk().next().is_some()) else {
+            return Ok(());
+        };
         let database = self.database.clone().lock_owned().await;
         if database.is_some() {
             return Ok(());
@@ -307,164 +415,6 @@ impl Keyvalue {
     }
 }
 
-/// The operations of one call on buckets.
-struct Operations<'a> {
-    keyvalue: &'a Keyvalue,
-    accounts: CallAccounts<'a>,
-}
-
-impl Operations<'_> {
-    async fn get(&self, bucket: Bucket, key: String) -> Result<Option<Vec<u8>>, StoreError> {
-        self.with_database(key.len(), value_size, move |database| store::get(database, &bucket, &key)).await
-    }
-
-    async fn set(&self, bucket: Bucket, key: String, value: Vec<u8>) -> Result<(), StoreError> {
-        let request_bytes = key.len().saturating_add(value.len());
-        self.with_database(request_bytes, zero_size, move |database| {
-            store::set_many(database, &bucket, &[(key, value)])
-        })
-        .await
-    }
-
-    async fn delete(&self, bucket: Bucket, key: String) -> Result<(), StoreError> {
-        self.with_database(key.len(), zero_size, move |database| store::delete_many(database, &bucket, &[key])).await
-    }
-
-    async fn exists(&self, bucket: Bucket, key: String) -> Result<bool, StoreError> {
-        self.with_database(key.len(), zero_size, move |database| store::exists(database, &bucket, &key)).await
-    }
-
-    async fn keys(&self, bucket: Bucket, start: PageStart) -> Result<Page, StoreError> {
-        self.with_database(
-            0,
-            |page: &Page| keys_size(&page.keys),
-            move |database| store::keys(database, &bucket, &start),
-        )
-        .await
-    }
-
-    /// Adds `delta` to a number. Fails if the sum is outside of `range`, the numbers that the caller can represent.
-    async fn increment(
-        &self,
-        bucket: Bucket,
-        key: String,
-        delta: i128,
-        range: std::ops::RangeInclusive<i128>,
-    ) -> Result<i128, StoreError> {
-        self.with_database(key.len(), zero_size, move |database| {
-            store::increment(database, &bucket, &key, delta, &range)
-        })
-        .await
-    }
-
-    async fn begin_cas(&self, bucket: Bucket, key: String) -> Result<Cas, StoreError> {
-        let version = {
-            let (bucket, key) = (bucket.clone(), key.clone());
-            self.with_database(key.len(), zero_size, move |database| store::version_of(database, &bucket, &key)).await?
-        };
-        Ok(Cas { bucket, key, version })
-    }
-
-    /// Returns the value of the key of `cas`, and whether its state is unchanged since `cas` was created.
-    async fn current(&self, cas: Cas) -> Result<(Option<Vec<u8>>, bool), StoreError> {
-        self.with_database(0, |(value, _)| value_size(value), move |database| store::current(database, &cas)).await
-    }
-
-    /// Writes the key of `cas` if its state is unchanged, else returns its current state.
-    async fn swap(&self, cas: Cas, value: Vec<u8>) -> Result<Result<(), Cas>, StoreError> {
-        self.with_database(value.len(), zero_size, move |database| store::swap(database, cas, value)).await
-    }
-
-    async fn get_many(&self, bucket: Bucket, keys: Vec<String>) -> Result<Vec<OptionalEntry>, StoreError> {
-        self.with_database(
-            keys_size(&keys),
-            |found: &Vec<OptionalEntry>| found_size(found),
-            move |database| store::get_many(database, &bucket, keys),
-        )
-        .await
-    }
-
-    async fn set_many(&self, bucket: Bucket, entries: Vec<(String, Vec<u8>)>) -> Result<(), StoreError> {
-        self.with_database(entries_size(&entries), zero_size, move |database| {
-            store::set_many(database, &bucket, &entries)
-        })
-        .await
-    }
-
-    async fn delete_many(&self, bucket: Bucket, keys: Vec<String>) -> Result<(), StoreError> {
-        self.with_database(keys_size(&keys), zero_size, move |database| store::delete_many(database, &bucket, &keys))
-            .await
-    }
-
-    /// Runs `work` with the database, on a blocking thread. `request_bytes` is the size of the guest's arguments, and
-    /// `size` returns the size of the result: both are reserved from `limits.memory` while the host holds them.
-    async fn with_database<T: Send + 'static>(
-        &self,
-        request_bytes: usize,
-        size: fn(&T) -> usize,
-        work: impl FnOnce(&mut Database) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let Self { keyvalue, accounts } = self;
-        let reserved = accounts.memory.try_reserve(request_bytes).map_err(|_| StoreError::OutOfMemory);
-        let mut memory = keyvalue.log_refusal(reserved)?;
-        let Some(path) = keyvalue.database_path.clone() else {
-            keyvalue.note_whether_usable::<()>(&Err(StoreError::NoStateDir));
-            return keyvalue.log_refusal(Err(StoreError::NoStateDir));
-        };
-        // Another call of the plugin may hold the database.
-        let mut database = accounts.cpu.contend(keyvalue.database.clone().lock_owned()).await;
-        let cpu = accounts.cpu.clone();
-        let done = tokio::task::spawn_blocking(move || {
-            let _charged = cpu.charge_thread();
-            let open = match &mut *database {
-                Some(open) => open,
-                closed => closed.insert(Database::open(&path)?),
-            };
-            let result = work(open).and_then(|result| {
-                // One call runs at a time, so at most one result is in memory before its size is checked.
-                let bytes = memory.bytes().saturating_add(size(&result));
-                memory.try_resize(bytes).map(|()| result).map_err(|_| StoreError::OutOfMemory)
-            });
-            if result.as_ref().is_err_and(StoreError::is_database_fault) {
-                // The next operation reopens the database, so after a repair the host does not have to be restarted.
-                *database = None;
-            }
-            Ok((result?, memory))
-        });
-        let done = done.await.unwrap_or_else(|error| Err(StoreError::Failed(error.to_string())));
-        keyvalue.note_whether_usable(&done);
-        if let Ok((_, memory)) = &done {
-            host_calls::transferred(memory.bytes());
-        }
-        keyvalue.log_refusal(done).map(|(result, _memory)| result)
-    }
-}
-
-/// The size of a result that does not depend on the stored data.
-fn zero_size<T>(_: &T) -> usize {
-    0
-}
-
-fn value_size(value: &Option<Vec<u8>>) -> usize {
-    value.as_ref().map_or(0, Vec::len)
-}
-
-fn keys_size(texts: &[String]) -> usize {
-    texts.iter().fold(0, |sum, text| sum.saturating_add(text.len()).saturating_add(size_of::<String>()))
-}
-
-fn entries_size(entries: &[(String, Vec<u8>)]) -> usize {
-    entries.iter().fold(0, |sum, entry| sum.saturating_add(entry_size(entry)))
-}
-
-fn found_size(found: &[OptionalEntry]) -> usize {
-    found.iter().flatten().fold(0, |sum, entry| sum.saturating_add(entry_size(entry)))
-}
-
-fn entry_size((key, value): &(String, Vec<u8>)) -> usize {
-    key.len().saturating_add(value.len()).saturating_add(size_of::<(String, Vec<u8>)>())
-}
-
 /// One instance's access to the buckets of its plugin, and the table of its handles.
 pub(crate) struct KeyvalueView<'a> {
     pub(crate) keyvalue: &'a Keyvalue,
@@ -503,18 +453,51 @@ pub(super) enum PageStart {
     Offset(u64),
 }
 
-/// One page of the keys, in byte order.
+/// One page of the keys: in byte order, or of a shared bucket in the order of their last writes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Page {
     pub(super) keys: Vec<String>,
     /// Whether there are more keys.
     pub(super) has_more: bool,
+    /// Of a shared bucket, the revision after which the next page begins.
+    pub(super) revision: Option<u64>,
 }
 
 impl Page {
     /// Returns the cursor for [`PageStart::After`] if there are more keys: the last key, which may have been deleted
-    /// since.
+    /// since, or the revision.
     pub(super) fn cursor(&self) -> Option<String> {
-        self.keys.last().filter(|_| self.has_more).map(|key| URL_SAFE_NO_PAD.encode(key))
+        match self.revision {
+            _ if !self.has_more => None,
+            Some(revision) => Some(revision.to_string()),
+            None => self.keys.last().map(|key| URL_SAFE_NO_PAD.encode(key)),
+        }
     }
+
+    /// Returns the number for [`PageStart::Offset`] if there are more keys, of a page that began at `start`: the count of keys to skip, or
+    /// the revision.
+    pub(super) fn offset(&self, start: u64) -> Option<u64> {
+        self.has_more.then(|| self.revision.unwrap_or_else(|| start.saturating_add(self.keys.len() as u64)))
+    }
+}
+
+fn check_count(count: usize) -> Result<(), StoreError> {
+    if count > MAX_KEYS { Err(StoreError::TooManyKeys(count)) } else { Ok(()) }
+}
+
+fn check_key(key: &str) -> Result<(), StoreError> {
+    if (1..=MAX_KEY).contains(&key.len()) { Ok(()) } else { Err(StoreError::InvalidKeyLength(key.len())) }
+}
+
+/// Adds `delta` to a value, a number in decimal digits; a missing value counts as zero. Fails if the sum is outside of `range`.
+fn add(value: Option<&[u8]>, delta: i128, range: &RangeInclusive<i128>) -> Result<i128, StoreError> {
+    let number = match value {
+        Some(value) => {
+            let digits = str::from_utf8(value).map_err(|_| StoreError::NotANumber)?;
+            digits.parse::<i64>().map(i128::from).or_else(|_| digits.parse::<u64>().map(i128::from))
+        }
+        None => Ok(0),
+    };
+    let sum = number.map_err(|_| StoreError::NotANumber)?.checked_add(delta).filter(|sum| range.contains(sum));
+    sum.ok_or(StoreError::Overflow)
 }

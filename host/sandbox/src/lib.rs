@@ -44,7 +44,7 @@ use self::guest_config::GuestConfig;
 pub use self::guest_config::PreparedPercent;
 use self::guest_log::{GuestLog, GuestStreams, Records};
 use self::http::{OutboundHttp, TlsRoots};
-use self::keyvalue::Keyvalue;
+use self::keyvalue::{BucketStores, Keyvalue};
 use self::memory::{Denial, MemoryAccount, MemoryBudget, MemoryMeter, Reclaim};
 use self::sql::{DatabaseNotifications, SqlDatabases, WorkerProgram};
 use self::state::GuestState;
@@ -99,11 +99,11 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Creates the sandbox of a plugin. It stores buckets below `state_dir`, runs SQLite in child processes if `sqlite_workers` is given,
+    /// Creates the sandbox of a plugin. It stores buckets in `buckets`, runs SQLite in child processes if `sqlite_workers` is given,
     /// and evicts `idle` instances when it runs out of memory.
     pub fn new(
         plugin: &config::Plugin,
-        state_dir: Option<&Path>,
+        buckets: BucketStores<'_>,
         sqlite_workers: Option<&WorkerProgram>,
         tls_roots: Arc<TlsRoots>,
         open_files: OpenFileLimit,
@@ -124,7 +124,7 @@ impl Sandbox {
             http: OutboundHttp::new(&plugin.grants.http, &plugin.limits.http, tls_roots, log.clone()),
             config: Arc::new(GuestConfig::new(plugin, prepared.clone())),
             prepared,
-            keyvalue: Arc::new(Keyvalue::new(plugin, state_dir, &log)),
+            keyvalue: Arc::new(Keyvalue::new(plugin, buckets, &log)),
             memory,
             probe_memory: MemoryBudget::new(plugin.limits.memory.bytes(), None),
             max_handles: plugin.limits.handles.get(),
@@ -152,6 +152,11 @@ impl Sandbox {
     /// The contents and quotas of the plugin's key-value buckets. Empty if they cannot be read. Blocks.
     pub fn bucket_usage(&self) -> Vec<BucketUsage> {
         self.keyvalue.usage()
+    }
+
+    /// Reads the contents of the plugin's shared buckets, for [`bucket_usage`](Self::bucket_usage).
+    pub async fn read_shared_bucket_usage(&self) {
+        self.keyvalue.read_shared_usage().await;
     }
 
     /// Tries the plugin's stored data, if there is any. [`unusable_grant`](Self::unusable_grant) has the result.
@@ -183,6 +188,7 @@ impl Sandbox {
         self.keyvalue.check().await.map_err(unusable)?;
         let mut warnings = self.sql.check(offline).await?;
         if !offline {
+            warnings.extend(self.keyvalue.check_shared().await);
             self.http.check_access_tokens().await?;
             warnings.extend(self.http.check_origins().await);
         }

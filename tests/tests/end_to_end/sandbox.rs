@@ -10,3 +10,4 @@ mod instance_reuse;
 mod keyvalue;
 mod limits;
 mod scheduling;
+mod shared_buckets;

@@ -1,6 +1,8 @@
 //! The contract of every engine, as checks for the tests of the model, which the simulation relies on, and of
 //! NATS.
 
+pub(super) mod buckets;
+
 use std::time::Duration;
 
 use tokio::sync::mpsc;

@@ -1,7 +1,9 @@
 //! A model of an engine in one process: the documented behavior of NATS key-value buckets and messages.
 //!
 //! [`ModelServer`] is the bucket, for the simulation. [`Model`] is an engine with it, for tests without a
-//! server.
+//! server. [`ModelBuckets`] are the shared buckets of plugins.
+
+mod shared_buckets;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +13,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::{Engine, EngineError, Entry};
+
+pub use self::shared_buckets::{ModelBuckets, ModelFault};
 
 /// The maximum number of messages that wait for a subscriber. Further messages are lost.
 const CAPACITY: usize = 1024;

@@ -8,7 +8,9 @@
 //! A response is untrusted input: it is bounded and parsed, and grants no access.
 
 mod bucket;
+mod connection;
 mod connection_log;
+mod shared_buckets;
 #[cfg(test)]
 mod tests;
 
@@ -16,24 +18,24 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::connection::State;
 use async_nats::rustls::crypto::ring;
 use async_nats::rustls::pki_types::CertificateDer;
 use async_nats::rustls::{ClientConfig, RootCertStore};
-use async_nats::{Client, ConnectOptions, ServerAddr};
 use futures::StreamExt;
-use tokio::sync::{OnceCell, mpsc};
+use tokio::sync::mpsc;
 
 use self::bucket::Bucket;
-use self::connection_log::ConnectionLog;
+use self::connection::{Connection, ConnectionThread};
+use self::connection_log::{ConnectionLog, Effects};
 use super::{Engine, EngineError, Entry};
+
+pub use self::shared_buckets::NatsBuckets;
 
 /// The maximum number of messages that wait for a subscriber. Further messages are lost.
 const CAPACITY: usize = 4096;
 /// The maximum size of these messages, in bytes.
 const CAPACITY_BYTES: usize = 64 * 1024 * 1024;
-/// The maximum pause between two attempts to connect.
-const MAX_RECONNECT_PAUSE: Duration = Duration::from_secs(2);
+
 /// How to connect to NATS.
 #[derive(Clone, Debug)]
 pub struct NatsOptions {
@@ -78,16 +80,6 @@ pub struct Nats {
     bucket: Arc<Bucket>,
 }
 
-#[derive(Debug)]
-struct Connection {
-    client: OnceCell<Client>,
-    servers: Vec<ServerAddr>,
-    login: Login,
-    tls: Option<ClientConfig>,
-    timeout: Duration,
-    log: Arc<ConnectionLog>,
-}
-
 /// Invalid options.
 #[derive(Debug, thiserror::Error)]
 pub enum NatsError {
@@ -116,13 +108,9 @@ impl Nats {
     ///
     /// The URL of a server, or a certificate authority, is invalid.
     pub fn new(options: NatsOptions) -> Result<Self, NatsError> {
-        let NatsOptions { servers, login, ca, bucket, timeout } = options;
-        let parse = |url: &String| url.parse().map_err(|_| NatsError::Url(url.clone()));
-        let servers = servers.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
-        let tls = (!ca.is_empty()).then(|| tls_config(ca)).transpose()?;
-        let log = Arc::new(ConnectionLog::new(&servers));
-        let connection = Connection { client: OnceCell::new(), servers, login, tls, timeout, log };
-        Ok(Self { connection: Arc::new(connection), bucket: Arc::new(Bucket::of_records(bucket)) })
+        let bucket = Bucket::of_records(options.bucket.clone());
+        let connection = connection(options, Effects::OF_SHARED_POLLS, None)?;
+        Ok(Self { connection: Arc::new(connection), bucket: Arc::new(bucket) })
     }
 
     /// Returns the same connection with a bucket of this name for session records: values that expire.
@@ -131,50 +119,24 @@ impl Nats {
         Self { connection: self.connection.clone(), bucket: Arc::new(Bucket::of_sessions(name)) }
     }
 
-    /// Returns the client, which connects in the background: requests fail until a server responds.
-    async fn client(&self) -> Result<&Client, EngineError> {
-        let Connection { client, servers, login, tls, timeout, log } = &*self.connection;
-        let connect = async || {
-            let log = log.clone();
-            let mut options = ConnectOptions::new()
-                .name("mcp-host")
-                .retry_on_initial_connect()
-                .max_reconnects(None)
-                .ping_interval(*timeout)
-                .connection_timeout(*timeout)
-                .request_timeout(Some(*timeout))
-                .reconnect_delay_callback(|attempts| {
-                    let exponent = u32::try_from(attempts).unwrap_or(u32::MAX).min(8);
-                    Duration::from_millis(10_u64.wrapping_shl(exponent)).min(MAX_RECONNECT_PAUSE)
-                })
-                .event_callback(move |event| {
-                    log.heard(&event);
-                    std::future::ready(())
-                });
-            options = match login {
-                Login::None => options,
-                Login::Token(token) => options.token(token.clone()),
-                Login::Password(user, password) => options.user_and_password(user.clone(), password.clone()),
-            };
-            if let Some(tls) = tls {
-                options = options.tls_client_config(tls.clone());
-            }
-            options.connect(servers.clone()).await
-        };
-        client.get_or_try_init(connect).await.map_err(|error| EngineError::NoAnswer(error.to_string()))
-    }
-
     /// Returns whether there is a connection now.
     pub fn is_connected(&self) -> bool {
-        self.connection.client.get().is_some_and(|client| client.connection_state() == State::Connected)
+        self.connection.is_connected()
     }
+}
 
-    /// Returns the client only if there is a connection, because requests that the client queues until then
-    /// would be late.
-    async fn connected(&self) -> Result<&Client, EngineError> {
-        let client = self.client().await?;
-        if self.is_connected() { Ok(client) } else { Err(EngineError::NoAnswer("not connected".to_owned())) }
-    }
+/// Creates a connection, without connecting yet.
+fn connection(
+    options: NatsOptions,
+    effects: Effects,
+    thread: Option<ConnectionThread>,
+) -> Result<Connection, NatsError> {
+    let NatsOptions { servers, login, ca, bucket: _, timeout } = options;
+    let parse = |url: &String| url.parse().map_err(|_| NatsError::Url(url.clone()));
+    let servers = servers.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+    let tls = (!ca.is_empty()).then(|| tls_config(ca)).transpose()?;
+    let log = ConnectionLog::new(&servers, effects);
+    Ok(Connection::new(servers, login, tls, timeout, log, thread))
 }
 
 /// The sizes of the messages that wait for a subscriber, in order.
@@ -229,7 +191,7 @@ impl Engine for Nats {
     }
 
     async fn publish(&self, subject: &str, message: Vec<u8>) -> Result<(), EngineError> {
-        let client = self.connected().await?;
+        let client = self.connection.connected().await?;
         let publishing = client.publish(subject.to_owned(), message.into());
         let published = tokio::time::timeout(self.connection.timeout, publishing).await;
         match published {
@@ -240,8 +202,11 @@ impl Engine for Nats {
     }
 
     async fn subscribe(&self, subject: &str) -> Result<mpsc::Receiver<Vec<u8>>, EngineError> {
-        let subscribing =
-            tokio::time::timeout(self.connection.timeout, self.client().await?.subscribe(subject.to_owned())).await;
+        let subscribing = tokio::time::timeout(
+            self.connection.timeout,
+            self.connection.client().await?.subscribe(subject.to_owned()),
+        )
+        .await;
         let mut subscriber = match subscribing {
             Ok(Ok(subscriber)) => subscriber,
             Ok(Err(error)) => return Err(EngineError::Refused(error.to_string())),

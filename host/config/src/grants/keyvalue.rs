@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `"NAME"` | this bucket, with the default quotas |
 //! | `{ bucket = "NAME", quota = "1MiB", keys = 100 }` | this bucket, with its own quotas. `quota` and `keys` are optional |
+//! | `{ bucket = "NAME", shared = true }` | this bucket, shared by the replicas of a cluster: requires `[cluster]` |
 //!
 //! A name is the exact name that the provider opens: 1 to 64 of `a-z`, `A-Z`, `0-9`, `-`, `_` and `.`, beginning with a
 //! letter or digit. Names are case-sensitive. No two entries have the same name.
@@ -14,6 +15,9 @@
 //! A bucket belongs to its plugin: if the same name is granted to another plugin, even one with the same component, that is
 //! another bucket. `quota` bounds the total bytes of its keys and values, `keys` their number. A reduced quota deletes nothing:
 //! existing entries can be read and deleted, and new ones are rejected while they exceed the quota.
+//!
+//! A bucket is on the disk of its host unless it says `shared = true`; then it is in the NATS servers of the cluster, and the plugin with
+//! the same name on each replica has the same bucket.
 //!
 //! ```
 //! use mcp_host_config::grants::KeyvalueGrant;
@@ -24,7 +28,7 @@
 //! assert!(web.grants.keyvalue.is_empty());
 //!
 //! web.grants.keyvalue.insert("pages".parse()?, KeyvalueGrant::default());
-//! let small = KeyvalueGrant { quota: "1MiB".parse()?, keys: 100.try_into()? };
+//! let small = KeyvalueGrant { quota: "1MiB".parse()?, keys: 100.try_into()?, ..KeyvalueGrant::default() };
 //! web.grants.keyvalue.insert("tokens".parse()?, small);
 //!
 //! assert_eq!(web.grants.keyvalue[&"pages".parse()?].quota.bytes(), 64 << 20);
@@ -48,13 +52,15 @@ pub type BucketQuota = Size<KIB, { 64 * MIB }, { 64 * GIB }>;
 /// The maximum number of keys of a bucket.
 pub type BucketKeys = Count<1, 100_000, 100_000_000>;
 
-/// The quotas of a bucket.
+/// The quotas of a bucket, and where it is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyvalueGrant {
     /// The maximum total bytes of the keys and values. 64 MiB unless set; 1 KiB to 64 GiB.
     pub quota: BucketQuota,
     /// The maximum number of keys. 100,000 unless set; 1 to 100,000,000.
     pub keys: BucketKeys,
+    /// Whether the replicas of a cluster share it. `false` unless set.
+    pub shared: bool,
 }
 
 checked_text! {
@@ -73,7 +79,8 @@ list_type! {
             |name: &BucketName| format!("the bucket `{name}` is granted twice"),
             "grant each bucket once",
         )?;
-        Some(buckets.into_iter().map(|Bucket { bucket, quota, keys }| (bucket, KeyvalueGrant { quota, keys })).collect())
+        let grant = |Bucket { bucket, quota, keys, shared }| (bucket, KeyvalueGrant { quota, keys, shared });
+        Some(buckets.into_iter().map(grant).collect())
     }
 }
 
@@ -87,6 +94,8 @@ table! {
         quota: BucketQuota,
         /// The maximum number of keys. 100000 unless set; 1 to 100000000.
         keys: BucketKeys,
+        /// Whether the replicas of a cluster share the bucket. Requires `[cluster]`. `false` unless set.
+        shared: bool,
     }
 }
 
@@ -116,11 +125,20 @@ mod tests {
     use super::*;
     use crate::{Config, Environment};
 
+    const CLUSTER: &str =
+        "server.cursor-key = { env = 'KEY' }\ncluster = { name = 'prod', nats = ['nats://127.0.0.1:4222'] }\n";
+
     /// The grants for this value of `grants.keyvalue`, or its first problem.
     fn granted(value: &str) -> Result<BTreeMap<BucketName, KeyvalueGrant>, String> {
+        granted_in("", value)
+    }
+
+    /// The same in a config that begins with this text.
+    fn granted_in(config: &str, value: &str) -> Result<BTreeMap<BucketName, KeyvalueGrant>, String> {
         let plugin = "name = 'git'\ncomponent = 'plugins/git.wasm'\nmount = 'git://linux/'";
-        let text = format!("[[plugin]]\n{plugin}\ngrants.keyvalue = {value}\n");
-        let config = Config::parse_in(&text, Path::new("tests/ui/valid/a.toml"), &Environment::empty());
+        let text = format!("{config}[[plugin]]\n{plugin}\ngrants.keyvalue = {value}\n");
+        let environment = Environment::empty().variable("KEY", "00".repeat(32));
+        let config = Config::parse_in(&text, Path::new("tests/ui/valid/a.toml"), &environment);
         let config = config.map_err(|error| error.diagnostics()[0].message().to_owned())?;
         Ok(config.plugins.first().map(|plugin| plugin.grants.keyvalue.clone()).unwrap())
     }
@@ -147,6 +165,16 @@ mod tests {
         let granted = granted("[{ bucket = 'a', quota = '1KiB', keys = 1 }, { bucket = 'b', keys = 7 }]").unwrap();
         let quotas: Vec<_> = granted.values().map(|grant| (grant.quota.bytes(), grant.keys.get())).collect();
         assert_eq!(quotas, [(1024, 1), (64 << 20, 7)]);
+    }
+
+    #[test]
+    fn a_bucket_is_shared_only_if_it_says_so_and_only_in_a_cluster() {
+        let buckets = "['a', { bucket = 'b', shared = true }, { bucket = 'c', shared = false }]";
+        let shared: Vec<_> = granted_in(CLUSTER, buckets).unwrap().values().map(|grant| grant.shared).collect();
+        assert_eq!(shared, [false, true, false]);
+        let error = granted(buckets).unwrap_err();
+        assert_eq!(error, "the bucket `b` of plugin `git` is shared, and this config has no `[cluster]`");
+        assert!(granted("[{ bucket = 'c', shared = false }]").is_ok());
     }
 
     #[test]

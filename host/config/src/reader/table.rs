@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use toml::Spanned;
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
 
 use super::node::Key;
 use super::schema::key_of;
@@ -140,15 +140,24 @@ impl<'a> Table<'a> {
         elements.and_then(|elements| elements.get(index)).map_or_else(|| self.entry_span(key), Spanned::span)
     }
 
-    /// Returns the span of `key[index].path[inner]`, or of its longest existing prefix.
+    /// Returns the span of `key[index].path[inner]`, or of `key[index]` if there is no such element.
     pub(crate) fn nested_element_span(&self, key: &str, index: usize, path: &[&str], inner: usize) -> Range<usize> {
-        let elements = self.entries.get(key).and_then(|entry| entry.get_ref().as_array());
-        let mut at = elements.and_then(|elements| elements.get(index)).map(Spanned::get_ref);
-        for key in path {
-            at = at.and_then(|value| value.as_table()?.get(*key)).map(Spanned::get_ref);
-        }
-        let element = at.and_then(|value| value.as_array()?.get(inner));
+        let element = self.nested_value(key, index, path).and_then(|value| value.get_ref().as_array()?.get(inner));
         element.map_or_else(|| self.element_span(key, index), Spanned::span)
+    }
+
+    /// Returns the span of `key[index].path`, or of `key[index]` if there is no such entry.
+    pub(crate) fn nested_span_of_element(&self, key: &str, index: usize, path: &[&str]) -> Range<usize> {
+        self.nested_value(key, index, path).map_or_else(|| self.element_span(key, index), Spanned::span)
+    }
+
+    /// Returns `key[index].path`.
+    fn nested_value(&self, key: &str, index: usize, path: &[&str]) -> Option<&Spanned<DeValue<'a>>> {
+        let mut at = self.entries.get(key)?.get_ref().as_array()?.get(index)?;
+        for key in path {
+            at = at.get_ref().as_table()?.get(*key)?;
+        }
+        Some(at)
     }
 
     /// Returns whether the table has a table at this key with the entry `inner`.

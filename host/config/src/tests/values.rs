@@ -329,8 +329,10 @@ fn access_tokens_come_from_a_token_endpoint() {
 fn buckets_are_granted_with_their_quotas() {
     let config = valid("everything.toml");
     let buckets = config.plugins[0].grants.keyvalue.iter();
-    let granted: Vec<_> = buckets.map(|(name, grant)| (name.as_str(), grant.quota.bytes(), grant.keys.get())).collect();
-    assert_eq!(granted, [("pages", 64 * MIB, 100_000), ("tokens", MIB, 100)]);
+    let granted: Vec<_> =
+        buckets.map(|(name, grant)| (name.as_str(), grant.quota.bytes(), grant.keys.get(), grant.shared)).collect();
+    let expected = [("pages", 64 * MIB, 100_000, false), ("tokens", MIB, 100, false)];
+    assert_eq!(granted, [expected.as_slice(), &[("visits", 64 * MIB, 100_000, true)]].concat());
     assert!(config.plugins[1].grants.keyvalue.is_empty());
 }
 

@@ -21,7 +21,7 @@ use super::generation::{Generation, NativePlugins, mounted, sorted_by_name};
 use super::generation_store::GenerationStore;
 use super::lifecycle::RequestTracker;
 use super::loading::LoadWaits;
-use super::replica;
+use super::replica::{self, shared_buckets};
 use super::search::BuiltIns;
 use super::start_error::StartError;
 use super::transport_state::TransportState;
@@ -51,6 +51,7 @@ pub struct HostBuilder {
     is_command: bool,
     is_incremental: bool,
     prepares: bool,
+    joins_cluster: bool,
     observer: Option<Arc<dyn CallObserver>>,
     recorder: Option<Recorder>,
     pub(super) cursor_key: Option<CursorKey>,
@@ -70,6 +71,7 @@ impl HostBuilder {
             is_command: false,
             is_incremental: false,
             prepares: true,
+            joins_cluster: true,
             observer: None,
             recorder: None,
             cursor_key: None,
@@ -126,6 +128,14 @@ impl HostBuilder {
     #[must_use]
     pub fn without_preparations(mut self) -> Self {
         self.prepares = false;
+        self
+    }
+
+    /// Does not join the cluster of the config, whose buckets are used nevertheless: for a host that serves only a few requests. A replica
+    /// would take a share of the rates, and might poll for the others.
+    #[must_use]
+    pub fn outside_cluster(mut self) -> Self {
+        self.joins_cluster = false;
         self
     }
 
@@ -210,7 +220,7 @@ impl HostBuilder {
         for lack in self.lacks_of_programs().into_values().flatten().collect::<BTreeSet<_>>() {
             tracing::warn!(target: log_target::PLUGIN, "the sandbox of programs is incomplete on this machine: {lack}");
         }
-        let prepares = self.prepares;
+        let (prepares, joins_cluster) = (self.prepares, self.joins_cluster);
         let built_ins = BuiltIns::new(state.clone());
         let mut native = std::mem::take(&mut self.native);
         native.extend(built_ins.plugins());
@@ -220,7 +230,7 @@ impl HostBuilder {
         let access = Arc::new(Access::new(&config));
         let generation =
             Generation::new(1, config.clone(), native.clone(), access, BTreeMap::new(), |_| Err(NotLoaded::Loading))?;
-        let replicas = Replicas::from_config(&config)?;
+        let replicas = if joins_cluster { Replicas::from_config(&config)? } else { None };
         let audit = Arc::new(AuditLog::start(config.audit.as_ref())?);
         let generation_store = Arc::new(GenerationStore::new(generation, replicas, prepares));
         let rates = Arc::new(RequestRates::default());
@@ -295,6 +305,9 @@ impl HostBuilder {
         }
         if let Some(recorder) = self.recorder {
             runtime.record_calls(recorder);
+        }
+        if let Some(buckets) = shared_buckets(&self.config)? {
+            runtime.set_shared_buckets(buckets);
         }
         self.programs.connect_upstreams(&mut runtime);
         Ok((runtime, self.config))

@@ -62,7 +62,8 @@ impl DataDirs {
     /// The directory of persistent state for the plugins of this config. A missing directory is an error only if a plugin needs
     /// it, or is searched.
     pub(super) fn state_for(&self, config: &Config) -> Result<Option<PathBuf>, StartError> {
-        let is_needed = config.plugins.iter().any(|plugin| !plugin.grants.keyvalue.is_empty()) || config.has_search();
+        let mut buckets = config.plugins.iter().flat_map(|plugin| plugin.grants.keyvalue.values());
+        let is_needed = buckets.any(|bucket| !bucket.shared) || config.has_search();
         if is_needed { self.state().map(Some) } else { Ok(self.state.clone()) }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Weak};
 
+use mcp_host_base::shared_buckets::SharedBuckets;
 use mcp_host_cluster::presence::Observer;
 use mcp_host_cluster::roster::Dropped;
 use mcp_host_config::Config;
@@ -13,9 +14,10 @@ use sha2::{Digest as _, Sha256};
 use super::Host;
 use super::generation::Generation;
 use super::generation_store::GenerationStore;
+use super::start_error::StartError;
 use crate::access::rate::RequestRates;
 use crate::catalog::CursorKey;
-use crate::watch::replicas::{Replicas, about_process};
+use crate::watch::replicas::{self, Replicas, about_process};
 
 #[doc(hidden)]
 pub use mcp_host_cluster::ReplicaId;
@@ -61,6 +63,16 @@ impl Host {
             replicas.session_changed(session);
         }
     }
+}
+
+/// Returns the key-value buckets that the replicas of a config's cluster share (`shared = true`); none without `[cluster]`. Connects at the
+/// first use.
+///
+/// # Errors
+///
+/// An application made the config, and its cluster is not valid.
+pub fn shared_buckets(config: &Config) -> Result<Option<Arc<dyn SharedBuckets>>, StartError> {
+    Ok(replicas::shared_buckets(config)?)
 }
 
 /// Joins the cluster of the config, if there is one. Dropping the store leaves the cluster.

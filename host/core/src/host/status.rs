@@ -175,11 +175,12 @@ impl Host {
     }
 
     /// Returns the size and the limits of a plugin's key-value buckets. Empty if it has none, or they cannot be read. May read
-    /// files.
+    /// files, and asks NATS for the contents of shared buckets.
     pub async fn bucket_usage(&self, plugin: &str) -> Vec<BucketUsage> {
         let now = self.generation.load_full();
         let loaded = now.slot(plugin).and_then(|slot| slot.plugin.as_ref().ok()).cloned();
         let Some(loaded) = loaded else { return Vec::new() };
+        loaded.read_shared_bucket_usage().await;
         // This fails when the runtime shuts down.
         tokio::task::spawn_blocking(move || loaded.bucket_usage()).await.unwrap_or_default()
     }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwapOption;
 use futures::future::BoxFuture;
 use mcp_host_base::circuit_breaker::CircuitBreaker;
+use mcp_host_base::shared_buckets::SharedBuckets;
 use mcp_host_base::weak_map::WeakMap;
 use mcp_host_config as config;
 use mcp_host_model::digest::Digest;
@@ -16,6 +17,7 @@ use mcp_host_sandbox::Sandbox;
 use mcp_host_sandbox::dirs::OpenFileLimit;
 use mcp_host_sandbox::guest_log::GuestLog;
 use mcp_host_sandbox::http::TlsRoots;
+use mcp_host_sandbox::keyvalue::BucketStores;
 use mcp_host_sandbox::memory::{MemoryBudget, Reclaim};
 use mcp_host_sandbox::sql::WorkerProgram;
 
@@ -49,6 +51,8 @@ pub struct PluginRuntime {
     open_files: OpenFileLimit,
     pub(super) loader: Loader,
     state_dir: Option<PathBuf>,
+    /// The buckets that the replicas of a cluster share.
+    shared_buckets: Option<Arc<dyn SharedBuckets>>,
     /// The program that runs SQLite in child processes.
     sqlite_workers: Option<WorkerProgram>,
     /// The call counters of each plugin, by name.
@@ -107,6 +111,7 @@ impl PluginRuntime {
             open_files,
             loader,
             state_dir,
+            shared_buckets: None,
             sqlite_workers,
             metrics: WeakMap::default(),
             load_counts: LoadCounts::default(),
@@ -182,6 +187,11 @@ impl PluginRuntime {
         self.state_dir = Some(dir);
     }
 
+    /// Stores the buckets with `shared = true` of plugins that are loaded later here. Without this, they cannot be used.
+    pub fn set_shared_buckets(&mut self, buckets: Arc<dyn SharedBuckets>) {
+        self.shared_buckets = Some(buckets);
+    }
+
     /// Makes plugins that are loaded later keep their last lines of standard error, for [`Plugin::take_last_errors`].
     pub fn keep_last_errors(&mut self) {
         self.keeps_last_errors = true;
@@ -254,7 +264,7 @@ impl PluginRuntime {
         let pool = Pool::from_config(config, &self.engine);
         let sandbox = Sandbox::new(
             config,
-            self.state_dir.as_deref(),
+            BucketStores { state_dir: self.state_dir.as_deref(), shared: self.shared_buckets.as_deref() },
             self.sqlite_workers.as_ref(),
             self.tls_roots.clone(),
             self.open_files.clone(),

@@ -1,18 +1,22 @@
-//! The buckets of one plugin for an admin, without a guest: the same database with the same quotas, concurrently with
-//! any host that uses it.
+//! The buckets of one plugin for an admin, without a guest: the same stores with the same quotas, concurrently with any host that uses
+//! them.
 //!
-//! Reading never creates a database, and errors name the file.
+//! Reading never creates a database, and errors name the file. Operations on buckets in a database block the thread; those on shared
+//! buckets do not.
 
 use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use mcp_host_base::shared_buckets::SharedBuckets;
 use mcp_host_config as config;
 
 use super::PageStart;
 use super::database::{Database, DatabasePath};
 use super::error::StoreError;
+use super::shared::SharedCall;
 use super::{Bucket, MAX_VALUE, granted_buckets, store};
+use crate::memory::{CallOwner, MemoryAccount, MemoryBudget};
 
 pub use crate::grant_usage::BucketUsage;
 
@@ -47,36 +51,65 @@ pub struct PluginBuckets {
 }
 
 impl PluginBuckets {
-    /// Returns the buckets that are granted to a plugin, stored below `state_dir`. Opens nothing.
-    pub fn new(plugin: &config::Plugin, state_dir: &Path) -> Self {
-        let granted = granted_buckets(plugin).map(|(name, quota)| Bucket { name: name.into(), quota }).collect();
-        Self { plugin: plugin.name.to_string(), path: DatabasePath::new(state_dir, &plugin.name), granted }
+    /// Returns the buckets that are granted to a plugin, stored below `state_dir`, or in `shared_buckets` if they are shared. Opens nothing.
+    pub fn new(plugin: &config::Plugin, state_dir: &Path, shared_buckets: Option<&dyn SharedBuckets>) -> Self {
+        Self {
+            plugin: plugin.name.to_string(),
+            path: DatabasePath::new(state_dir, &plugin.name),
+            granted: granted_buckets(plugin, shared_buckets),
+        }
     }
 
     /// Returns the contents of each bucket.
-    pub fn usage(&self) -> Result<Vec<BucketUsage>, AdminError> {
-        let database = self.open_existing()?;
-        let usage = |bucket: &Bucket| bucket.usage(database.as_ref()).map_err(|error| self.error(&error));
-        self.granted.iter().map(usage).collect()
+    pub async fn usage(&self) -> Result<Vec<BucketUsage>, AdminError> {
+        let database = match self.granted.iter().any(Bucket::is_on_disk) {
+            true => self.open_existing()?,
+            false => None,
+        };
+        let mut all = Vec::new();
+        for bucket in &self.granted {
+            let usage = match bucket.shared() {
+                Ok(None) => bucket.usage(database.as_ref()),
+                Ok(Some(store)) => store.read_contents_now().await.map(|read| bucket.used(read.keys, read.bytes)),
+                Err(error) => Err(error),
+            };
+            all.push(usage.map_err(|error| self.error(&error))?);
+        }
+        Ok(all)
     }
 
     /// Returns the value of a key.
-    pub fn get(&self, bucket: &str, key: &str) -> Result<Option<Vec<u8>>, AdminError> {
+    pub async fn get(&self, bucket: &str, key: &str) -> Result<Option<Vec<u8>>, AdminError> {
         let bucket = self.bucket(bucket)?;
+        if let Some(mut call) = self.shared(bucket).await? {
+            return call.get(key).await.map_err(|error| self.error(&error));
+        }
         let Some(database) = self.open_existing()? else { return Ok(None) };
         store::get(&database, bucket, key).map_err(|error| self.error(&error))
     }
 
     /// Writes the value of a key.
-    pub fn put(&self, bucket: &str, key: String, value: Vec<u8>) -> Result<(), AdminError> {
+    pub async fn put(&self, bucket: &str, key: String, value: Vec<u8>) -> Result<(), AdminError> {
         let bucket = self.bucket(bucket)?;
+        if let Some(call) = self.shared(bucket).await? {
+            return call.set_many(vec![(key, value)]).await.map_err(|error| self.error(&error));
+        }
         let mut database = Database::open(&self.path).map_err(|error| self.error(&error))?;
         store::set_many(&mut database, bucket, &[(key, value)]).map_err(|error| self.error(&error))
     }
 
-    /// Deletes all keys or none. Returns the keys that existed just before.
-    pub fn delete(&self, bucket: &str, keys: Vec<String>) -> Result<Vec<String>, AdminError> {
+    /// Deletes all keys or none; of a shared bucket, one after the other. Returns the keys that existed just before.
+    pub async fn delete(&self, bucket: &str, keys: Vec<String>) -> Result<Vec<String>, AdminError> {
         let bucket = self.bucket(bucket)?;
+        if let Some(mut call) = self.shared(bucket).await? {
+            let mut existing = Vec::new();
+            for key in &keys {
+                if call.exists(key).await.map_err(|error| self.error(&error))? {
+                    existing.push(key.clone());
+                }
+            }
+            return call.delete_many(&keys).await.map(|()| existing).map_err(|error| self.error(&error));
+        }
         let Some(mut database) = self.open_existing()? else { return Ok(Vec::new()) };
         let mut delete = || {
             let mut existing = Vec::new();
@@ -91,14 +124,24 @@ impl PluginBuckets {
         delete().map_err(|error| self.error(&error))
     }
 
-    /// Calls `show` with each page of the keys that begin with a prefix, in byte order.
-    pub fn list<E: From<AdminError>>(
+    /// Calls `show` with each page of the keys that begin with a prefix, in byte order; of a shared bucket, in the order of their last
+    /// writes.
+    pub async fn list<E: From<AdminError>>(
         &self,
         bucket: &str,
         prefix: &str,
         mut show: impl FnMut(Vec<String>) -> Result<(), E>,
     ) -> Result<(), E> {
         let bucket = self.bucket(bucket)?;
+        let mut cursor = None;
+        while let Some(mut call) = self.shared(bucket).await? {
+            let page = call.keys(&PageStart::After(cursor)).await.map_err(|error| self.error(&error))?;
+            cursor = page.cursor();
+            show(page.keys.into_iter().filter(|key| key.starts_with(prefix)).collect())?;
+            if cursor.is_none() {
+                return Ok(());
+            }
+        }
         let Some(database) = self.open_existing()? else { return Ok(()) };
         // The listing begins after a key, and the prefix itself may be a key.
         if !prefix.is_empty() && store::exists(&database, bucket, prefix).map_err(|error| self.error(&error))? {
@@ -116,6 +159,17 @@ impl PluginBuckets {
                 return Ok(());
             }
         }
+    }
+
+    /// Begins an operation on a shared bucket; none if the bucket is in the database.
+    async fn shared(&self, bucket: &Bucket) -> Result<Option<SharedCall>, AdminError> {
+        let begin = async {
+            let Some(store) = bucket.shared()? else { return Ok(None) };
+            let memory = MemoryAccount::new(MemoryBudget::new(u64::MAX, None), CallOwner::default());
+            let memory = memory.try_reserve(0).map_err(|_| StoreError::OutOfMemory)?;
+            SharedCall::begin(bucket, store, memory).await.map(Some)
+        };
+        begin.await.map_err(|error| self.error(&error))
     }
 
     fn bucket(&self, name: &str) -> Result<&Bucket, AdminError> {

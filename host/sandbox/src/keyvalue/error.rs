@@ -43,6 +43,28 @@ pub(super) enum StoreError {
         /// The quota.
         quota: u64,
     },
+    /// The shared bucket would exceed its quota of bytes.
+    #[error(
+        "quota exceeded: the shared bucket `{name}` may hold {} as NATS stores it, with about 150 bytes for each key",
+        bytesize::ByteSize(*.quota)
+    )]
+    SharedByteQuotaExceeded {
+        /// The bucket.
+        name: String,
+        /// The quota.
+        quota: u64,
+    },
+    /// A value is too large for a shared bucket.
+    #[error(
+        "a value of {length} bytes, and in a shared bucket one value has at most {max}, as the maximum message of NATS permits \
+         (`max_payload`); all values of one call have at most {} together", bytesize::ByteSize(MAX_VALUE as u64)
+    )]
+    SharedValueTooLarge {
+        /// The size of the value.
+        length: usize,
+        /// The maximum.
+        max: usize,
+    },
     /// The value to be incremented is not a number.
     #[error("the value of the key is not an integer in decimal digits")]
     NotANumber,
@@ -58,9 +80,21 @@ pub(super) enum StoreError {
     /// `limits.memory` is exhausted.
     #[error("out of memory: the keys and values of the call exceed `limits.memory`")]
     OutOfMemory,
-    /// Another process has held the write lock for too long.
+    /// Another process has held the write lock for too long, or other hosts have written the key each time.
     #[error("the store is busy; try again")]
     Busy,
+    /// The bucket is shared, and the host has no cluster.
+    #[error("the bucket `{0}` is shared between replicas, and this host has no `[cluster]`")]
+    NoCluster(String),
+    /// The store of shared buckets does not answer in time. A write may have been carried out.
+    #[error("the store of shared buckets cannot be reached; try again")]
+    Unreachable(String),
+    /// The store of shared buckets rejects the request.
+    #[error("the store of shared buckets refuses the request")]
+    Refused(String),
+    /// The stored value, or the answer, is not one of a host.
+    #[error("the value of the key cannot be used: no host has written it")]
+    Foreign(String),
     /// The host has no state directory.
     #[error("the host has no state directory to store it in")]
     NoStateDir,
@@ -94,6 +128,7 @@ impl StoreError {
             Self::Damaged(reason) => format!("{} is damaged: {reason}", file.display()),
             Self::Failed(reason) => format!("{}: {reason}", file.display()),
             Self::Busy => format!("{}: {self}", file.display()),
+            Self::Unreachable(reason) | Self::Refused(reason) | Self::Foreign(reason) => format!("{self}: {reason}"),
             error => error.to_string(),
         }
     }
@@ -131,7 +166,9 @@ mod tests {
 
     #[test]
     fn what_a_guest_is_told_has_no_word_of_the_file_nor_of_the_log_that_it_ends_in() {
-        for error in [StoreError::Damaged("/secret/place".into()), StoreError::Failed("/secret/place".into())] {
+        let of_shared = [StoreError::Unreachable, StoreError::Refused, StoreError::Foreign];
+        let of_file = [StoreError::Damaged, StoreError::Failed];
+        for error in of_shared.into_iter().chain(of_file).map(|error: fn(String) -> _| error("/secret/place".into())) {
             let text = error.to_string();
             assert!(!text.contains("secret") && !text.contains("log"), "{text}");
         }

@@ -16,6 +16,13 @@ const DAMAGED_MESSAGE: &str = "the key-value store of a plugin is damaged, and i
      then repair it (`sqlite3 FILE .recover`), or move it and its `-wal` file away to start with an empty store";
 const UNUSABLE_MESSAGE: &str = "the key-value store of a plugin cannot be used: check that the user who runs the host can write to it and its \
      directory, and that the disk is not full";
+const UNREACHABLE_MESSAGE: &str = "the shared buckets of a plugin cannot be reached: check the servers of `cluster.nats` and that JetStream has a \
+     leader; calls on shared buckets fail until then";
+const REFUSED_MESSAGE: &str = "NATS refuses requests about the shared buckets of a plugin: check the permissions in docs/cluster.md, and the storage \
+     of JetStream";
+const FOREIGN_MESSAGE: &str = "a shared bucket of a plugin has values that no host writes: check who may publish to its subjects (docs/cluster.md)";
+const NO_CLUSTER_MESSAGE: &str = "a shared bucket of a plugin cannot be used: add `[cluster]` to the config and start the host again, or \
+     remove `shared = true`";
 
 /// The throttled warnings about one plugin's failed operations.
 #[derive(Debug)]
@@ -34,11 +41,18 @@ impl RefusalLog {
     pub(super) fn record(&self, error: &StoreError, path: Option<&DatabasePath>) {
         let reason = match error {
             StoreError::NotGranted { .. } => "not granted",
-            StoreError::ByteQuotaExceeded { .. } | StoreError::KeyQuotaExceeded { .. } => "quota",
+            StoreError::ByteQuotaExceeded { .. }
+            | StoreError::SharedByteQuotaExceeded { .. }
+            | StoreError::KeyQuotaExceeded { .. } => "quota",
             StoreError::Busy => "busy",
             StoreError::Damaged(reason) => return self.record_unusable(path, reason, DAMAGED_MESSAGE),
             StoreError::Failed(reason) => return self.record_unusable(path, reason, UNUSABLE_MESSAGE),
+            StoreError::Unreachable(reason) => return self.record_shared(reason, UNREACHABLE_MESSAGE),
+            StoreError::Refused(reason) => return self.record_shared(reason, REFUSED_MESSAGE),
+            StoreError::Foreign(reason) => return self.record_shared(reason, FOREIGN_MESSAGE),
+            StoreError::NoCluster(_) => return self.record_shared(&error.to_string(), NO_CLUSTER_MESSAGE),
             StoreError::NoStateDir
+            | StoreError::SharedValueTooLarge { .. }
             | StoreError::InvalidKeyLength(_)
             | StoreError::ValuesTooLarge
             | StoreError::TooManyKeys(_)
@@ -49,6 +63,13 @@ impl RefusalLog {
             | StoreError::TooManyHandles => "request",
         };
         self.warnings.warn(reason, format_args!("a `wasi:keyvalue` call failed: {error}"));
+    }
+
+    fn record_shared(&self, reason: &str, message: &'static str) {
+        if let Some(count) = self.warnings.record(message) {
+            let plugin = &*self.plugin;
+            tracing::warn!(target: log_target::PLUGIN, plugin, reason, count, "{message}");
+        }
     }
 
     fn record_unusable(&self, path: Option<&DatabasePath>, reason: &str, message: &str) {

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, 
 use super::database::Database;
 use super::error::StoreError;
 use super::{Bucket, Cas, KeyVersion, MAX_KEY, MAX_KEYS, MAX_VALUE, OptionalEntry};
-use super::{Page, PageStart};
+use super::{Page, PageStart, add, check_count, check_key};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
@@ -74,15 +74,8 @@ pub(super) fn increment(
     range: &RangeInclusive<i128>,
 ) -> Result<i128> {
     let mut tx = WriteTransaction::begin(database, bucket)?;
-    let number = match entry(&tx.transaction, bucket, key)? {
-        Some((_, value)) => {
-            let digits = str::from_utf8(&value).map_err(|_| StoreError::NotANumber)?;
-            digits.parse::<i64>().map(i128::from).or_else(|_| digits.parse::<u64>().map(i128::from))
-        }
-        None => Ok(0),
-    };
-    let sum = number.map_err(|_| StoreError::NotANumber)?.checked_add(delta).filter(|sum| range.contains(sum));
-    let sum = sum.ok_or(StoreError::Overflow)?;
+    let value = entry(&tx.transaction, bucket, key)?.map(|(_, value)| value);
+    let sum = add(value.as_deref(), delta, range)?;
     tx.upsert(key, sum.to_string().as_bytes())?;
     tx.commit()?;
     Ok(sum)
@@ -139,19 +132,11 @@ pub(super) fn keys(database: &Database, bucket: &Bucket, start: &PageStart) -> R
     }
     let has_more = keys.len() > MAX_KEYS;
     keys.truncate(MAX_KEYS);
-    Ok(Page { keys, has_more })
+    Ok(Page { keys, has_more, revision: None })
 }
 
 fn limit_plus_one(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX).saturating_add(1)
-}
-
-fn check_count(count: usize) -> Result<()> {
-    if count > MAX_KEYS { Err(StoreError::TooManyKeys(count)) } else { Ok(()) }
-}
-
-fn check_key(key: &str) -> Result<()> {
-    if (1..=MAX_KEY).contains(&key.len()) { Ok(()) } else { Err(StoreError::InvalidKeyLength(key.len())) }
 }
 
 fn entry(connection: &Connection, bucket: &Bucket, key: &str) -> Result<Option<(i64, Vec<u8>)>> {

@@ -53,11 +53,11 @@ impl TempDatabase {
 }
 
 fn bucket(name: &str) -> Bucket {
-    Bucket { name: name.into(), quota: Quota { bytes: 64 << 20, keys: 100_000 } }
+    Bucket { name: name.into(), quota: Quota { bytes: 64 << 20, keys: 100_000 }, place: Place::Disk }
 }
 
 fn small_bucket(bytes: u64, keys: u64) -> Bucket {
-    Bucket { name: "small".into(), quota: Quota { bytes, keys } }
+    Bucket { name: "small".into(), quota: Quota { bytes, keys }, place: Place::Disk }
 }
 
 /// Returns the file's totals of a bucket, and the sums of its entries.
@@ -361,7 +361,7 @@ impl Call {
 fn keyvalue_with_pages(state: Option<&Path>) -> Keyvalue {
     let mut plugin = config::Plugin::new("web".parse().unwrap(), "web.wasm", "web://".parse().unwrap());
     plugin.grants.keyvalue.insert("pages".parse().unwrap(), config::grants::KeyvalueGrant::default());
-    Keyvalue::new(&plugin, state, &GuestLog::new("web".into(), 1024))
+    Keyvalue::new(&plugin, BucketStores { state_dir: state, shared: None }, &GuestLog::new("web".into(), 1024))
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! `wasi:keyvalue` in the previous draft, for components built for hosts that support only that.
 //!
-//! It has no compare-and-swap and no negative numbers, and its cursors are numbers: the count of keys to skip. A
+//! It has no compare-and-swap and no negative numbers, and its cursors are numbers: the count of keys to skip, or the
+//! revision of a shared bucket. A
 //! paginated listing may therefore miss or repeat a key when other keys are written meanwhile, as the standard
 //! allows.
 
@@ -66,8 +67,7 @@ impl store::HostBucket for KeyvalueView<'_> {
     ) -> Result<store::KeyResponse, StoreError> {
         let skipped = cursor.unwrap_or(0);
         let page = self.operations().keys(self.bucket(&bucket)?, PageStart::Offset(skipped)).await?;
-        let next = skipped.saturating_add(page.keys.len() as u64);
-        Ok(store::KeyResponse { keys: page.keys, cursor: page.has_more.then_some(next) })
+        Ok(store::KeyResponse { cursor: page.offset(skipped), keys: page.keys })
     }
 
     async fn drop(&mut self, bucket: Resource<Bucket>) -> wasmtime::Result<()> {

@@ -1,28 +1,30 @@
 //! Buckets: streams of JetStream whose subjects are the keys, as documented by NATS (ADR-8).
 //!
-//! There are two kinds, with different retention. Lease records are kept for [`MAX_AGE`] after the last
+//! There are three kinds, with different retention. Lease records are kept for [`MAX_AGE`] after the last
 //! write. Session records have individual lifetimes (`Nats-TTL`, NATS 2.11), and are bounded in number and
-//! size.
+//! size. Values of a plugin's bucket are kept until they are deleted; its quotas are the limits of the stream.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use async_nats::client::RequestErrorKind;
-use async_nats::{HeaderMap, Request};
+use async_nats::HeaderMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::Deserialize;
+use mcp_host_base::shared_buckets::BucketLimits;
 use serde_json::{Value, json};
 
+use super::connection::{API, Answer, ApiError};
 use super::{EngineError, Nats};
-use crate::bounded_json;
+use crate::buckets::MAX_VALUE;
 use crate::record::MAX_RECORD_BYTES;
 use crate::session::MAX_SESSION_BYTES;
 
-/// The prefix of the subjects of the JetStream API.
-const API: &str = "$JS.API.";
 /// The maximum size of a response in bytes: a value in base64, and the rest.
 const MAX_ANSWER_BYTES: usize = 1024 * 1024;
+/// The same with a value of a plugin's bucket: four thirds of [`MAX_VALUE`], and the rest.
+const MAX_VALUE_ANSWER_BYTES: usize = MAX_VALUE.div_ceil(3).saturating_mul(4).saturating_add(16 * 1024);
+/// The maximum size of the headers of a message that a host writes.
+pub(super) const MAX_HEADER_BYTES: usize = 512;
 /// The time after its last write at which a record is dropped.
 pub(super) const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// The same time for a session record, which has an individual lifetime: no session is idle that long.
@@ -37,12 +39,10 @@ const EXPECTED: &str = "Nats-Expected-Last-Subject-Sequence";
 const LIFETIME: &str = "Nats-TTL";
 /// Error codes of JetStream.
 const NO_MESSAGE: u64 = 10_037;
-const NO_STREAM: u64 = 10_059;
-const WRONG_SEQUENCE: [u64; 2] = [10_071, 10_164];
+pub(super) const NO_STREAM: u64 = 10_059;
+pub(super) const WRONG_SEQUENCE: [u64; 2] = [10_071, 10_164];
 const NAME_IN_USE: u64 = 10_058;
 const NOT_CLUSTERED: [u64; 2] = [10_074, 10_005];
-/// JetStream is not enabled, on the server or for the account.
-const NO_JETSTREAM: [u64; 2] = [10_076, 10_039];
 /// The header of a message that marks its key as deleted.
 const DELETED: &[u8] = b"KV-Operation:";
 
@@ -50,31 +50,62 @@ const DELETED: &[u8] = b"KV-Operation:";
 #[derive(Debug)]
 pub(super) struct Bucket {
     name: String,
-    is_of_sessions: bool,
+    kind: Kind,
     /// Whether it existed, or was created, when it was last used.
-    is_made: AtomicBool,
+    pub(super) is_made: AtomicBool,
+}
+
+/// What a bucket has.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// Lease records.
+    Records,
+    /// Session records.
+    Sessions,
+    /// Values of a plugin.
+    Values(BucketLimits),
 }
 
 impl Bucket {
     /// The bucket of the lease records.
     pub(super) fn of_records(name: String) -> Self {
-        Self { name, is_of_sessions: false, is_made: AtomicBool::new(false) }
+        Self { name, kind: Kind::Records, is_made: AtomicBool::new(false) }
     }
 
     /// The bucket of the session records.
     pub(super) fn of_sessions(name: String) -> Self {
-        Self { name, is_of_sessions: true, is_made: AtomicBool::new(false) }
+        Self { name, kind: Kind::Sessions, is_made: AtomicBool::new(false) }
+    }
+
+    /// A bucket of a plugin.
+    pub(super) fn of_plugin(name: String, limits: BucketLimits) -> Self {
+        Self { name, kind: Kind::Values(limits), is_made: AtomicBool::new(false) }
+    }
+
+    /// The name of its stream.
+    pub(super) fn stream(&self) -> String {
+        format!("KV_{}", self.name)
+    }
+
+    /// The subject of a key.
+    pub(super) fn subject(&self, key: &str) -> String {
+        format!("$KV.{}.{key}", self.name)
     }
 
     /// Returns the config of its stream, with this number of copies.
     fn config(&self, copies: u32) -> Value {
-        let max_age = if self.is_of_sessions { MAX_SESSION_AGE } else { MAX_AGE };
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let (max_age, max_msg_size) = match self.kind {
+            Kind::Records => (nanoseconds(MAX_AGE), MAX_RECORD_BYTES),
+            Kind::Sessions => (nanoseconds(MAX_SESSION_AGE), MAX_SESSION_BYTES),
+            Kind::Values(_) => (0, MAX_VALUE.saturating_add(MAX_HEADER_BYTES)),
+        };
         let mut config = json!({
-            "name": format!("KV_{}", self.name),
-            "subjects": [format!("$KV.{}.>", self.name)],
+            "name": self.stream(),
+            "subjects": [self.subject(">")],
             "max_msgs_per_subject": 1,
-            "max_age": u64::try_from(max_age.as_nanos()).unwrap_or(u64::MAX),
-            "max_msg_size": if self.is_of_sessions { MAX_SESSION_BYTES } else { MAX_RECORD_BYTES },
+            "max_age": max_age,
+            "max_msg_size": max_msg_size,
             "discard": "new",
             "deny_delete": true,
             "allow_rollup_hdrs": true,
@@ -82,40 +113,35 @@ impl Bucket {
             "storage": "file",
             "num_replicas": copies,
         });
-        if let Some(members) = config.as_object_mut().filter(|_| self.is_of_sessions) {
-            members.insert("allow_msg_ttl".to_owned(), json!(true));
-            members.insert("max_msgs".to_owned(), json!(MAX_SESSIONS));
-            members.insert("max_bytes".to_owned(), json!(MAX_SESSIONS_BYTES));
+        if let Some(members) = config.as_object_mut() {
+            match self.kind {
+                Kind::Records => {}
+                Kind::Sessions => {
+                    members.insert("allow_msg_ttl".to_owned(), json!(true));
+                    members.insert("max_msgs".to_owned(), json!(MAX_SESSIONS));
+                    members.insert("max_bytes".to_owned(), json!(MAX_SESSIONS_BYTES));
+                }
+                Kind::Values(limits) => {
+                    members.insert("max_msgs".to_owned(), json!(signed(limits.keys)));
+                    members.insert("max_bytes".to_owned(), json!(signed(limits.bytes)));
+                }
+            }
         }
         config
     }
+
+    /// The maximum size of a response about it.
+    fn max_answer(&self) -> usize {
+        match self.kind {
+            Kind::Records | Kind::Sessions => MAX_ANSWER_BYTES,
+            Kind::Values(_) => MAX_VALUE_ANSWER_BYTES,
+        }
+    }
 }
 
-/// A response of JetStream.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Answer {
-    pub(super) error: Option<ApiError>,
-    /// The sequence of a stored message.
-    seq: Option<u64>,
-    message: Option<StoredMessage>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(super) struct ApiError {
-    #[serde(default)]
-    pub(super) err_code: u64,
-    #[serde(default)]
-    pub(super) description: String,
-}
-
-#[derive(Debug, Deserialize)]
-pub(super) struct StoredMessage {
-    seq: u64,
-    #[serde(default)]
-    data: String,
-    #[serde(default)]
-    hdrs: String,
+/// A limit of a stream.
+fn signed(limit: u64) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
 /// The last message of a key.
@@ -132,67 +158,62 @@ impl Nats {
         headers: HeaderMap,
         body: Vec<u8>,
     ) -> Result<Answer, EngineError> {
-        let client = self.connected().await?;
-        let is_api = subject.starts_with(API);
-        let request = Request::new().headers(headers).payload(body.into()).timeout(Some(self.connection.timeout));
-        let answered = tokio::time::timeout(self.connection.timeout, client.send_request(subject, request)).await;
-        let message = match answered {
-            Ok(Ok(message)) => message,
-            Ok(Err(error)) => {
-                if error.kind() == RequestErrorKind::NoResponders {
-                    self.bucket.is_made.store(false, Ordering::Relaxed);
-                    // A missing bucket has no subscriber for its subjects, but the JetStream API has one.
-                    if is_api {
-                        self.connection.log.no_jetstream("nobody answers");
-                    }
-                }
-                return Err(EngineError::NoAnswer(error.to_string()));
-            }
-            Err(_) => return Err(EngineError::NoAnswer("the time is over".to_owned())),
-        };
-        let answer: Answer = bounded_json::decode(&message.payload, MAX_ANSWER_BYTES)
-            .map_err(|error| EngineError::NoAnswer(error.to_string()))?;
-        match &answer.error {
-            Some(error) if NO_JETSTREAM.contains(&error.err_code) => {
-                self.connection.log.no_jetstream(&error.description);
-            }
-            _ => self.connection.log.has_jetstream(),
-        }
-        Ok(answer)
+        let Bucket { is_made, .. } = &*self.bucket;
+        self.connection.request(is_made, subject, headers, body, self.bucket.max_answer()).await
     }
 
-    /// Creates the bucket, unless it exists.
+    /// Sends a request of the JetStream API about the stream: `STREAM.INFO`, for example.
+    pub(super) async fn stream_request(&self, operation: &str, body: &Value) -> Result<Answer, EngineError> {
+        let subject = format!("{API}{operation}.{}", self.bucket.stream());
+        self.request(subject, HeaderMap::new(), body.to_string().into_bytes()).await
+    }
+
+    /// Creates the bucket, unless it exists. An existing bucket of a plugin gets its limits.
     async fn create_bucket(&self) -> Result<(), EngineError> {
-        let stream = format!("KV_{}", self.bucket.name);
         for replicas in [3, 1] {
-            let config = self.bucket.config(replicas);
-            let subject = format!("$JS.API.STREAM.CREATE.{stream}");
-            let answer = self.request(subject, HeaderMap::new(), config.to_string().into_bytes()).await?;
+            let answer = self.stream_request("STREAM.CREATE", &self.bucket.config(replicas)).await?;
             match answer.error {
-                None => {
-                    self.bucket.is_made.store(true, Ordering::Relaxed);
-                    return Ok(());
-                }
+                None => break,
                 Some(error) if error.err_code == NAME_IN_USE => {
-                    self.bucket.is_made.store(true, Ordering::Relaxed);
-                    return Ok(());
+                    if let Kind::Values(_) = self.bucket.kind {
+                        self.update_limits().await?;
+                    }
+                    break;
                 }
                 Some(error) if replicas > 1 && NOT_CLUSTERED.contains(&error.err_code) => {}
                 Some(error) => return Err(EngineError::Refused(error.description)),
             }
         }
+        self.bucket.is_made.store(true, Ordering::Relaxed);
         Ok(())
     }
 
+    /// Sets the limits of an existing stream, unless it has them. Its other settings stay: an admin may have changed them.
+    async fn update_limits(&self) -> Result<(), EngineError> {
+        let answer = self.stream_request("STREAM.INFO", &json!({})).await?;
+        let wanted = self.bucket.config(1);
+        let Some(Value::Object(mut config)) = answer.config else { return Ok(()) };
+        let mut is_same = true;
+        for limit in ["max_msgs", "max_bytes", "max_msg_size"] {
+            if let Some(value) = wanted.get(limit).filter(|value| config.get(limit) != Some(value)) {
+                config.insert(limit.to_owned(), value.clone());
+                is_same = false;
+            }
+        }
+        if is_same {
+            return Ok(());
+        }
+        let answer = self.stream_request("STREAM.UPDATE", &Value::Object(config)).await?;
+        answer.error.map_or(Ok(()), |error| Err(EngineError::Refused(error.description)))
+    }
+
     pub(super) async fn last(&self, key: &str) -> Result<Option<Last>, EngineError> {
-        let subject = format!("$JS.API.STREAM.MSG.GET.KV_{}", self.bucket.name);
-        let body = serde_json::json!({ "last_by_subj": format!("$KV.{}.{key}", self.bucket.name) });
-        let body = body.to_string().into_bytes();
-        let answer = self.request(subject.clone(), HeaderMap::new(), body.clone()).await?;
+        let body = json!({ "last_by_subj": self.bucket.subject(key) });
+        let answer = self.stream_request("STREAM.MSG.GET", &body).await?;
         let answer = match answer.error.as_ref().map(|error| error.err_code) {
             Some(NO_STREAM) => {
                 self.create_bucket().await?;
-                self.request(subject, HeaderMap::new(), body).await?
+                self.stream_request("STREAM.MSG.GET", &body).await?
             }
             _ => answer,
         };
@@ -239,6 +260,20 @@ impl Nats {
         expected: Option<u64>,
         lifetime: Option<Duration>,
     ) -> Result<u64, EngineError> {
+        self.store(key, value, expected, lifetime).await?.map_err(|error| {
+            let is_conflict = WRONG_SEQUENCE.contains(&error.err_code);
+            if is_conflict { EngineError::Conflict } else { EngineError::Refused(error.description) }
+        })
+    }
+
+    /// Publishes the message of a key. Returns its revision, or the error of the stream.
+    pub(super) async fn store(
+        &self,
+        key: &str,
+        value: Vec<u8>,
+        expected: Option<u64>,
+        lifetime: Option<Duration>,
+    ) -> Result<Result<u64, ApiError>, EngineError> {
         if !self.bucket.is_made.load(Ordering::Relaxed) {
             self.create_bucket().await?;
         }
@@ -250,11 +285,9 @@ impl Nats {
         if let Some(expected) = expected {
             headers.insert(EXPECTED, expected.to_string());
         }
-        let answer = self.request(format!("$KV.{}.{key}", self.bucket.name), headers, value).await?;
-        match answer {
-            Answer { error: Some(error), .. } if WRONG_SEQUENCE.contains(&error.err_code) => Err(EngineError::Conflict),
-            Answer { error: Some(error), .. } => Err(EngineError::Refused(error.description)),
-            Answer { seq: Some(revision), .. } => Ok(revision),
+        match self.request(self.bucket.subject(key), headers, value).await? {
+            Answer { error: Some(error), .. } => Ok(Err(error)),
+            Answer { seq: Some(revision), .. } => Ok(Ok(revision)),
             Answer { .. } => Err(EngineError::NoAnswer("an answer without a sequence".to_owned())),
         }
     }

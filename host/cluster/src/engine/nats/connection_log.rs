@@ -12,15 +12,36 @@ use mcp_host_base::throttle::Throttle;
 const INTERVAL: Duration = Duration::from_mins(1);
 /// The maximum length of a server's text, in characters.
 const MAX_REASON: usize = 200;
-/// The behavior of a replica without NATS.
-const MEANWHILE: &str = "until it is back, this replica polls providers for itself, keeps its part of the rates, and drops cached responses \
-                         of plugins whose polls are shared";
+
+/// What a replica does without a connection, for its log.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Effects {
+    /// The behavior until NATS is back.
+    meanwhile: &'static str,
+    /// The behavior without JetStream.
+    without_jetstream: &'static str,
+}
+
+impl Effects {
+    /// The connection for shared polls, presence and sessions.
+    pub(super) const OF_SHARED_POLLS: Self = Self {
+        meanwhile: "until it is back, this replica polls providers for itself, keeps its part of the rates, and drops cached responses \
+                    of plugins whose polls are shared",
+        without_jetstream: "no leases are kept, so each replica polls providers for itself",
+    };
+    /// The connection for shared buckets of plugins.
+    pub(super) const OF_BUCKETS: Self = Self {
+        meanwhile: "until it is back, calls of providers on shared buckets fail",
+        without_jetstream: "calls of providers on shared buckets fail",
+    };
+}
 
 /// The log lines about one connection.
 #[derive(Debug)]
 pub(super) struct ConnectionLog {
     /// The servers in the config.
     servers: String,
+    effects: Effects,
     state: Mutex<State>,
     lost: Throttle,
     unreachable: Throttle,
@@ -54,10 +75,11 @@ enum Line {
 }
 
 impl ConnectionLog {
-    pub(super) fn new(servers: &[ServerAddr]) -> Self {
+    pub(super) fn new(servers: &[ServerAddr], effects: Effects) -> Self {
         let address = |server: &ServerAddr| format!("{}:{}", server.host(), server.port());
         Self {
             servers: servers.iter().map(address).collect::<Vec<_>>().join(", "),
+            effects,
             state: Mutex::default(),
             lost: Throttle::new(INTERVAL),
             unreachable: Throttle::new(INTERVAL),
@@ -72,14 +94,14 @@ impl ConnectionLog {
 
     /// Handles an event of the connection.
     pub(super) fn heard(&self, event: &Event) {
-        let servers = &self.servers;
+        let (servers, meanwhile) = (&self.servers, self.effects.meanwhile);
         match self.next(event) {
             Some(Line::Lost(reason)) => {
                 let reason = reason.as_deref().unwrap_or("it was closed");
-                tracing::warn!(target: "mcp_host", servers, "the connection to NATS is lost ({reason}): {MEANWHILE}");
+                tracing::warn!(target: "mcp_host", servers, "the connection to NATS is lost ({reason}): {meanwhile}");
             }
             Some(Line::Unreachable(reason)) => {
-                tracing::warn!(target: "mcp_host", servers, "NATS cannot be reached ({reason}), which is tried again: {MEANWHILE}");
+                tracing::warn!(target: "mcp_host", servers, "NATS cannot be reached ({reason}), which is tried again: {meanwhile}");
             }
             Some(Line::Back) => tracing::info!(target: "mcp_host", servers, "NATS is connected"),
             Some(Line::Complaint(reason)) => {
@@ -125,11 +147,11 @@ impl ConnectionLog {
     pub(super) fn no_jetstream(&self, reason: &str) {
         self.state().lacks_jetstream = true;
         if self.jetstream.record().is_some() {
-            let (servers, reason) = (&self.servers, quoted(reason));
+            let (servers, reason, effect) = (&self.servers, quoted(reason), self.effects.without_jetstream);
             tracing::error!(
                 target: "mcp_host", servers,
-                "NATS has no JetStream for this replica ({reason}): no leases are kept, so each replica polls providers for itself. Start the \
-                 servers with JetStream (`--jetstream`), and enable it for the account"
+                "NATS has no JetStream for this replica ({reason}): {effect}. Start the servers with JetStream (`--jetstream`), and enable \
+                 it for the account"
             );
         }
     }
@@ -143,7 +165,7 @@ impl ConnectionLog {
 }
 
 /// Formats a server's text for the log.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     text.strip_prefix("nats: ").unwrap_or(text).chars().take(MAX_REASON).flat_map(char::escape_debug).collect()
 }
 
@@ -154,7 +176,8 @@ mod tests {
     use super::*;
 
     fn log() -> ConnectionLog {
-        ConnectionLog::new(&["nats://127.0.0.1:4222".parse().unwrap(), "tls://n2.example:4223".parse().unwrap()])
+        let servers = ["nats://127.0.0.1:4222", "tls://n2.example:4223"].map(|url| url.parse().unwrap());
+        ConnectionLog::new(&servers, Effects::OF_SHARED_POLLS)
     }
 
     fn refused() -> Event {

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use async_nats::HeaderMap;
+use mcp_host_base::shared_buckets::{BucketError, BucketLimits, Expected, SharedBucket, SharedBuckets};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
 
 use super::bucket::MAX_AGE;
@@ -90,6 +91,81 @@ async fn nats_is_an_engine() {
     conformance::check(one.clone(), other.clone()).await;
     let sessions = |engine: Nats| engine.with_session_bucket("mcp-host-test-SESSIONS".to_owned());
     conformance::check_expiry(sessions(one), sessions(other)).await;
+}
+
+impl Server {
+    fn buckets(&self) -> NatsBuckets {
+        let options = NatsOptions {
+            servers: vec![self.url.clone()],
+            login: Login::None,
+            ca: Vec::new(),
+            bucket: String::new(),
+            timeout: Duration::from_secs(10),
+        };
+        NatsBuckets::new(options, "test").unwrap()
+    }
+}
+
+#[tokio::test]
+async fn nats_is_a_store_of_buckets() {
+    let server = Server::start(&[]).await;
+    conformance::buckets::check(&server.buckets(), &server.buckets()).await;
+}
+
+#[tokio::test]
+async fn what_others_write_into_a_bucket_is_neither_listed_nor_read_as_a_key() {
+    let server = Server::start(&[]).await;
+    let limits = BucketLimits { bytes: 64 << 20, keys: 1000 };
+    let bucket = server.buckets().bucket("web", "pages", limits);
+    bucket.put("a", b"1".to_vec(), Expected::Absent).await.unwrap();
+    let engine = server.connect(Login::None);
+    connected(&engine).await;
+    let publish = async |token: &str, headers: HeaderMap, value: &[u8]| {
+        let subject = format!("$KV.mcp-host-test-KV-web-pages.{token}");
+        engine.request(subject, headers, value.to_vec()).await.unwrap()
+    };
+    for token in ["not-base64-of-a-key", "a.b", "_w", "history"] {
+        publish(token, HeaderMap::new(), b"garbage").await;
+    }
+    let page = bucket.keys_after(0, 100).await.unwrap();
+    assert_eq!((page.keys, page.next), (vec!["a".to_owned()], None));
+    // One page may have entries of others only.
+    let page = bucket.keys_after(1, 2).await.unwrap();
+    assert!(page.keys.is_empty() && page.next.is_some(), "{page:?}");
+    // A marker of a deletion, as of `nats kv del`: the token is that of the key `a`.
+    let mut deleted = HeaderMap::new();
+    deleted.insert("KV-Operation", "DEL");
+    publish("YQ", deleted, b"").await;
+    assert_eq!(bucket.get("a").await.unwrap(), None);
+    assert_eq!(bucket.keys_after(0, 100).await.unwrap().keys, Vec::<String>::new());
+    bucket.put("a", b"2".to_vec(), Expected::Absent).await.unwrap();
+    assert_eq!(bucket.get("a").await.unwrap().unwrap().value, b"2");
+    // A value that another client has written under the name of a key is a value.
+    publish("YQ", HeaderMap::new(), b"\xff\0").await;
+    assert_eq!(bucket.get("a").await.unwrap().unwrap().value, b"\xff\0");
+}
+
+#[tokio::test]
+async fn a_bucket_that_is_gone_is_made_again_and_one_without_a_server_fails_in_time() {
+    let mut server = Server::start(&[]).await;
+    let limits = BucketLimits { bytes: 64 << 20, keys: 1000 };
+    let bucket = server.buckets().bucket("web", "pages", limits);
+    bucket.put("a", b"1".to_vec(), Expected::Any).await.unwrap();
+    let engine = server.connect(Login::None);
+    connected(&engine).await;
+    let subject = "$JS.API.STREAM.DELETE.KV_mcp-host-test-KV-web-pages".to_owned();
+    engine.request(subject, HeaderMap::new(), Vec::new()).await.unwrap();
+    assert_eq!(bucket.get("a").await.unwrap(), None);
+    bucket.put("a", b"2".to_vec(), Expected::Absent).await.unwrap();
+    server.process.kill().unwrap();
+    server.process.wait().unwrap();
+    let began = Instant::now();
+    while !matches!(bucket.get("a").await, Err(BucketError::NoAnswer(_))) {
+        assert!(began.elapsed() < Duration::from_secs(30));
+    }
+    let began = Instant::now();
+    assert!(matches!(bucket.put("a", Vec::new(), Expected::Any).await, Err(BucketError::NoAnswer(_))));
+    assert!(began.elapsed() < Duration::from_secs(15), "a request ends within its time");
 }
 
 #[tokio::test]

@@ -1,8 +1,16 @@
 //! A build without the feature `cluster`: a config with `[cluster]` is refused before anything is started.
 
+use std::sync::Arc;
+
+use mcp_host_base::shared_buckets::SharedBuckets;
 use mcp_host_config::{Config, MissingFeature};
 
 use super::Replicas;
+
+/// Returns no shared buckets.
+pub(crate) fn shared_buckets(_: &Config) -> Result<Option<Arc<dyn SharedBuckets>>, MissingFeature> {
+    Ok(None)
+}
 
 impl Replicas {
     /// Returns no cluster.
