@@ -100,7 +100,7 @@ impl Sessions {
     pub(super) fn follow(self: &Arc<Self>) {
         let Some(replication) = &self.replication else { return };
         replication.follower.get_or_init(|| {
-            let changes = replication.store.changes();
+            let changes = replication.store().changes();
             AbortOnDropHandle::new(tokio::spawn(follow(Arc::downgrade(self), changes)))
         });
     }
