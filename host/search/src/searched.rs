@@ -56,7 +56,7 @@ struct Searched {
 }
 
 impl SearchService {
-    /// Waits for a lookup permit of this principal, which is held until the lookup ends.
+    /// Waits for a lookup permit of the current requester, or of this principal if there is none. It is held until the lookup ends.
     pub(super) async fn turn(&self, principal: &Principal) -> Result<SearchTurn, SearchError> {
         self.shares.turn(principal).await
     }
