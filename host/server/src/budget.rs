@@ -179,6 +179,11 @@ impl Account {
 }
 
 impl Charge {
+    /// The number of charged bytes.
+    pub(super) fn amount(&self) -> usize {
+        self.share.amount()
+    }
+
     /// Changes the number of charged bytes if there is room for them; on failure, the number is unchanged.
     pub(super) fn resize(&mut self, bytes: usize) -> Result<(), BudgetExceeded> {
         let Account { budget, client, .. } = &*self.account;

@@ -149,6 +149,25 @@ impl ResponseCharge {
         response.extensions_mut().insert(Self(Arc::new(Mutex::new(Some(charge)))));
     }
 
+    /// Returns the charge of a response, if it has one.
+    pub(super) fn of(response: &Response) -> Option<Self> {
+        response.extensions().get::<Self>().cloned()
+    }
+
+    /// Adds bytes to the charge. Returns false if there is no room for them.
+    pub(super) fn add(&self, bytes: usize) -> bool {
+        let mut charge = self.0.lock();
+        charge.as_mut().is_some_and(|charge| charge.resize(charge.amount().saturating_add(bytes)).is_ok())
+    }
+
+    /// Subtracts bytes from the charge.
+    pub(super) fn subtract(&self, bytes: usize) {
+        if let Some(charge) = &mut *self.0.lock() {
+            // Shrinking never fails.
+            let _ = charge.resize(charge.amount().saturating_sub(bytes));
+        }
+    }
+
     /// Takes the charge from a response, if it has one.
     pub(super) fn take_from(response: &mut Response) -> Option<Charge> {
         let Self(charge) = response.extensions_mut().remove()?;

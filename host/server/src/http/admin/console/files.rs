@@ -86,7 +86,7 @@ impl ConsoleFile {
             [(CONTENT_TYPE, self.media_type), (ETAG, etag), (CACHE_CONTROL, "no-cache")];
         let fields = fields.into_iter().filter_map(|(name, value)| Some((name, HeaderValue::from_str(value).ok()?)));
         response.headers_mut().extend(fields);
-        AcceptedEncodings::of(request).compress(response).await
+        AcceptedEncodings::of(request).compress_uncharged(response).await
     }
 }
 
