@@ -1,11 +1,14 @@
 //! Streamable HTTP over hyper: the HTTP client of rmcp's transport and of [`direct`](crate::direct).
 //!
 //! HTTP/1.1 with a connection pool. Redirects are not followed, so credentials are sent only to the configured URL. The caller sets the
-//! maximum size of a body and of an event of a stream. An error's body that is not JSON is ignored above [`MAX_ERROR_BODY`] bytes.
+//! maximum size of a body and of an event of a stream. An error's body that is not JSON is ignored above [`MAX_ERROR_BODY`] bytes. What
+//! follows an answer in an event stream is read for one call of an upstream at a time, up to [`MAX_REST`] bytes and for [`MAX_END`];
+//! beyond that, the connection is closed instead of reused.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -33,6 +36,7 @@ use rmcp::transport::streamable_http_client::{
 use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
 use sse_stream::{Sse, SseStream};
+use tokio::sync::Semaphore;
 
 use crate::message::{Decoder, Undecoded, is_asked};
 use crate::tokens::AccessTokens;
@@ -50,6 +54,8 @@ const MAX_ERROR_BODY: usize = 64 * 1024;
 const MAX_OTHERS: usize = 1000;
 /// The maximum time to read an event stream to its end after the answer, so that its connection can be reused.
 const MAX_END: Duration = Duration::from_secs(1);
+/// The maximum size of what is read for this purpose, in bytes.
+const MAX_REST: usize = 64 << 10;
 
 const ACCEPTED: HeaderValue = HeaderValue::from_static("text/event-stream, application/json");
 const NAME: HeaderValue = HeaderValue::from_static(concat!("mcp-host/", env!("CARGO_PKG_VERSION")));
@@ -63,6 +69,8 @@ pub(crate) struct HttpClient {
     decoder: Decoder,
     /// The session of the last stream of notifications. When another stream is opened, notifications in between may be lost.
     had_stream: Arc<Mutex<Option<Arc<str>>>>,
+    /// Permits one task that reads an event stream to its end.
+    ending: Arc<Semaphore>,
 }
 
 /// The source of the header `Authorization`.
@@ -107,6 +115,8 @@ pub(crate) enum HttpError {
     Broken(String),
     #[error("an event has more than {0} bytes")]
     EventTooLarge(usize),
+    #[error("the stream continues after the answer for more than {MAX_REST} bytes")]
+    RestTooLarge,
     #[error("there is no access token from {0}")]
     Token(String),
 }
@@ -179,12 +189,14 @@ impl HttpClient {
             .http1_max_buf_size(MAX_HEAD)
             .build(connector);
         let (credentials, updates) = (Credentials::None, Arc::new(Updates::new()));
-        Ok(Self { client, credentials, updates, decoder: Decoder::new(0), had_stream: Arc::default() })
+        let (decoder, had_stream, ending) = (Decoder::new(0), Arc::default(), Arc::new(Semaphore::new(1)));
+        Ok(Self { client, credentials, updates, decoder, had_stream, ending })
     }
 
     /// Creates a client with the same connection pool and other credentials. It reports gaps in its notifications to `updates`.
     pub(crate) fn with_credentials(&self, credentials: Credentials, updates: Arc<Updates>, decoder: Decoder) -> Self {
-        Self { client: self.client.clone(), credentials, updates, decoder, had_stream: Arc::default() }
+        let (client, had_stream, ending) = (self.client.clone(), Arc::default(), self.ending.clone());
+        Self { client, credentials, updates, decoder, had_stream, ending }
     }
 
     async fn send(
@@ -253,19 +265,19 @@ impl HttpClient {
     /// Returns the answer in an event stream. Other messages are skipped, because notifications of changes arrive on a separate stream.
     async fn answer_in(
         &self,
-        mut events: BoxStream<'static, Result<Sse, sse_stream::Error>>,
+        mut events: RawEvents,
         id: &RequestId,
         thread: Thread,
     ) -> Result<Option<ServerJsonRpcMessage>, Failed> {
         for _ in 0..MAX_OTHERS {
-            let Some(event) = events.next().await else { return Ok(None) };
+            let Some(event) = events.stream.next().await else { return Ok(None) };
             // rmcp resumes an interrupted stream.
             let Ok(event) = event else { return Ok(None) };
             let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
             let Some(data) = event.data.filter(|data| is_message && !data.is_empty()) else { continue };
             match self.decode(data.into(), id, thread).await {
                 Ok(message) if is_answer(&message, id) => {
-                    end(events);
+                    self.end(events);
                     return Ok(Some(message));
                 }
                 Ok(_) => {}
@@ -273,6 +285,20 @@ impl HttpClient {
             }
         }
         Err(failed(HttpError::Broken(format!("there are {MAX_OTHERS} other messages before it"))))
+    }
+
+    /// Reads an event stream to its end. Otherwise hyper could not reuse the connection. The connection is closed if another stream is
+    /// being read to its end, or if this takes longer than [`MAX_END`] or more than [`MAX_REST`] bytes.
+    fn end(&self, mut events: RawEvents) {
+        events.left.store(MAX_REST, Ordering::Relaxed);
+        if let Some(None) = events.stream.next().now_or_never() {
+            return;
+        }
+        let Ok(permit) = self.ending.clone().try_acquire_owned() else { return };
+        tokio::spawn(tokio::time::timeout(MAX_END, async move {
+            let _permit = permit;
+            while let Some(Ok(_)) = events.stream.next().await {}
+        }));
     }
 
     async fn decode(&self, body: Bytes, id: &RequestId, thread: Thread) -> Result<ServerJsonRpcMessage, Undecoded> {
@@ -334,14 +360,6 @@ fn is_answer(message: &ServerJsonRpcMessage, id: &RequestId) -> bool {
     }
 }
 
-/// Reads an event stream to its end, for at most [`MAX_END`]. Otherwise hyper could not reuse the connection.
-fn end(mut events: BoxStream<'static, Result<Sse, sse_stream::Error>>) {
-    if let Some(None) = events.next().now_or_never() {
-        return;
-    }
-    tokio::spawn(tokio::time::timeout(MAX_END, async move { while let Some(Ok(_)) = events.next().await {} }));
-}
-
 /// Returns a header of a response as text.
 fn header(response: &Response<Incoming>, name: &str) -> Option<String> {
     response.headers().get(name)?.to_str().ok().map(str::to_owned)
@@ -378,14 +396,25 @@ fn events(
             Err(error) => Err(error),
         }
     };
-    raw_events(body, max).then(decode).boxed()
+    raw_events(body, max).stream.then(decode).boxed()
+}
+
+/// The events of a body.
+struct RawEvents {
+    stream: BoxStream<'static, Result<Sse, sse_stream::Error>>,
+    /// The number of bytes that may still be read. The stream decreases it.
+    left: Arc<AtomicUsize>,
 }
 
 /// Returns the events of a body, each of at most `max` bytes.
-fn raw_events(body: Incoming, max: usize) -> BoxStream<'static, Result<Sse, sse_stream::Error>> {
+fn raw_events(body: Incoming, max: usize) -> RawEvents {
     let mut limit = EventLimit { max, length: 0, is_line_empty: true };
+    let left = Arc::new(AtomicUsize::new(usize::MAX));
+    let counted = left.clone();
     let pieces = body.into_data_stream().map(move |piece| {
         let piece = piece.map_err(HttpError::from)?;
+        let rest = counted.load(Ordering::Relaxed).checked_sub(piece.len()).ok_or(HttpError::RestTooLarge)?;
+        counted.store(rest, Ordering::Relaxed);
         if limit.admits(&piece) { Ok(piece) } else { Err(HttpError::EventTooLarge(limit.max)) }
     });
     // The first error ends the stream.
@@ -393,7 +422,7 @@ fn raw_events(body: Incoming, max: usize) -> BoxStream<'static, Result<Sse, sse_
         let ends = std::mem::replace(has_failed, piece.is_err());
         futures::future::ready((!ends).then_some(piece))
     });
-    SseStream::from_bytes_stream(pieces).boxed()
+    RawEvents { stream: SseStream::from_bytes_stream(pieces).boxed(), left }
 }
 
 /// Counts the bytes of the current event: the bytes since the last empty line.

@@ -10,6 +10,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
+use futures::StreamExt as _;
 use mcp_host_config::{Config, Environment, Plugin};
 use mcp_host_model::provider::{Failure, Provider as _};
 use parking_lot::Mutex;
@@ -396,5 +397,58 @@ async fn without_sessions_a_call_that_is_given_up_closes_its_connection() {
     let up = mcp_host_upstream::connect(&server.plugin("")).await.unwrap();
     assert!(tokio::time::timeout(Duration::from_millis(200), up.read("x:never")).await.is_err());
     wait_for(async || dropped.load(Ordering::SeqCst) == 1).await;
+    assert!(up.read("x:1").await.is_ok());
+}
+
+/// A stream with an answer, followed by 1 KiB of comments each millisecond, or by nothing. It never ends.
+fn endless(answer: &Value, has_comments: bool, dropped: &Arc<AtomicUsize>) -> Response {
+    let (first, guard) = (format!("data: {answer}\n\n").into_bytes(), Dropped(dropped.clone()));
+    let comment = [b":".as_slice(), &[b'x'; 1021], b"\n\n"].concat();
+    let rest = futures::stream::unfold(guard, move |guard| {
+        let comment = comment.clone();
+        async move {
+            if has_comments {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            } else {
+                std::future::pending::<()>().await;
+            }
+            Some((comment, guard))
+        }
+    });
+    let events = futures::stream::iter([first]).chain(rest).map(Ok::<_, std::io::Error>);
+    Response::builder().header("content-type", "text/event-stream").body(Body::from_stream(events)).unwrap()
+}
+
+#[tokio::test]
+async fn what_follows_an_answer_is_read_up_to_a_size_and_for_one_call_at_a_time() {
+    let (commenting, silent) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let dropped = (commenting.clone(), silent.clone());
+    let server = Server::start(move |_, message| {
+        without_sessions(message, |id, message| {
+            let uri = &message["params"]["uri"];
+            match uri.as_str().unwrap_or_default() {
+                "x:comments" => endless(&contents(id, uri), true, &dropped.0),
+                "x:silent" => endless(&contents(id, uri), false, &dropped.1),
+                _ => json_text(contents(id, uri).to_string()),
+            }
+        })
+    })
+    .await;
+    let up = mcp_host_upstream::connect(&server.plugin("")).await.unwrap();
+    let ends_before = async |count: &AtomicUsize, wanted: usize, time: Duration| {
+        let ended = wait_for(async || count.load(Ordering::SeqCst) == wanted);
+        assert!(tokio::time::timeout(time, ended).await.is_ok(), "{wanted}");
+    };
+    // 64 KiB take 64 ms or a little more, and without a bound the stream is read for a second.
+    let began = std::time::Instant::now();
+    assert!(up.read("x:comments").await.is_ok());
+    ends_before(&commenting, 1, Duration::from_millis(800)).await;
+    assert!(began.elapsed() < Duration::from_secs(1));
+    // Of four streams that stay open, one is waited for.
+    for _ in 0..4 {
+        assert!(up.read("x:silent").await.is_ok());
+    }
+    ends_before(&silent, 3, Duration::from_millis(800)).await;
+    ends_before(&silent, 4, Duration::from_secs(10)).await;
     assert!(up.read("x:1").await.is_ok());
 }
