@@ -111,8 +111,8 @@ pub use self::reload::{ReloadError, ReloadReport};
 pub use self::replica::{About, ClusterView, ReplicaView, RosterStats, shared_buckets};
 #[doc(hidden)]
 pub use self::replica::{
-    ModelEngine, Opener, RecordPlace, ReplicaId, SessionChange, SessionKey, SessionRecord, SessionStore, StoreError,
-    Stored, StreamPlace, Unwritten,
+    MAX_SUBSCRIPTIONS, MAX_URI_BYTES, ModelEngine, Opener, RecordPlace, ReplicaId, SessionChange, SessionKey,
+    SessionRecord, SessionStore, StoreError, Stored, StreamPlace, Unwritten,
 };
 pub use self::sessions::{OpenSession, SessionInfo};
 pub use self::start_error::StartError;

@@ -29,7 +29,8 @@ pub use mcp_host_cluster::roster::Opener;
 pub use mcp_host_cluster::roster::{About, ReplicaView, RosterStats};
 #[doc(hidden)]
 pub use mcp_host_cluster::session::{
-    RecordPlace, SessionChange, SessionKey, SessionRecord, SessionStore, StoreError, Stored, StreamPlace, Unwritten,
+    MAX_SUBSCRIPTIONS, MAX_URI_BYTES, RecordPlace, SessionChange, SessionKey, SessionRecord, SessionStore, StoreError,
+    Stored, StreamPlace, Unwritten,
 };
 
 impl Host {

@@ -28,6 +28,7 @@ use futures::stream::FuturesUnordered;
 use mcp_host_base::log_target;
 use mcp_host_base::share_limiter::{LimitReached, ShareLimits, SharePermit};
 use mcp_host_config::Operation;
+use mcp_host_model::requester::Requester;
 use mcp_host_model::resource::Error;
 use mcp_host_model::uri::Uri;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -209,30 +210,31 @@ impl Host {
     }
 
     /// Reserves the memory of a resource list for [`maintain_subscriptions`](Self::maintain_subscriptions), for as long as
-    /// the list is kept. None if the subscriptions of the principal, or of all principals, leave too little.
+    /// the list is kept. None if the subscriptions of the client, or of all clients, leave too little.
     #[doc(hidden)]
     pub fn reserve_subscription_list(
         &self,
         subscriber: &Subscriber,
         uris: &[String],
-    ) -> Option<SharePermit<Principal>> {
+    ) -> Option<SharePermit<Requester>> {
         subscriber.reserve_list(uris, self.subscription_memory(&subscriber.principal()))
     }
 
-    /// Charges the subscriptions of a session's record that are not subscriptions at this host to the principal, as if they
+    /// Charges the subscriptions of a session's record that are not subscriptions at this host to the client, as if they
     /// were. If there is too little memory, the charge is unchanged.
     #[doc(hidden)]
     pub fn charge_subscriptions_elsewhere(
         &self,
         subscriber: &Subscriber,
+        client: Requester,
         uris: &BTreeSet<String>,
-        charge: &mut Option<SharePermit<Principal>>,
+        charge: &mut Option<SharePermit<Requester>>,
     ) -> Result<(), LimitReached> {
-        subscriber.charge_elsewhere(uris, charge, self.subscription_memory(&subscriber.principal()))
+        subscriber.charge_elsewhere(client, uris, charge, self.subscription_memory(&subscriber.principal()))
     }
 
-    /// Returns the limits on the memory of subscriptions, per principal and overall. Anonymous clients share one
-    /// principal.
+    /// Returns the limits on the memory of subscriptions, per client and overall. A client is a principal, or the address
+    /// of an anonymous client.
     fn subscription_memory(&self, principal: &Principal) -> ShareLimits {
         let config = self.config();
         let limits = &config.http.limits;

@@ -46,8 +46,8 @@ pub(super) struct WatchContext {
     subscribers: Arc<()>,
     /// The id of the next watcher.
     next_watcher: AtomicU64,
-    /// The memory of all subscriptions, in total and by principal, in bytes.
-    pub(super) memory: ShareLimiter<Principal>,
+    /// The memory of all subscriptions, in total and by client, in bytes.
+    pub(super) memory: ShareLimiter<Requester>,
     pub(super) poll_metrics: PollMetrics,
     /// The other replicas of a cluster; none without one.
     pub(super) replicas: Option<Replicas>,

@@ -13,6 +13,7 @@ use futures::stream::{self, Stream, StreamExt};
 use mcp_host_base::share_limiter::{LimitReached, ShareLimits, SharePermit};
 use mcp_host_engine::plugin::Fault;
 use mcp_host_model::caller::AccessToken;
+use mcp_host_model::requester::Requester;
 use mcp_host_model::uri::{Mount, Uri};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -67,7 +68,7 @@ pub(super) struct Subscription {
     /// Its share of the subscriber's memory budget.
     _own_memory: OwnedSemaphorePermit,
     /// Its share of the memory of all subscriptions.
-    _memory: SharePermit<Principal>,
+    _memory: SharePermit<Requester>,
     /// Whether the subscription is active, rather than pending.
     pub(super) is_active: bool,
     /// The number of pending attempts.
@@ -177,12 +178,19 @@ impl Subscriber {
         }
     }
 
-    /// Returns the requested URIs of the active subscriptions.
+    /// Returns the URIs of the active subscriptions: each in normal form, and as requested.
     #[doc(hidden)]
-    pub fn requested_uris(&self) -> Vec<String> {
+    pub fn requested_uris(&self) -> Vec<(String, String)> {
         let subscriptions = self.subscriptions();
         let active = subscriptions.iter().filter(|(_, subscription)| subscription.is_active);
-        active.map(|(uri, subscription)| subscription.requested_uri(uri).to_owned()).collect()
+        let uris = active.map(|(uri, one)| (uri.as_str().to_owned(), one.requested_uri(uri).to_owned()));
+        uris.collect()
+    }
+
+    /// Returns whether there is a subscription, active or pending, to a resource with this URI in normal form.
+    #[doc(hidden)]
+    pub fn is_subscribed(&self, uri: &str) -> bool {
+        self.subscriptions().contains_key(uri)
     }
 
     /// Notifies each resource once, and the listing if it is subscribed: the client may have missed notifications, or
@@ -277,7 +285,7 @@ impl Subscriber {
         true
     }
 
-    /// Starts an attempt to subscribe, within the memory limits per principal and overall. An attempt that does not
+    /// Starts an attempt to subscribe, within the memory limits per client and overall. An attempt that does not
     /// become active leaves no state.
     pub(super) fn begin<'a>(
         &'a self,
@@ -299,7 +307,7 @@ impl Subscriber {
                 let own = own.ok_or_else(too_many_subscriptions)?;
                 let copies = uri.as_str().len().saturating_mul(URI_COPIES);
                 let bytes = requested_uri.len().saturating_add(copies).saturating_add(SUBSCRIPTION_OVERHEAD);
-                let all = self.hub.context.memory.acquire_amount(&self.principal().identity(), bytes, memory);
+                let all = self.hub.context.memory.acquire_amount(&self.mailbox.requester(), bytes, memory);
                 let all = all.map_err(subscription_memory_full)?;
                 let serial = self.next_serial.fetch_add(1, Ordering::Relaxed);
                 entry.insert(Subscription {
@@ -320,17 +328,19 @@ impl Subscriber {
 
     /// Reserves the memory of a resource list that its owner keeps in addition to the subscriptions. None if there is
     /// too little.
-    pub(crate) fn reserve_list(&self, uris: &[String], memory: ShareLimits) -> Option<SharePermit<Principal>> {
+    pub(crate) fn reserve_list(&self, uris: &[String], memory: ShareLimits) -> Option<SharePermit<Requester>> {
         let bytes = uris.iter().map(|uri| uri.len().saturating_add(LIST_ENTRY_OVERHEAD)).fold(0, usize::saturating_add);
-        self.hub.context.memory.acquire_amount(&self.principal().identity(), bytes, memory).ok()
+        let client = Requester::current_or(&self.principal());
+        self.hub.context.memory.acquire_amount(&client, bytes, memory).ok()
     }
 
-    /// Charges these subscriptions, except those that are subscriptions here, which are charged already. If there is too
-    /// little memory, the charge is unchanged.
+    /// Charges these subscriptions of a client, except those that are subscriptions here, which are charged already. If
+    /// there is too little memory, the charge is unchanged.
     pub(crate) fn charge_elsewhere(
         &self,
+        client: Requester,
         uris: &BTreeSet<String>,
-        charge: &mut Option<SharePermit<Principal>>,
+        charge: &mut Option<SharePermit<Requester>>,
         memory: ShareLimits,
     ) -> Result<(), LimitReached> {
         let bytes = {
@@ -344,7 +354,7 @@ impl Subscriber {
             *charge = None;
             return Ok(());
         }
-        let empty = || self.hub.context.memory.empty_permit(self.principal().identity());
+        let empty = || self.hub.context.memory.empty_permit(client);
         charge.get_or_insert_with(empty).resize(bytes, memory)
     }
 
@@ -548,7 +558,8 @@ mod tests {
         attempt.register(&mount(), false);
         attempt.activate(false);
         let _pending = subscriber.begin("a://x/g", &pending, LIMITS);
-        assert_eq!(subscriber.requested_uris(), ["A://x/f"]);
+        assert_eq!(subscriber.requested_uris(), [("a://x/f".to_owned(), "A://x/f".to_owned())]);
+        assert!(subscriber.is_subscribed("a://x/g") && !subscriber.is_subscribed("A://x/f"));
         subscriber.notify_all();
         assert_eq!(subscriber.try_next(), Some(Update::Resource("A://x/f".to_owned())));
         assert_eq!(subscriber.try_next(), None);
@@ -607,20 +618,21 @@ mod tests {
     fn subscriptions_at_another_host_are_charged_until_they_are_made_here() {
         let subscriber = hub().subscriber(&Principal::LOCAL);
         let (mut charge, uri) = (None, uri());
+        let client = || Requester::Principal(Principal::LOCAL);
         let one = BTreeSet::from(["a://x/f".to_owned()]);
         let two = BTreeSet::from(["a://x/f".to_owned(), "a://x/g".to_owned()]);
-        assert!(subscriber.charge_elsewhere(&one, &mut charge, LIMITS).is_ok());
-        let amount = |charge: &Option<SharePermit<Principal>>| charge.as_ref().map_or(0, SharePermit::amount);
+        assert!(subscriber.charge_elsewhere(client(), &one, &mut charge, LIMITS).is_ok());
+        let amount = |charge: &Option<SharePermit<Requester>>| charge.as_ref().map_or(0, SharePermit::amount);
         assert_eq!(amount(&charge), 11 * 7 + SUBSCRIPTION_OVERHEAD);
-        assert!(subscriber.charge_elsewhere(&two, &mut charge, LIMITS).is_err());
+        assert!(subscriber.charge_elsewhere(client(), &two, &mut charge, LIMITS).is_err());
         assert_eq!(amount(&charge), 11 * 7 + SUBSCRIPTION_OVERHEAD);
         // It leaves no memory for a subscription here.
         assert!(subscriber.begin("a://x/f", &uri, LIMITS).is_err());
-        assert!(subscriber.charge_elsewhere(&BTreeSet::new(), &mut charge, LIMITS).is_ok());
+        assert!(subscriber.charge_elsewhere(client(), &BTreeSet::new(), &mut charge, LIMITS).is_ok());
         let _here = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();
-        assert!(subscriber.charge_elsewhere(&one, &mut charge, LIMITS).is_ok());
+        assert!(subscriber.charge_elsewhere(client(), &one, &mut charge, LIMITS).is_ok());
         assert_eq!(amount(&charge), 0);
-        assert!(subscriber.charge_elsewhere(&two, &mut charge, LIMITS).is_err());
+        assert!(subscriber.charge_elsewhere(client(), &two, &mut charge, LIMITS).is_err());
     }
 
     #[test]
@@ -643,5 +655,23 @@ mod tests {
         assert!(refused(&local).contains("is exhausted"));
         drop(first);
         assert!(member.begin("a://x/f", &uri, LIMITS).is_ok());
+    }
+
+    #[test]
+    fn an_address_at_its_share_of_the_memory_leaves_the_rest_to_other_addresses() {
+        let hub = hub();
+        let address = |last| {
+            let subscriber = hub.subscriber(&Principal::ANONYMOUS);
+            subscriber.mailbox.set_requester(&Requester::Address([192, 0, 2, last].into()));
+            subscriber
+        };
+        let (greedy, again, other) = (address(1), address(1), address(2));
+        let uri = uri();
+        let _first = greedy.begin("a://x/f", &uri, LIMITS).unwrap();
+        assert!(again.begin("a://x/f", &uri, LIMITS).is_err());
+        let (client, mut charge) = (again.mailbox.requester(), None);
+        let elsewhere = BTreeSet::from(["a://x/f".to_owned()]);
+        assert_eq!(again.charge_elsewhere(client, &elsewhere, &mut charge, LIMITS), Err(LimitReached::ClientShare));
+        assert!(other.begin("a://x/f", &uri, LIMITS).is_ok());
     }
 }

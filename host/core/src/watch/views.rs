@@ -119,7 +119,7 @@ struct View {
     /// The number of leases since the beginning.
     entered: u64,
     /// The principal that caused it, with the memory that it is charged with.
-    memory: SharePermit<Principal>,
+    memory: SharePermit<Requester>,
     _task: AbortOnDropHandle<Option<()>>,
 }
 
@@ -224,7 +224,7 @@ impl Views {
             return Err(Refused::Closed);
         }
         let (count, max) = (table.views.len(), self.plugin.info().views);
-        let principal = mailbox.principal().identity();
+        let principal = Requester::Principal(mailbox.principal().identity());
         let of_principal = table.views.values().filter(|view| *view.memory.client() == principal).count();
         let place = match table.views.entry(identity) {
             Entry::Occupied(view) => return Ok(view.into_mut()),

@@ -23,6 +23,7 @@ mod missing;
 mod replicated;
 mod shared;
 mod stored;
+mod subscriptions;
 
 use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock, Weak};
@@ -118,7 +119,7 @@ impl Sessions {
         let principal = &source.authenticated.principal;
         let shared = self.replication.as_ref().map(|replication| {
             let client = replicated::sharer(source.account.client());
-            SharedCopy::opened(replication.store().clone(), client, &id, principal, agreed)
+            SharedCopy::opened(replication.store().clone(), self.host.clone(), client, &id, principal, agreed)
         });
         let mut all = self.lock();
         let (permit, evicted) = self

@@ -36,10 +36,12 @@
 //!   most one a second for each session, and one sweep of all with a stream each 10 s ([`background`](super::background)).
 //! - Records: a client has as many as its share of `http.limits.sessions`, and twice as many that wait for their deletion; beyond that, it opens no further
 //!   session. The tombstone of a deletion stays for some seconds.
-//! - The size of records: subscriptions that were made at other replicas are charged to the principal at the replica that opened the session, as its
-//!   own are. If they leave too little of `http.limits.subscription-memory`, or the record is too large after a partition, the session ends.
+//! - The size of records, and of the changes that wait: at most 1024 subscriptions of 256 KiB, one for all spellings of a resource
+//!   ([`subscriptions`](super::subscriptions)). A request beyond that fails, also while NATS is gone. Those that were made at other replicas
+//!   are charged to the client at the replica that opened the session, as those made there are. If they leave too little of the client's share
+//!   of `http.limits.subscription-memory`, or the record is too large after a partition, the session ends.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -114,15 +116,6 @@ pub(super) fn sharer(client: &ClientId) -> Arc<str> {
     }
 }
 
-/// One spelling of each subscription, by its normal form. A client may subscribe to a resource in several spellings.
-fn by_normal_form(uris: &BTreeSet<String>, normal_form: impl Fn(&str) -> String) -> BTreeMap<String, String> {
-    let mut by_form = BTreeMap::new();
-    for uri in uris {
-        by_form.entry(normal_form(uri)).or_insert_with(|| uri.clone());
-    }
-    by_form
-}
-
 /// The agreement in a record, if the record belongs to this principal.
 fn agreement(record: &SessionRecord, principal: &Principal) -> Option<Agreement> {
     let is_of_principal = (&*record.principal, record.is_built_in) == (principal.name(), principal.is_built_in());
@@ -189,7 +182,7 @@ impl Sessions {
         let principal = &source.authenticated.principal;
         let agreed = agreement(&record, principal).ok_or(Missing::Unknown)?;
         let log_level = record.log_level.as_deref().and_then(LogLevel::from_name);
-        let copy = SharedCopy::restored(replication.store.clone(), client, id, *record, place);
+        let copy = SharedCopy::restored(replication.store.clone(), self.host.clone(), client, id, *record, place);
         let (session, evicted) = {
             let mut all = self.lock();
             // Another request may have made the copy meanwhile, or the session belongs to another principal.
@@ -238,21 +231,17 @@ impl Sessions {
         change: Change,
     ) -> Result<(), ShareError> {
         let Some(shared) = shared(&session.0) else { return Ok(()) };
-        let subscribes = matches!(change, Change::Subscribe(_));
-        if let Change::Unsubscribe(uri) = &change {
-            let normal = self.normal_form(uri);
-            let spellings = shared.record().await.subscriptions.into_iter();
-            let spellings = spellings.filter(|other| other != uri && self.normal_form(other) == normal);
-            shared.cancel(spellings.collect()).await;
-        }
+        let subscribed = match &change {
+            Change::Subscribe(uri) => Some(shared.normal_form(uri)),
+            _ => None,
+        };
         match shared.change(change, self.lifetime(), self.host.hears_cluster()).await {
             Ok(is_written) => {
                 if is_written {
                     self.host.session_changed(shared.key().clone());
                 }
-                if subscribes {
-                    // A task that read the record before it had this subscription has cancelled the subscription.
-                    self.adopt(&session.0).await;
+                if let Some(form) = subscribed {
+                    self.keep_subscription(&session.0, shared, &form).await;
                 }
                 Ok(())
             }
@@ -261,6 +250,13 @@ impl Sessions {
                 Err(ShareError::Ended)
             }
             Err(error) => Err(error),
+        }
+    }
+
+    /// Subscribes again if a task that read the record before it had this subscription has cancelled the subscription.
+    async fn keep_subscription(self: &Arc<Self>, session: &Arc<StoredSession>, shared: &SharedCopy, form: &str) {
+        if shared.has_subscription(form) && !session.session.subscriber().is_subscribed(form) {
+            self.adopt(session).await;
         }
     }
 
@@ -292,7 +288,7 @@ impl Sessions {
         let Some(shared) = shared(&session.0) else { return };
         if tells_all {
             // First remove subscriptions that were cancelled at another replica.
-            self.cancel_others(&session.0, &shared.record().await);
+            self.cancel_others(&session.0, shared);
             session.session().subscriber().notify_all();
         }
         let (sessions, session) = (self.clone(), Arc::downgrade(&session.0));
@@ -304,22 +300,20 @@ impl Sessions {
         });
     }
 
-    /// Cancels the subscriptions here that are not in the record. Returns the record's subscriptions that are missing here.
-    fn cancel_others(&self, session: &StoredSession, record: &SessionRecord) -> Vec<String> {
+    /// Cancels the subscriptions here that the session does not have. Returns the session's subscriptions that are missing here.
+    fn cancel_others(&self, session: &StoredSession, shared: &SharedCopy) -> Vec<String> {
         let subscriber = session.session.subscriber();
-        let mut new = by_normal_form(&record.subscriptions, |uri| self.normal_form(uri));
-        for uri in subscriber.requested_uris() {
-            if new.remove(&self.normal_form(&uri)).is_none() {
-                // No client waits for this error.
-                let _ = self.host.unsubscribe(subscriber, &uri);
+        let mut new = shared.subscriptions();
+        for (form, uri) in subscriber.requested_uris() {
+            // After a reload, the URI may have another normal form than its subscription.
+            if new.remove(&form).is_none() && new.remove(&shared.normal_form(&uri)).is_none() {
+                shared.unless_subscribed(&form, || {
+                    // No client waits for this error.
+                    let _ = self.host.unsubscribe(subscriber, &uri);
+                });
             }
         }
         new.into_values().collect()
-    }
-
-    /// The normal form of a URI, which all its spellings have; the URI itself if no plugin has it.
-    fn normal_form(&self, uri: &str) -> String {
-        self.host.normalize(uri).map_or_else(|| uri.to_owned(), |normal| normal.as_str().to_owned())
     }
 
     /// Reads the record of a session if another replica may have written it, and applies it.
@@ -352,7 +346,7 @@ impl Sessions {
         if !self.charge(session, shared, &record) {
             tracing::warn!(
                 target: log_target::SERVER, session = &*session.id,
-                "session ended: its subscriptions at other replicas exceed the share of its principal in `http.limits.subscription-memory` here"
+                "session ended: its subscriptions at other replicas exceed the share of its client in `http.limits.subscription-memory` here"
             );
             self.end_over_limit(session);
             return;
@@ -362,20 +356,22 @@ impl Sessions {
             // The newest stream is at another replica, so this one ends.
             session.end_stream();
         } else if has_updates {
-            self.subscribe(session, &record);
+            self.subscribe(session, shared, record.is_initialized);
         }
     }
 
     /// Charges the subscriptions of the record that were made elsewhere, if the session was opened here. Returns false if they exceed the share of
-    /// the principal. Subscriptions that do not fit because of other principals, or of other anonymous clients, are not charged.
+    /// the client. Subscriptions that do not fit because of other clients are not charged.
     pub(super) fn charge(&self, session: &StoredSession, shared: &SharedCopy, record: &SessionRecord) -> bool {
         let mut elsewhere = session.elsewhere.lock();
         if !shared.is_home || session.ended.is_cancelled() {
             return true;
         }
         let subscriber = session.session.subscriber();
-        let charged = self.host.charge_subscriptions_elsewhere(subscriber, &record.subscriptions, &mut elsewhere);
-        charged != Err(LimitReached::ClientShare) || subscriber.principal().is_built_in()
+        let client = session.client.requester(&subscriber.principal());
+        let charged =
+            self.host.charge_subscriptions_elsewhere(subscriber, client, &record.subscriptions, &mut elsewhere);
+        charged != Err(LimitReached::ClientShare)
     }
 
     /// Ends a session whose record is beyond a limit, at all replicas.
@@ -387,11 +383,11 @@ impl Sessions {
     }
 
     /// Replaces the subscriptions of the session here by the record's. A new subscription is notified once when it is made.
-    fn subscribe(&self, session: &StoredSession, record: &SessionRecord) {
-        if record.is_initialized {
+    fn subscribe(&self, session: &StoredSession, shared: &SharedCopy, is_initialized: bool) {
+        if is_initialized {
             session.session.watch_listing();
         }
-        let new = self.cancel_others(session, record);
+        let new = self.cancel_others(session, shared);
         let subscriber = session.session.subscriber();
         let mut subscribing = session.subscribing.lock();
         *subscribing = None;
@@ -408,6 +404,8 @@ impl Sessions {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn record() -> SessionRecord {
@@ -442,13 +440,6 @@ mod tests {
                 "{revision}"
             );
         }
-    }
-
-    #[test]
-    fn spellings_of_one_resource_are_one_subscription() {
-        let uris = ["A://x/f", "a://x/f", "a://x/g"].map(str::to_owned).into();
-        let by_form = by_normal_form(&uris, str::to_lowercase);
-        assert_eq!(by_form.into_values().collect::<Vec<_>>(), ["A://x/f", "a://x/g"]);
     }
 
     #[test]

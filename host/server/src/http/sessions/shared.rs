@@ -2,7 +2,8 @@
 //!
 //! A change is made here first, and then in the record by compare-and-swap: if another replica has written the record, it is read again,
 //! and the change is applied to the new record. So concurrent changes at two replicas are both kept. While the record cannot be written,
-//! changes wait, and the session continues with its cached record.
+//! changes wait, and the session continues with its cached record. The bounds of a record apply to the cached record with the changes that
+//! wait ([`super::subscriptions`]), so a change beyond them is refused whether or not the record can be written.
 //!
 //! | found in place of the record | meaning |
 //! |---|---|
@@ -22,15 +23,13 @@ use mcp_resource_host::host::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::subscriptions::{NormalForms, Subscriptions};
 use crate::client_log::LogLevel;
 use crate::request::Request;
 use crate::session::Agreement;
 
 /// The maximum number of attempts to write a record that other replicas write concurrently.
 const MAX_ATTEMPTS: usize = 8;
-
-/// The maximum number of pending cancellations of subscriptions that are not known to be in the record.
-const MAX_UNKNOWN_CANCELLED: usize = 64;
 
 /// A change of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +84,7 @@ pub(super) struct SharedCopy {
     status: Mutex<Status>,
 }
 
-/// The most recently read or written state of the record.
+/// The most recently read or written state of the record, without its subscriptions, which [`Status`] has.
 struct Known {
     record: SessionRecord,
     /// The place at which the record was seen; none if there is no record.
@@ -93,6 +92,7 @@ struct Known {
 }
 
 struct Status {
+    subscriptions: Subscriptions,
     pending: Pending,
     /// The time of the last write here. None if the record has to be written.
     written: Option<Instant>,
@@ -110,11 +110,9 @@ struct Status {
     stream: Option<StreamPlace>,
 }
 
-/// Changes that are not in the record yet.
+/// Changes that are not in the record yet, except those of subscriptions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Pending {
-    /// For each URI with a change, whether there is a subscription.
-    subscriptions: BTreeMap<String, bool>,
     log_level: Option<LogLevel>,
     is_initialized: bool,
     stream: Option<StreamPlace>,
@@ -126,13 +124,6 @@ impl Pending {
     }
 
     fn apply(&self, record: &mut SessionRecord) {
-        for (uri, is_wanted) in &self.subscriptions {
-            if *is_wanted {
-                record.subscriptions.insert(uri.clone());
-            } else {
-                record.subscriptions.remove(uri);
-            }
-        }
         record.is_initialized |= self.is_initialized;
         if let Some(level) = self.log_level {
             record.log_level = Some(level.name().to_owned());
@@ -142,10 +133,22 @@ impl Pending {
 
     /// Removes the changes that were written.
     fn remove(&mut self, written: &Self) {
-        self.subscriptions.retain(|uri, is_wanted| written.subscriptions.get(uri) != Some(is_wanted));
         self.log_level.take_if(|level| written.log_level == Some(*level));
         self.is_initialized &= !written.is_initialized;
         self.stream.take_if(|stream| written.stream == Some(*stream));
+    }
+}
+
+impl Status {
+    fn has_changes(&self) -> bool {
+        !self.pending.is_empty() || self.subscriptions.has_changes()
+    }
+
+    /// Returns this record with the session's subscriptions and the unwritten changes.
+    fn applied_to(&self, record: &SessionRecord) -> SessionRecord {
+        let mut record = SessionRecord { subscriptions: self.subscriptions.uris(), ..record.clone() };
+        self.pending.apply(&mut record);
+        record
     }
 }
 
@@ -153,6 +156,7 @@ impl SharedCopy {
     /// Creates the copy of a session that was opened here. Its record is not written yet.
     pub(super) fn opened(
         store: SessionStore,
+        forms: Arc<dyn NormalForms>,
         client: Arc<str>,
         id: &str,
         principal: &Principal,
@@ -168,29 +172,32 @@ impl SharedCopy {
             stream: None,
             subscriptions: [].into(),
         };
-        Self::new(store, client, id, true, record, None)
+        Self::new(store, forms, client, id, true, record, None)
     }
 
     /// Creates the copy of a session of another replica.
     pub(super) fn restored(
         store: SessionStore,
+        forms: Arc<dyn NormalForms>,
         client: Arc<str>,
         id: &str,
         record: SessionRecord,
         place: RecordPlace,
     ) -> Self {
-        Self::new(store, client, id, false, record, Some(place))
+        Self::new(store, forms, client, id, false, record, Some(place))
     }
 
     fn new(
         store: SessionStore,
+        forms: Arc<dyn NormalForms>,
         client: Arc<str>,
         id: &str,
         is_home: bool,
-        record: SessionRecord,
+        mut record: SessionRecord,
         place: Option<RecordPlace>,
     ) -> Self {
         let status = Status {
+            subscriptions: Subscriptions::new(forms, std::mem::take(&mut record.subscriptions)),
             pending: Pending::default(),
             written: place.map(|_| Instant::now()),
             expires: None,
@@ -274,7 +281,7 @@ impl SharedCopy {
 
     /// Whether there are unwritten changes.
     pub(super) fn has_changes(&self) -> bool {
-        !self.status.lock().pending.is_empty()
+        self.status.lock().has_changes()
     }
 
     /// Whether a write is due: because of a change, or to renew the record if its last write is at least `interval` old and the session was
@@ -282,15 +289,36 @@ impl SharedCopy {
     pub(super) fn is_due(&self, used: Instant, interval: Duration) -> bool {
         let status = self.status.lock();
         let is_old = |written: Instant| used > written && written.elapsed() >= interval;
-        !status.pending.is_empty() || status.written.is_none_or(is_old)
+        status.has_changes() || status.written.is_none_or(is_old)
     }
 
     /// Returns the cached record with the unwritten changes applied.
     pub(super) async fn record(&self) -> SessionRecord {
         let known = self.known.lock().await;
-        let mut record = known.record.clone();
-        self.status.lock().pending.apply(&mut record);
-        record
+        self.status.lock().applied_to(&known.record)
+    }
+
+    /// Returns the URIs of the session's subscriptions, with the unwritten changes, by normal form.
+    pub(super) fn subscriptions(&self) -> BTreeMap<String, String> {
+        self.status.lock().subscriptions.by_form()
+    }
+
+    /// Returns whether the session has a subscription to a resource with this normal form.
+    pub(super) fn has_subscription(&self, form: &str) -> bool {
+        self.status.lock().subscriptions.contains(form)
+    }
+
+    /// Returns the normal form of a URI.
+    pub(super) fn normal_form(&self, uri: &str) -> String {
+        self.status.lock().subscriptions.normal_form(uri)
+    }
+
+    /// Calls `cancel` unless the session has a subscription to a resource with this normal form. None is added during the call.
+    pub(super) fn unless_subscribed(&self, form: &str, cancel: impl FnOnce()) {
+        let mut status = self.status.lock();
+        if !status.subscriptions.contains(form) {
+            cancel();
+        }
     }
 
     /// Reads the record.
@@ -307,8 +335,9 @@ impl SharedCopy {
 
     async fn read(&self, known: &mut Known) -> Result<(), ShareError> {
         match self.store.read(&self.client, &self.key).await {
-            Ok(Stored::Record(place, record)) if record.is_of_same_principal(&known.record) => {
+            Ok(Stored::Record(place, mut record)) if record.is_of_same_principal(&known.record) => {
                 let mut status = self.status.lock();
+                status.subscriptions.set_recorded(std::mem::take(&mut record.subscriptions));
                 status.stream = status.pending.stream.or(record.stream);
                 status.unwritten = None;
                 *known = Known { record: *record, place: Some(place) };
@@ -343,74 +372,57 @@ impl SharedCopy {
     }
 
     /// Makes a change and writes it. If the write fails, the change waits, unless the session's stream is at another replica. Without
-    /// `is_reachable` the write is not tried. Returns whether the record was written.
+    /// `is_reachable` the write is not tried. Fails if the record with the unwritten changes would be too large. Returns whether the record
+    /// was written.
     pub(super) async fn change(
         &self,
         change: Change,
         lifetime: Duration,
         is_reachable: bool,
     ) -> Result<bool, ShareError> {
-        self.add(change.clone()).await;
+        self.add(&change)?;
         let written = if is_reachable { self.write(lifetime).await } else { Err(ShareError::Unavailable) };
         match written {
             Ok(is_written) => Ok(is_written),
             Err(ShareError::Unavailable) if !self.is_stream_elsewhere() || change == Change::Stream => Ok(false),
             Err(error) => {
-                self.withdraw(change);
+                self.withdraw(&change);
                 Err(error)
             }
         }
     }
 
-    /// Adds cancellations of subscriptions that are in the record. They are written with the next change.
-    pub(super) async fn cancel(&self, uris: Vec<String>) {
-        for uri in uris {
-            self.add(Change::Unsubscribe(uri)).await;
-        }
-    }
-
     /// Adds a pending change. It is written even if the cached record already has it, because the cache may be outdated.
-    async fn add(&self, change: Change) {
-        let known = self.known.lock().await;
+    fn add(&self, change: &Change) -> Result<(), ShareError> {
         let mut status = self.status.lock();
         match change {
             Change::Initialized => status.pending.is_initialized = true,
-            Change::LogLevel(level) => status.pending.log_level = Some(level),
-            Change::Subscribe(uri) => {
-                status.pending.subscriptions.insert(uri, true);
-            }
-            Change::Unsubscribe(uri) => {
-                let pending = &mut status.pending.subscriptions;
-                let cancelled = pending.values().filter(|is_wanted| !**is_wanted).count();
-                if known.record.subscriptions.contains(&uri) || cancelled < MAX_UNKNOWN_CANCELLED {
-                    pending.insert(uri, false);
-                } else {
-                    pending.remove(&uri);
-                }
-            }
+            Change::LogLevel(level) => status.pending.log_level = Some(*level),
+            Change::Subscribe(uri) if !status.subscriptions.subscribe(uri) => return Err(ShareError::TooLarge),
+            Change::Subscribe(_) => {}
+            Change::Unsubscribe(uri) => status.subscriptions.cancel(uri),
             Change::Stream => {
                 let place = Some(self.place());
                 (status.stream, status.pending.stream) = (place, place);
             }
         }
+        Ok(())
     }
 
-    fn withdraw(&self, change: Change) {
-        let pending = &mut self.status.lock().pending;
+    fn withdraw(&self, change: &Change) {
+        let status = &mut *self.status.lock();
         match change {
-            Change::Initialized => pending.is_initialized = false,
-            Change::LogLevel(_) => pending.log_level = None,
-            Change::Subscribe(uri) | Change::Unsubscribe(uri) => {
-                pending.subscriptions.remove(&uri);
-            }
-            Change::Stream => pending.stream = None,
+            Change::Initialized => status.pending.is_initialized = false,
+            Change::LogLevel(_) => status.pending.log_level = None,
+            Change::Subscribe(uri) | Change::Unsubscribe(uri) => status.subscriptions.withdraw(uri),
+            Change::Stream => status.pending.stream = None,
         }
     }
 
     /// Writes the pending changes. Returns whether there were any.
     pub(super) async fn write(&self, lifetime: Duration) -> Result<bool, ShareError> {
         let mut known = self.known.lock().await;
-        if known.place.is_some() && self.status.lock().pending.is_empty() {
+        if known.place.is_some() && !self.has_changes() {
             return Ok(false);
         }
         self.write_known(&mut known, lifetime).await.map(|()| true)
@@ -423,16 +435,19 @@ impl SharedCopy {
 
     async fn write_known(&self, known: &mut Known, lifetime: Duration) -> Result<(), ShareError> {
         for _ in 0..MAX_ATTEMPTS {
-            let pending = self.status.lock().pending.clone();
-            let mut record = known.record.clone();
-            pending.apply(&mut record);
-            self.status.lock().may_be_stored = true;
+            let (mut record, pending, subscriptions) = {
+                let mut status = self.status.lock();
+                status.may_be_stored = true;
+                (status.applied_to(&known.record), status.pending.clone(), status.subscriptions.pending())
+            };
             let began = Instant::now();
             match self.store.write(&self.client, &self.key, &record, known.place, lifetime).await {
                 Ok(place) => {
+                    record.subscriptions.clear();
                     *known = Known { record, place: Some(place) };
                     let mut status = self.status.lock();
                     status.pending.remove(&pending);
+                    status.subscriptions.set_written(subscriptions);
                     status.written = Some(Instant::now());
                     status.expires = began.checked_add(lifetime);
                     status.unwritten = None;
@@ -464,10 +479,15 @@ mod tests {
     use mcp_resource_host::host::{ModelEngine, ReplicaId};
 
     use super::*;
+    use crate::http::sessions::subscriptions::tests::LowerCase;
     use crate::revision::Revision;
 
     const LIFETIME: Duration = Duration::from_mins(1);
     const ID: &str = "0123456789abcdef0123456789abcdef-0123456789abcdef";
+
+    fn forms() -> Arc<dyn NormalForms> {
+        Arc::new(LowerCase::default())
+    }
 
     fn store(engine: &ModelEngine, number: u128) -> SessionStore {
         SessionStore::new(engine.clone(), ReplicaId::new(number), Duration::from_secs(10))
@@ -476,7 +496,7 @@ mod tests {
     /// A session of ada's that was opened at a replica.
     fn opened(store: &SessionStore) -> SharedCopy {
         let agreed = Agreement { revision: Revision::from_name("2025-11-25").unwrap(), may_subscribe: true };
-        SharedCopy::opened(store.clone(), "ada".into(), ID, &Principal::new("corp/ada"), agreed)
+        SharedCopy::opened(store.clone(), forms(), "ada".into(), ID, &Principal::new("corp/ada"), agreed)
     }
 
     /// A copy of it at another replica.
@@ -484,7 +504,7 @@ mod tests {
         let client: Arc<str> = "ada".into();
         let stored = store.read(&client, &SessionKey::of(ID)).await.unwrap();
         let Stored::Record(place, record) = stored else { panic!("there is no record") };
-        SharedCopy::restored(store.clone(), client, ID, *record, place)
+        SharedCopy::restored(store.clone(), forms(), client, ID, *record, place)
     }
 
     #[tokio::test]
@@ -546,7 +566,7 @@ mod tests {
         // No replica waits for a record that can never be written.
         let agreed = Agreement { revision: Revision::from_name("2025-11-25").unwrap(), may_subscribe: true };
         let long = Principal::new("x".repeat(10_000));
-        let long = SharedCopy::opened(store.clone(), "x".into(), ID, &long, agreed);
+        let long = SharedCopy::opened(store.clone(), forms(), "x".into(), ID, &long, agreed);
         long.defer();
         assert_eq!(long.write(LIFETIME).await, Err(ShareError::TooLarge));
         assert!(!store.has_unwritten());
@@ -555,26 +575,45 @@ mod tests {
     #[test]
     fn what_was_written_does_not_wait_any_more_and_what_was_changed_meanwhile_does() {
         let place = |number| StreamPlace { replica: "0".repeat(32).parse().unwrap(), number };
-        let written = Pending {
-            subscriptions: BTreeMap::from([("a".to_owned(), true), ("b".to_owned(), false)]),
-            log_level: Some(LogLevel::Error),
-            is_initialized: true,
-            stream: Some(place(1)),
-        };
+        let written = Pending { log_level: Some(LogLevel::Error), is_initialized: true, stream: Some(place(1)) };
         let mut pending = written.clone();
         pending.remove(&written);
         assert!(pending.is_empty());
         let mut pending = written.clone();
-        pending.subscriptions.insert("a".to_owned(), false);
-        pending.subscriptions.insert("c".to_owned(), true);
         (pending.log_level, pending.stream) = (Some(LogLevel::Debug), Some(place(2)));
         pending.remove(&written);
-        let expected = Pending {
-            subscriptions: BTreeMap::from([("a".to_owned(), false), ("c".to_owned(), true)]),
-            log_level: Some(LogLevel::Debug),
-            is_initialized: false,
-            stream: Some(place(2)),
-        };
+        let expected = Pending { log_level: Some(LogLevel::Debug), is_initialized: false, stream: Some(place(2)) };
         assert_eq!(pending, expected);
+    }
+
+    #[tokio::test]
+    async fn a_subscription_beyond_the_bounds_of_a_record_is_refused_with_or_without_the_store() {
+        for is_reachable in [false, true] {
+            let home = opened(&store(&ModelEngine::default(), 1));
+            let subscribe = |uri: String| home.change(Change::Subscribe(uri), LIFETIME, is_reachable);
+            for number in 0..1024 {
+                assert_eq!(subscribe(format!("a://x/{number}")).await, Ok(is_reachable));
+            }
+            assert_eq!(subscribe("a://x/more".to_owned()).await, Err(ShareError::TooLarge));
+            // Another spelling of one that there is.
+            assert_eq!(subscribe("A://x/1".to_owned()).await, Ok(is_reachable));
+            assert_eq!(home.record().await.subscriptions.len(), 1024);
+            let cancel = Change::Unsubscribe("A://x/1".to_owned());
+            assert_eq!(home.change(cancel, LIFETIME, is_reachable).await, Ok(is_reachable));
+            assert_eq!(subscribe("a://x/more".to_owned()).await, Ok(is_reachable));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_subscription_that_another_replica_has_made_in_another_spelling_is_cancelled() {
+        let engine = ModelEngine::default();
+        let [one, other] = [1, 2].map(|number| store(&engine, number));
+        let home = opened(&one);
+        home.change(Change::Subscribe("A://x".to_owned()), LIFETIME, true).await.unwrap();
+        let copy = restored(&other).await;
+        assert!(copy.has_subscription("a://x"));
+        copy.change(Change::Unsubscribe("a://X".to_owned()), LIFETIME, true).await.unwrap();
+        home.refresh().await.unwrap();
+        assert!(home.record().await.subscriptions.is_empty() && home.subscriptions().is_empty());
     }
 }

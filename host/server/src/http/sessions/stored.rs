@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mcp_host_base::share_limiter::SharePermit;
 use mcp_host_config::Operation;
-use mcp_resource_host::access::Principal;
+use mcp_host_model::requester::Requester;
 use mcp_resource_host::audit::SessionHash;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -36,7 +36,7 @@ pub(super) struct StoredSession {
     /// The copy of the shared record. None if the session stays at this replica.
     pub(super) shared: Option<SharedCopy>,
     /// The charge for the subscriptions of the record that were made at other replicas, if the session was opened here.
-    pub(super) elsewhere: Mutex<Option<SharePermit<Principal>>>,
+    pub(super) elsewhere: Mutex<Option<SharePermit<Requester>>>,
     /// The task that adopts subscriptions which were made at another replica.
     pub(super) subscribing: Mutex<Option<AbortOnDropHandle<()>>>,
 }
