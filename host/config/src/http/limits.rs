@@ -73,9 +73,8 @@ table! {
         /// unavailable.
         pub subscription_memory: SubscriptionMemory,
         /// The maximum share of one address in `connections`, and of its requests without authentication in `sessions`,
-        /// `streams`, `body-memory`, `response-memory` and `rate`. All clients without authentication together have this
-        /// share of `subscription-memory`. An address is an IPv4 address, or an IPv6 network of 64 bits. 15/16 unless set;
-        /// 1/64 to 1/1.
+        /// `streams`, `body-memory`, `response-memory`, `subscription-memory` and `rate`. An address is an IPv4 address, or
+        /// an IPv6 network of 64 bits. 15/16 unless set; 1/64 to 1/1.
         pub client_share: ClientShare,
         /// The maximum share of one authenticated principal, from all addresses together, in `sessions`, `streams`,
         /// `body-memory`, `response-memory`, `subscription-memory` and `rate`. 1/4 unless set; 1/64 to 1/1.
