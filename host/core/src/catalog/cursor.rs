@@ -2,8 +2,7 @@
 //!
 //! A cursor holds the position at which a listing continues: the plugin, the provider's own cursor, and the number of
 //! entries to skip on that page. The position depends in part on hidden items, and the provider's cursor may be the key
-//! of one, so every cursor has one of two lengths: provider cursors of up to about 512 bytes have the first, longer ones
-//! the second.
+//! of one, so every cursor is padded to one of three lengths.
 //! It is encrypted and authenticated (XChaCha20-Poly1305) with the host's key, because a provider's cursor may contain
 //! data that the principal must not see. It is bound to the kind of listing, its scope and the principal, so that it
 //! is invalid for any other. The host stores nothing: any host with the same key can continue a listing, also after a
@@ -22,13 +21,10 @@ use crate::access::Principal;
 /// The maximum length of a cursor in bytes; a longer cursor is rejected unread. It is twice the length for the longest
 /// provider cursor.
 const MAX_CURSOR_LEN: usize = 16 << 10;
-/// The length of a padded plaintext in bytes: the longest plugin name, a provider cursor of 512 bytes without JSON escapes,
-/// and all numbers.
-const SHORT_LEN: usize = 704;
-/// The length of a longer plaintext, for the longest provider cursor of 4096 bytes. The cursor then has 7168 bytes, so that
-/// it fits into the URI of a part of an index. A plaintext with so many JSON escapes that it does not fit is padded to a
-/// multiple.
-const LONG_LEN: usize = 5336;
+/// The lengths of padded plaintexts in bytes, for provider cursors of 128, 512 and 4096 bytes without JSON escapes, with the longest
+/// plugin name and all numbers. Cursors then have 480, 992 and 7168 bytes, so that the longest fits into the URI of a part of an index. Few
+/// lengths hide more, and short ones cost models fewer tokens, which copy a cursor to continue a listing.
+const PADDED_LENGTHS: [usize; 3] = [320, 704, 5336];
 /// The length of an XChaCha20 nonce in bytes.
 const NONCE_LEN: usize = 24;
 
@@ -121,10 +117,10 @@ impl CursorCipher {
         let nonce = XNonce::generate();
         let sealed = serde_json::to_vec(payload).ok().and_then(|mut plain| {
             // White space after the JSON.
-            let padded = match plain.len() {
-                0..=SHORT_LEN => SHORT_LEN,
-                longer => longer.div_ceil(LONG_LEN).checked_mul(LONG_LEN)?,
-            };
+            let fitting = PADDED_LENGTHS.into_iter().find(|padded| plain.len() <= *padded);
+            // With many JSON escapes a plaintext is longer than all of them.
+            let longest = PADDED_LENGTHS.last().copied()?;
+            let padded = fitting.or_else(|| plain.len().div_ceil(longest).checked_mul(longest))?;
             plain.resize(padded, b' ');
             self.cipher.encrypt(&nonce, Payload { msg: &plain, aad: &binding.associated_data() }).ok()
         });
@@ -237,11 +233,10 @@ mod tests {
             assert_eq!(cipher.open(&cursor, binding("")), Ok(position));
             cursor.len()
         };
-        for key in [0, 1, 30, 80, 200, 512] {
-            assert_eq!((seal(&first, key), seal(&far, key)), (992, 992), "{key}");
-        }
-        for key in [700, 1000, 4096] {
-            assert_eq!((seal(&first, key), seal(&far, key)), (7168, 7168), "{key}");
+        for (keys, length) in [(&[0, 1, 30, 80, 128][..], 480), (&[400, 512], 992), (&[700, 1000, 4096], 7168)] {
+            for &key in keys {
+                assert_eq!((seal(&first, key), seal(&far, key)), (length, length), "{key}");
+            }
         }
     }
 
