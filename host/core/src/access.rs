@@ -71,6 +71,9 @@ pub struct Access {
     policies: Cache<PolicyKey, Arc<Policy>>,
     /// The policies of principals: collecting the rules of a principal with many groups takes long.
     by_identity: Cache<Principal, Arc<Policy>>,
+    /// The number of look-ups of a policy.
+    #[cfg(test)]
+    lookups: std::sync::atomic::AtomicUsize,
 }
 
 /// Principals with the same key have the same policy.
@@ -96,6 +99,8 @@ impl Access {
             public: [false; Operation::ALL.len()],
             policies: Cache::new(MAX_POLICIES),
             by_identity: Cache::new(MAX_POLICIES),
+            #[cfg(test)]
+            lookups: std::sync::atomic::AtomicUsize::new(0),
         };
         for (index, rule) in config.rules.iter().enumerate() {
             for selector in &rule.principals {
@@ -118,12 +123,20 @@ impl Access {
 
     /// Returns the policy of a principal.
     pub fn policy(&self, principal: &Principal) -> Arc<Policy> {
+        #[cfg(test)]
+        self.lookups.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         if let Some(policy) = self.by_identity.get(principal) {
             return policy;
         }
         let policy = self.policy_of_rules(principal);
         self.by_identity.insert(principal.clone(), policy.clone());
         policy
+    }
+
+    /// Returns how often a policy was looked up.
+    #[cfg(test)]
+    pub(crate) fn lookups(&self) -> usize {
+        self.lookups.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     /// Returns the policy that all principals with the same rules share.

@@ -62,6 +62,7 @@ mod start_error;
 mod status;
 mod streams;
 mod subscribe;
+mod subscription_list;
 pub mod transport;
 mod transport_state;
 #[cfg(feature = "upstream")]

@@ -72,6 +72,7 @@ mod burst_pause;
 mod directories;
 mod groups;
 mod listing;
+mod listing_subscribers;
 mod lookup;
 mod mailbox;
 mod poll_metrics;
@@ -173,8 +174,19 @@ pub(crate) enum SubscribeError {
     Permanent(Fault),
     /// The result may differ after this time.
     Transient(Fault, Duration),
+    /// A limit is reached, which holds for other resources, too.
+    Limited(Fault, LimitScope),
     /// The plugin was replaced or removed meanwhile.
     PluginReplaced,
+}
+
+/// The resources that a reached limit holds for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LimitScope {
+    /// All resources that the subscriber does not subscribe to yet.
+    Subscriber,
+    /// Those of the plugin.
+    Plugin,
 }
 
 /// Notifies subscribers of resources below `mounts`, and subscribers of resources that become readable again under
@@ -445,6 +457,9 @@ impl Hub {
         }
         let new = Arc::new(watchers);
         self.watchers.store(new.clone());
+        // Those that have come meanwhile may have had only the old watchers track their listing.
+        let later = self.context.subscription_index().listing_principals();
+        later.difference(&listing_principals).for_each(|principal| self.track_listing_of(principal));
         let mut to_notify = Vec::new();
         for watcher in old.values().filter(|watcher| !new.values().any(|kept| Arc::ptr_eq(kept, watcher))) {
             watcher.retire();
@@ -485,16 +500,26 @@ impl Hub {
         self.watchers().values().for_each(|watcher| watcher.retire());
     }
 
+    /// Has the watchers track the listing of a principal, which is new among the subscribers of the listing. A watcher of which it may
+    /// see nothing is left alone. Must be called after the subscriber was added, so that a reload of the rules finds it.
+    fn track_listing_of(&self, principal: &Principal) {
+        let policy = self.context.access.load().policy(principal);
+        self.watchers().values().for_each(|watcher| watcher.watch_listing(&policy));
+    }
+
     /// Returns the watcher of the plugin that owns a URI.
     fn watcher_for(&self, uri: &Uri) -> Option<Arc<Watcher>> {
-        let watchers = self.watchers.load();
-        let (mount, watcher) =
-            watchers.range::<str, _>((Bound::Unbounded, Bound::Included(uri.as_str()))).next_back()?;
-        uri.as_str().starts_with(mount.as_str()).then(|| watcher.clone())
+        owner(&self.watchers.load(), uri).cloned()
     }
 
     /// Returns the current watchers.
     fn watchers(&self) -> Arc<Watchers> {
         self.watchers.load_full()
     }
+}
+
+/// Returns the watcher of the plugin that owns a URI.
+fn owner<'a>(watchers: &'a Watchers, uri: &Uri) -> Option<&'a Arc<Watcher>> {
+    let (mount, watcher) = watchers.range::<str, _>((Bound::Unbounded, Bound::Included(uri.as_str()))).next_back()?;
+    uri.as_str().starts_with(mount.as_str()).then_some(watcher)
 }

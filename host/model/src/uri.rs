@@ -114,6 +114,7 @@ mod unicode;
 mod tests;
 
 pub use canonical::{canonical, file_authority, is_requestable};
+pub(crate) use error::excerpt;
 pub use error::{CharacterError, MountError, PathError, TemplateError, UriError};
 pub use mount::Mount;
 pub use normalize::is_path_delimiter;

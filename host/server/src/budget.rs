@@ -12,6 +12,10 @@
 //! answers therefore never exceed the budget. Answers that have just arrived may exceed it for a moment: each plugin
 //! produces at most `limits.concurrency` of them at the same time.
 //!
+//! Errors and the answers of the protocol itself are charged in the same way: a client can choose their ids and repeated
+//! URIs, and a batch has many of them. The only uncharged messages are at most one for each HTTP request, or for each
+//! request in flight over stdio: rejections, and answers that open a session or an event stream.
+//!
 //! A fast client is not delayed: bytes are released as soon as they have been sent.
 
 use std::sync::Arc;
@@ -28,6 +32,9 @@ use super::json::MAX_CHUNK;
 
 /// The bytes reserved for an answer of unknown size. Most answers are smaller.
 pub(super) const EXPECTED_RESPONSE_SIZE: usize = 64 << 10;
+
+/// The bytes reserved for an answer of the protocol itself, or to a malformed request.
+pub(super) const EXPECTED_PROTOCOL_RESPONSE_SIZE: usize = 8 << 10;
 
 /// The overhead of an answer: its task and buffers.
 const RESPONSE_OVERHEAD: usize = 2 << 10;
@@ -128,6 +135,12 @@ pub(super) fn response_cost(footprint: usize) -> usize {
     footprint.saturating_add(pieces).saturating_add(RESPONSE_OVERHEAD)
 }
 
+/// Returns the cost of `len` bytes of JSON that is encoded already: the JSON, and the chunks in flight.
+pub(super) fn encoded_cost(len: usize) -> usize {
+    let pieces = len.min(MAX_CHUNK.saturating_mul(CHUNKS_IN_FLIGHT));
+    len.saturating_add(pieces).saturating_add(RESPONSE_OVERHEAD)
+}
+
 impl Budget {
     /// Creates a budget. Its limits are looked up for each charge, so a reload takes effect immediately.
     pub(super) fn new(limits: impl Fn() -> Limits + Send + Sync + 'static) -> Arc<Self> {
@@ -157,30 +170,48 @@ impl Account {
     /// Charges bytes as soon as there is room for them. Fails if there is no room within the maximum wait, or if the
     /// bytes exceed a limit by themselves.
     pub(super) async fn charge(self: &Arc<Self>, bytes: usize) -> Result<Charge, BudgetExceeded> {
+        let mut charge = self.empty_charge();
+        charge.resize_when_free(bytes).await?;
+        Ok(charge)
+    }
+
+    /// Returns a charge of no bytes, which can be resized.
+    pub(super) fn empty_charge(self: &Arc<Self>) -> Charge {
         let share = self.budget.shares.empty_permit(self.client.clone());
-        let mut charge = Charge { account: self.clone(), share };
-        if charge.resize(bytes).is_ok() {
-            return Ok(charge);
+        Charge { account: self.clone(), share }
+    }
+}
+
+impl Charge {
+    /// Changes the number of charged bytes as soon as there is room for them. Fails if there is no room within the
+    /// maximum wait, or if the bytes exceed a limit by themselves; then the number is unchanged.
+    pub(super) async fn resize_when_free(&mut self, bytes: usize) -> Result<(), BudgetExceeded> {
+        if self.resize(bytes).is_ok() {
+            return Ok(());
         }
-        let charging = async {
+        let budget = self.account.budget.clone();
+        let resizing = async {
             loop {
-                let mut released = std::pin::pin!(self.budget.released.notified());
+                let mut released = std::pin::pin!(budget.released.notified());
                 // Enabled before the next attempt: a release in between must not be missed.
                 released.as_mut().enable();
-                match charge.resize(bytes) {
+                match self.resize(bytes) {
                     Err(BudgetExceeded::Full) => released.await,
                     done => return done,
                 }
             }
         };
-        timeout((self.budget.limits)().wait, charging).await.unwrap_or(Err(BudgetExceeded::Full))?;
-        Ok(charge)
+        timeout((budget.limits)().wait, resizing).await.unwrap_or(Err(BudgetExceeded::Full))
     }
-}
 
-impl Charge {
+    /// Releases all bytes.
+    pub(super) fn clear(&mut self) {
+        // Shrinking never fails.
+        let _ = self.resize(0);
+    }
+
     /// The number of charged bytes.
-    pub(super) fn amount(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.share.amount()
     }
 
@@ -210,8 +241,7 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        // Shrinking never fails.
-        let _ = self.resize(0);
+        self.clear();
     }
 }
 
@@ -290,7 +320,7 @@ mod tests {
         let mut second = std::pin::pin!(account.charge(6));
         assert!(futures::poll!(second.as_mut()).is_pending());
         drop(first);
-        assert_eq!(second.await.unwrap().share.amount(), 6);
+        assert_eq!(second.await.unwrap().bytes(), 6);
     }
 
     #[tokio::test]
@@ -299,9 +329,12 @@ mod tests {
         let mut charge = account.charge(60).await.unwrap();
         let _other = account.charge(40).await.unwrap();
         assert_eq!(charge.resize(61), Err(BudgetExceeded::Full));
-        assert_eq!(charge.share.amount(), 60);
+        assert_eq!(charge.resize_when_free(61).await, Err(BudgetExceeded::Full));
+        assert_eq!(charge.bytes(), 60);
         charge.resize(10).unwrap();
         assert!(account.charge(50).await.is_ok());
+        charge.clear();
+        assert!(account.charge(60).await.is_ok());
     }
 
     #[tokio::test]

@@ -33,7 +33,7 @@ pub(super) struct Method {
     /// Whether the method changes the state of a session, so that it has no effect outside of one.
     pub(super) needs_session: bool,
     /// Whether the method is about the protocol and not about resources. In an HTTP session such a method is answered by an
-    /// event stream, and it is not charged to the budget.
+    /// event stream, and less is reserved for its answer.
     pub(super) is_protocol: bool,
     /// The operations on resources that the method always performs.
     operations: &'static [Operation],

@@ -3,8 +3,8 @@
 //!
 //! A world is the content of a host's providers. The property test makes two worlds from random paths: the visible resources are the same
 //! in both, and the hidden ones differ. Then the test sends every request of the protocol, of every extension and to every tool, in the
-//! first and the last revision, with URIs and templates of all kinds. It compares the answers byte for byte, except for cursors, which it
-//! follows, and the numbers of calls that each request made.
+//! first and the last revision, with URIs and templates of all kinds. It compares the answers byte for byte, except for cursors, of
+//! which it compares the lengths, and which it follows, and the numbers of calls that each request made.
 //!
 //! | | compared |
 //! |---|---|
@@ -18,6 +18,8 @@
 //! | the same through the service over HTTP, with a token, in a session and without: status, answers one by one and in batches, event streams | `over_http` |
 //! | lists, reads and completions of the console | `console` |
 //! | capabilities, methods, acknowledged subscriptions: two worlds that differ in the abilities of the plugins | `capabilities` |
+//!
+//! Each answer without a transport, error or result, has a budget charge of at least its bytes.
 //!
 //! A listing makes as many calls as its hidden items take, up to the bound of a page (`catalog`), so its calls are not compared.
 //!
@@ -129,19 +131,22 @@ impl Client for InProcess<'_> {
             scopes: CredentialScopes::default(),
             issued_token: None,
         };
-        let reply = respond(&context, id, Call { method, request, revision }).await;
-        Some(serde_json::from_slice(&reply.json.into_vec()).unwrap())
+        let reply = respond(&context, id, Call { method, request, revision }).await.expect("there is room for it");
+        let (json, charged) = (reply.json.into_vec(), reply.charge.bytes());
+        assert!(charged >= json.len(), "every answer is charged: {text}: {charged} for {} bytes", json.len());
+        Some(serde_json::from_slice(&json).unwrap())
     }
 }
 
-/// Removes the cursors from an answer, and returns the last one.
+/// Replaces the cursors of an answer by their lengths, and returns the last one.
 fn take_cursor(value: &mut Value) -> Option<String> {
     match value {
         Value::Object(members) => {
             let inner = members.values_mut().filter_map(take_cursor).reduce(|_, last| last);
-            let own = members.get_mut("nextCursor").and_then(|cursor| match std::mem::replace(cursor, json!("…")) {
-                Value::String(cursor) => Some(cursor),
-                _ => None,
+            let own = members.get_mut("nextCursor").and_then(|member| {
+                let cursor = member.as_str()?.to_owned();
+                *member = json!(length_of(&cursor));
+                Some(cursor)
             });
             own.or(inner)
         }
@@ -149,13 +154,19 @@ fn take_cursor(value: &mut Value) -> Option<String> {
         // The text of a tool contains the cursor, too.
         Value::String(text) => {
             if text.contains("cursor") {
-                let without: Vec<_> = text.split(['"', '`', ' ']).filter(|word| word.len() < 60).collect();
-                *text = without.join(" ");
+                let words = text.split(['"', '`', ' ']);
+                let words: Vec<_> =
+                    words.map(|word| if word.len() < 60 { word.to_owned() } else { length_of(word) }).collect();
+                *text = words.join(" ");
             }
             None
         }
         _ => None,
     }
+}
+
+fn length_of(cursor: &str) -> String {
+    format!("({} bytes)", cursor.len())
 }
 
 /// Sends a request, and the requests for the following pages. Returns the answers without their cursors.
@@ -251,6 +262,18 @@ fn a_known_variable_behind_the_completed_one_does_not_lead_around_a_rule() {
         let host = runtime.block_on(providers.start(rules, dir.path(), false));
         compare(&runtime, &host, &providers, rules, &common, [&one, &other]).unwrap();
     }
+}
+
+#[test]
+fn the_length_of_a_cursor_does_not_tell_the_length_of_a_hidden_name() {
+    let runtime = Runtime::new().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let providers = Providers::new();
+    let host = runtime.block_on(providers.start(Rules::Deny, dir.path(), false));
+    // The provider's first page ends with the hidden name, which is its cursor.
+    let common = ["a.txt", "b.txt", "t.txt", "u.txt", "v.txt", "w.txt"].map(str::to_owned);
+    let [one, other] = [1, 200].map(|length| vec![format!("secret/{}", "s".repeat(length))]);
+    compare(&runtime, &host, &providers, Rules::Deny, &common, [&one, &other]).unwrap();
 }
 
 #[test]

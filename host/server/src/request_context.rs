@@ -49,7 +49,9 @@ pub(super) struct Outcome {
 impl Outcome {
     /// A result of few bytes.
     pub(super) fn small(result: &Value) -> Self {
-        Self::new(Encoder::from_json(result.to_string().into_bytes()), 0)
+        let json = result.to_string().into_bytes();
+        let footprint = json.len();
+        Self::new(Encoder::from_json(json), footprint)
     }
 
     /// A result without missing plugins.

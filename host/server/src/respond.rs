@@ -1,7 +1,7 @@
 //! The execution of requests, and their answers, over both transports.
 //!
-//! A request is executed on the task that received it. The answer to a request for resources is charged to its client
-//! ([`budget`](super::budget)); answers to protocol requests are small.
+//! A request is executed on the task that received it. Its answer, result or error, is charged to its client
+//! ([`budget`](super::budget)).
 //!
 //! A future has the size of its largest branch, and is moved on its way to the task. So rare and large branches are boxed: the
 //! future of a read or a listing has no room for a search.
@@ -21,12 +21,12 @@ use mcp_resource_host::host::transport::ReadResponse;
 use serde_json::json;
 use tracing::{Instrument, Level, Span, field};
 
-use super::budget::{self, BudgetExceeded, Charge, EXPECTED_RESPONSE_SIZE, Limit};
+use super::budget::{self, BudgetExceeded, Charge, EXPECTED_PROTOCOL_RESPONSE_SIZE, EXPECTED_RESPONSE_SIZE, Limit};
 use super::dispatch::Call;
 use super::error::{self, RpcError, to_rpc};
 use super::extensions;
 use super::json::Encoder;
-use super::jsonrpc::{RequestId, Response};
+use super::jsonrpc::{Rejection, RejectionStatus, RequestId, Response};
 use super::method::method_not_found;
 use super::params::CompleteParams;
 use super::request::Request;
@@ -46,8 +46,8 @@ pub(super) struct Reply {
     pub(super) json: Encoder,
     /// The plugins that are missing from the answer.
     pub(super) missing: Vec<MissingPlugin>,
-    /// The budget charge, held until the answer has been sent. None for an error, and for a small answer.
-    pub(super) charge: Option<Charge>,
+    /// The budget charge, held until the answer has been sent.
+    pub(super) charge: Charge,
     /// The outcome, for metrics.
     pub(super) outcome: error::Outcome,
 }
@@ -70,23 +70,21 @@ fn log_span(context: &RequestContext, method: &'static str, request: &Request) -
     tracing::debug_span!(target: log_target::SERVER, "request", principal, method, uri, trace_id)
 }
 
-/// Answers a request. Cancel safe: dropping the future ends the calls of guests.
+/// Answers a request, or rejects it if there is no room even for an error. Cancel safe: dropping the future ends the calls of
+/// guests.
 ///
 /// A panic is confined to the request, and answered with an internal error.
-pub(super) async fn respond(context: &RequestContext, id: RequestId, call: Call) -> Reply {
+pub(super) async fn respond(context: &RequestContext, id: RequestId, call: Call) -> Result<Reply, Rejection> {
     let Call { method, request, revision: _ } = call;
+    let (beginning, mut charge) = (success_beginning(&id), context.account.empty_charge());
     let answered = match request {
         Ok(request) => {
             let span = log_span(context, method.map_or("unknown", |method| method.name), &request);
-            let is_small = method.is_some_and(|method| method.is_protocol);
-            let executing = async {
-                match is_small {
-                    true => Box::pin(execute(context, request)).await.map(|outcome| (outcome, None)),
-                    false => {
-                        execute_within_budget(context, request).await.map(|(outcome, charge)| (outcome, Some(charge)))
-                    }
-                }
+            let expected = match method.is_some_and(|method| method.is_protocol) {
+                true => EXPECTED_PROTOCOL_RESPONSE_SIZE,
+                false => EXPECTED_RESPONSE_SIZE,
             };
+            let executing = execute_within_budget(context, request, expected, beginning.len(), &mut charge);
             // Owned by the scope and the span, so that a dropped request is dropped within them, and the audit log has its context.
             let executing = context.audit.clone().scope(executing);
             let executing = context.scopes.scope(executing);
@@ -94,50 +92,66 @@ pub(super) async fn respond(context: &RequestContext, id: RequestId, call: Call)
             let executing = context.account.client().requester(&context.principal).scope(executing);
             AssertUnwindSafe(executing.instrument(span).instrument(context.trace.span())).catch_unwind().await
         }
-        Err(malformed) => Ok(Err((&malformed).into())),
+        Err(malformed) => {
+            let reserved = reserve(&mut charge, EXPECTED_PROTOCOL_RESPONSE_SIZE).await;
+            Ok(reserved.and_then(|()| Err((&malformed).into())))
+        }
     };
     let error = match answered {
-        Ok(Ok((Outcome { result, missing, .. }, charge))) => {
-            let json = success_response(&id, result).in_span(context.trace.encoding());
-            return Reply { json, missing, charge, outcome: error::Outcome::Ok };
+        Ok(Ok(Outcome { result, missing, .. })) => {
+            let json = result.prepend(beginning).wrap("", "}").in_span(context.trace.encoding());
+            return Ok(Reply { json, missing, charge, outcome: error::Outcome::Ok });
         }
         Ok(Err(error)) => error,
         Err(_panic) => RpcError::panicked(),
     };
     context.trace.fail(&error);
-    Reply::error(id, error)
+    Reply::error(id, error, charge)
 }
 
-/// Wraps a result in the envelope of JSON-RPC.
-fn success_response(id: &RequestId, result: Encoder) -> Encoder {
+/// Returns the beginning of a response with a result, up to the result.
+fn success_beginning(id: &RequestId) -> Vec<u8> {
     // One allocation suffices, unless the id is a long text.
-    let mut before = Vec::with_capacity(64);
-    before.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    let mut beginning = Vec::with_capacity(64);
+    beginning.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
     // A number or a string always serializes.
-    let _ = serde_json::to_writer(&mut before, id);
-    before.extend_from_slice(b",\"result\":");
-    result.prepend(before).wrap("", "}")
+    let _ = serde_json::to_writer(&mut beginning, id);
+    beginning.extend_from_slice(b",\"result\":");
+    beginning
 }
 
-/// Executes a request within the [budget](super::budget), and returns the outcome with its charge.
-async fn execute_within_budget(context: &RequestContext, request: Request) -> Result<(Outcome, Charge), RpcError> {
-    let account = &context.account;
-    let mut charge = account
-        .charge(EXPECTED_RESPONSE_SIZE)
-        .await
-        .map_err(|exceeded| budget_error(exceeded, EXPECTED_RESPONSE_SIZE))?;
+/// Executes a request within the [budget](super::budget): `charge` is resized to `expected` bytes for the execution, and then to the
+/// cost of the answer with `envelope` bytes around it. After an error, it is at most what was reserved.
+async fn execute_within_budget(
+    context: &RequestContext,
+    request: Request,
+    expected: usize,
+    envelope: usize,
+    charge: &mut Charge,
+) -> Result<Outcome, RpcError> {
+    let cost = |outcome: &Outcome| budget::response_cost(outcome.footprint).saturating_add(envelope);
+    reserve(charge, expected).await?;
     let outcome = execute(context, request.clone()).await?;
-    let price = budget::response_cost(outcome.footprint);
-    if charge.resize(price).is_ok() {
-        return Ok((outcome, charge));
+    let price = cost(&outcome);
+    match charge.resize(price) {
+        Ok(()) => return Ok(outcome),
+        Err(BudgetExceeded::Full) => {}
+        // The error has the reservation.
+        Err(exceeded @ BudgetExceeded::TooLarge(_)) => return Err(budget_error(exceeded, price)),
     }
     // Neither the answer nor its reservation is held while waiting for room.
-    drop((outcome, charge));
-    let mut charge = account.charge(price).await.map_err(|exceeded| budget_error(exceeded, price))?;
+    drop(outcome);
+    charge.clear();
+    reserve(charge, price).await?;
     let outcome = execute(context, request).await?;
-    let price = budget::response_cost(outcome.footprint);
+    let price = cost(&outcome);
     charge.resize(price).map_err(|exceeded| budget_error(exceeded, price))?;
-    Ok((outcome, charge))
+    Ok(outcome)
+}
+
+/// Resizes a charge as soon as there is room.
+async fn reserve(charge: &mut Charge, bytes: usize) -> Result<(), RpcError> {
+    charge.resize_when_free(bytes).await.map_err(|exceeded| budget_error(exceeded, bytes))
 }
 
 /// Describes the subject of a limit, and the config key of its value.
@@ -157,7 +171,7 @@ fn describe_limit(limit: Limit) -> &'static str {
 }
 
 /// Returns the error for an answer that exceeds the budget.
-fn budget_error(exceeded: BudgetExceeded, price: usize) -> RpcError {
+pub(super) fn budget_error(exceeded: BudgetExceeded, price: usize) -> RpcError {
     let (message, data) = match exceeded {
         BudgetExceeded::Full => (
             "too many answers wait to be read by this client, or by all: read them, then try again".to_owned(),
@@ -172,11 +186,19 @@ fn budget_error(exceeded: BudgetExceeded, price: usize) -> RpcError {
 }
 
 impl Reply {
-    /// The answer of a failed request.
-    pub(super) fn error(id: RequestId, error: RpcError) -> Self {
+    /// The answer of a failed request, with its charge resized to it. Without room for it, the request is rejected because of the
+    /// budget.
+    pub(super) fn error(id: RequestId, error: RpcError, mut charge: Charge) -> Result<Self, Rejection> {
         let outcome = error.outcome();
-        let json = Encoder::from_json(Response::new(id, Err(error)).to_json());
-        Self { json, missing: Vec::new(), charge: None, outcome }
+        let json = Response::new(id.clone(), Err(error)).to_json();
+        let price = budget::encoded_cost(json.len());
+        match charge.resize(price) {
+            Ok(()) => Ok(Self { json: Encoder::from_json(json), missing: Vec::new(), charge, outcome }),
+            Err(exceeded) => {
+                let rejection = Rejection::new(Some(id), budget_error(exceeded, price));
+                Err(rejection.with_status(RejectionStatus::Ok))
+            }
+        }
     }
 }
 

@@ -56,6 +56,7 @@ const NOT_EXPRESSIBLE: &[(&str, &[&str])] = &[
             "admin_address_of_clients",
             "address_beyond_loopback_without_authentication",
             "address_beyond_loopback_without_tls",
+            "bucket_shared_without_cluster",
             "bucket_twice",
             "client_ca_without_tls",
             "cluster_without_cursor_key",

@@ -1,7 +1,8 @@
 //! Cursors: sealed, stateless, and valid for one listing of one principal.
 //!
 //! A cursor holds the position at which a listing continues: the plugin, the provider's own cursor, and the number of
-//! entries to skip on that page. The position depends in part on hidden items, so it is padded to one of few lengths.
+//! entries to skip on that page. The position depends in part on hidden items, and the provider's cursor may be the key
+//! of one, so every cursor is padded to one of three lengths.
 //! It is encrypted and authenticated (XChaCha20-Poly1305) with the host's key, because a provider's cursor may contain
 //! data that the principal must not see. It is bound to the kind of listing, its scope and the principal, so that it
 //! is invalid for any other. The host stores nothing: any host with the same key can continue a listing, also after a
@@ -20,9 +21,10 @@ use crate::access::Principal;
 /// The maximum length of a cursor in bytes; a longer cursor is rejected unread. It is twice the length for the longest
 /// provider cursor.
 const MAX_CURSOR_LEN: usize = 16 << 10;
-/// The minimum length of the plaintext in bytes, longer than the position in most listings. Longer plaintexts are
-/// padded to twice this length, four times, and so on.
-const PADDED_LEN: usize = 96;
+/// The lengths of padded plaintexts in bytes, for provider cursors of 128, 512 and 4096 bytes without JSON escapes, with the longest
+/// plugin name and all numbers. Cursors then have 480, 992 and 7168 bytes, so that the longest fits into the URI of a part of an index. Few
+/// lengths hide more, and short ones cost models fewer tokens, which copy a cursor to continue a listing.
+const PADDED_LENGTHS: [usize; 3] = [320, 704, 5336];
 /// The length of an XChaCha20 nonce in bytes.
 const NONCE_LEN: usize = 24;
 
@@ -115,8 +117,11 @@ impl CursorCipher {
         let nonce = XNonce::generate();
         let sealed = serde_json::to_vec(payload).ok().and_then(|mut plain| {
             // White space after the JSON.
-            let steps = plain.len().div_ceil(PADDED_LEN).checked_next_power_of_two()?;
-            plain.resize(steps.checked_mul(PADDED_LEN)?, b' ');
+            let fitting = PADDED_LENGTHS.into_iter().find(|padded| plain.len() <= *padded);
+            // With many JSON escapes a plaintext is longer than all of them.
+            let longest = PADDED_LENGTHS.last().copied()?;
+            let padded = fitting.or_else(|| plain.len().div_ceil(longest).checked_mul(longest))?;
+            plain.resize(padded, b' ');
             self.cipher.encrypt(&nonce, Payload { msg: &plain, aad: &binding.associated_data() }).ok()
         });
         let sealed = sealed.ok_or(Error::InvalidCursor)?;
@@ -214,6 +219,25 @@ mod tests {
         let cursor = CursorCipher::new(&KEY).seal(&payload(), binding("")).unwrap();
         assert_eq!(CursorCipher::new(&KEY).open(&cursor, binding("")), Ok(payload()));
         assert_eq!(CursorCipher::new(&[8; 32]).open(&cursor, binding("")), Err(Error::InvalidCursor));
+    }
+
+    #[test]
+    fn the_length_of_a_cursor_does_not_tell_the_position() {
+        let cipher = CursorCipher::new(&KEY);
+        let progress = WalkProgress { visible: usize::MAX, hidden: usize::MAX, empty_pages: usize::MAX };
+        let far = CursorPayload { plugin: "p".repeat(64), cursor: None, skip: usize::MAX, progress };
+        let first = CursorPayload { plugin: "p".to_owned(), cursor: None, skip: 0, progress: WalkProgress::default() };
+        let seal = |position: &CursorPayload, key: usize| {
+            let position = CursorPayload { cursor: (key > 0).then(|| "k".repeat(key)), ..position.clone() };
+            let cursor = cipher.seal(&position, binding("")).unwrap();
+            assert_eq!(cipher.open(&cursor, binding("")), Ok(position));
+            cursor.len()
+        };
+        for (keys, length) in [(&[0, 1, 30, 80, 128][..], 480), (&[400, 512], 992), (&[700, 1000, 4096], 7168)] {
+            for &key in keys {
+                assert_eq!((seal(&first, key), seal(&far, key)), (length, length), "{key}");
+            }
+        }
     }
 
     #[test]

@@ -13,8 +13,8 @@
 //!   Each is retried until it is active, and is then notified once. A resource that fails permanently (not found, denied,
 //!   not subscribable, plugin removed) is dormant until the next reload, which may change each of these.
 //!
-//! Concurrency per list is bounded: [`MAX_ATTEMPTS_PER_PLUGIN`] attempts per plugin, so a plugin that hangs does not delay
-//! other plugins' resources. A failed attempt costs a few bytes until its retry.
+//! Concurrency per list is bounded, and a limit that is reached holds back the attempts of the whole list
+//! ([`subscription_list`](super::subscription_list)). A failed attempt costs a few bytes until its retry.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
@@ -22,21 +22,19 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures::StreamExt;
-use futures::future::join_all;
-use futures::stream::FuturesUnordered;
 use mcp_host_base::log_target;
 use mcp_host_base::share_limiter::{LimitReached, ShareLimits, SharePermit};
 use mcp_host_config::Operation;
 use mcp_host_model::requester::Requester;
 use mcp_host_model::resource::Error;
 use mcp_host_model::uri::Uri;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::Host;
+use super::subscription_list::{Attempt, AttemptQueue};
 use crate::access::Principal;
 use crate::audit::Facts;
-use crate::watch::{SubscribeError, Subscriber};
+use crate::watch::{LimitScope, SubscribeError, Subscriber};
 
 /// The time for which a subscribe request is retried.
 const RETRY_BUDGET: Duration = Duration::from_secs(3);
@@ -44,21 +42,27 @@ const RETRY_BUDGET: Duration = Duration::from_secs(3);
 const MAX_WAIT: Duration = Duration::from_secs(30);
 /// The retry delay while a reload replaces the plugin.
 const RELOAD_RETRY_DELAY: Duration = Duration::from_millis(10);
-/// The retry delay while the audit log has no space for a record.
-const AUDIT_RETRY_DELAY: Duration = Duration::from_secs(1);
-/// The maximum number of concurrent attempts per list and plugin.
-const MAX_ATTEMPTS_PER_PLUGIN: usize = 8;
 
 /// Why a subscription is not active.
 struct AttemptError {
     error: Error,
-    /// The retry delay; none if the error is permanent until a reload.
-    retry_after: Option<Duration>,
+    retry: Retry,
+}
+
+/// Whether an attempt may succeed later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Retry {
+    /// The error is permanent until a reload.
+    Never,
+    /// After this time.
+    After(Duration),
+    /// A limit is reached, which holds for other resources, too.
+    Limited(LimitScope),
 }
 
 impl From<Error> for AttemptError {
     fn from(error: Error) -> Self {
-        Self { error, retry_after: None }
+        Self { error, retry: Retry::Never }
     }
 }
 
@@ -68,21 +72,6 @@ struct RequestedResource<'a> {
     is_active: AtomicBool,
     /// Whether the audit log has a line about its permanent failure: reloads repeat the attempt, and usually the failure.
     is_failure_recorded: AtomicBool,
-}
-
-/// Resources by the time of their next attempt.
-#[derive(Default)]
-struct RetryQueue<'a>(BTreeMap<Instant, Vec<&'a RequestedResource<'a>>>);
-
-impl<'a> RetryQueue<'a> {
-    /// Removes the resources that are due.
-    fn pop_due(&mut self, now: Instant) -> Vec<&'a RequestedResource<'a>> {
-        let mut due = Vec::new();
-        while let Some(entry) = self.0.first_entry().filter(|entry| *entry.key() <= now) {
-            due.append(&mut entry.remove());
-        }
-        due
-    }
 }
 
 impl Host {
@@ -100,7 +89,7 @@ impl Host {
             loop {
                 match self.try_subscribe(subscriber, uri, false, &facts).await {
                     Ok(()) => return Ok(()),
-                    Err(AttemptError { retry_after: Some(after), .. })
+                    Err(AttemptError { retry: Retry::After(after), .. })
                         if began.elapsed().saturating_add(after) < RETRY_BUDGET =>
                     {
                         sleep(after).await;
@@ -134,11 +123,11 @@ impl Host {
             for one in wanted.iter().filter(|one| !one.is_active.load(Ordering::Relaxed)) {
                 by_plugin.entry(self.slot_index(&subscriber.principal(), one.uri)).or_default().push_back(one);
             }
-            let groups = by_plugin.into_values().map(|group| self.subscribe_group(subscriber, group));
+            let queue = AttemptQueue::new(by_plugin.into_values());
             // Boxed, because it exists only during attempts, and a subscriber is usually idle.
-            let mut attempts = Box::pin(join_all(groups));
+            let mut attempts = Box::pin(queue.run(|wanted| self.try_subscribe_audited(subscriber, wanted)));
             tokio::select! {
-                _ = &mut attempts => {}
+                () = &mut attempts => {}
                 _ = reloads.changed() => continue,
             }
             drop(attempts);
@@ -149,64 +138,41 @@ impl Host {
         }
     }
 
-    /// Subscribes to resources of one plugin. Returns when each is active or has failed permanently.
-    async fn subscribe_group<'a>(&self, subscriber: &Subscriber, mut ready: VecDeque<&'a RequestedResource<'a>>) {
-        let mut retry_queue = RetryQueue::default();
-        let mut in_flight = FuturesUnordered::new();
-        loop {
-            while in_flight.len() < MAX_ATTEMPTS_PER_PLUGIN
-                && let Some(wanted) = ready.pop_front()
-            {
-                in_flight.push(self.try_subscribe_audited(subscriber, wanted));
-            }
-            let next = retry_queue.0.first_key_value().map(|(when, _)| *when);
-            tokio::select! {
-                Some((wanted, retry_after)) = in_flight.next() => {
-                    if let Some(when) = retry_after.and_then(|after| Instant::now().checked_add(after)) {
-                        retry_queue.0.entry(when).or_default().push(wanted);
-                    }
-                }
-                () = sleep_until_some(next), if next.is_some() => ready.extend(retry_queue.pop_due(Instant::now())),
-                else => return,
-            }
-        }
-    }
-
-    /// Attempts once to subscribe to a resource of a list. Returns the retry delay, if any. The audit log gets a line when
-    /// the subscription becomes active, and when it first fails permanently.
-    async fn try_subscribe_audited<'a>(
-        &self,
-        subscriber: &Subscriber,
-        wanted: &'a RequestedResource<'a>,
-    ) -> (&'a RequestedResource<'a>, Option<Duration>) {
+    /// Attempts once to subscribe to a resource of a list. The audit log gets a line when the subscription becomes active,
+    /// and when it first fails permanently.
+    async fn try_subscribe_audited(&self, subscriber: &Subscriber, wanted: &RequestedResource<'_>) -> Attempt {
         let uri = wanted.uri;
         let facts = Facts::default();
         let principal = subscriber.principal();
         let record = self.begin_record(&principal, Operation::Subscribe, uri, &facts);
-        let Ok(mut record) = record else { return (wanted, Some(AUDIT_RETRY_DELAY)) };
+        let Ok(mut record) = record else { return Attempt::Unrecorded };
         record.set_audited(false);
-        let mut retry_after = None;
+        let mut retry = Retry::Never;
         let trying = async {
             let tried = self.try_subscribe(subscriber, uri, true, &facts).await;
             tried.map_err(|refusal| {
-                retry_after = refusal.retry_after;
+                retry = refusal.retry;
                 refusal.error
             })
         };
         let response = record.run(&self.requests, pin!(trying)).await;
-        let is_new_failure = || retry_after.is_none() && !wanted.is_failure_recorded.swap(true, Ordering::Relaxed);
+        let is_new_failure = || retry == Retry::Never && !wanted.is_failure_recorded.swap(true, Ordering::Relaxed);
         record.set_audited(response.is_ok() || is_new_failure());
         match response {
             Ok(()) => wanted.is_active.store(true, Ordering::Relaxed),
             // Such a list cannot reject a single resource, so the resource behaves like one that never changes.
-            Err(error) if retry_after.is_none() => {
+            Err(error) if retry == Retry::Never => {
                 tracing::debug!(target: log_target::WATCH, uri, error = error.to_string(), "a resource cannot be subscribed to, unless by a reload");
             }
             Err(error) => {
-                tracing::debug!(target: log_target::WATCH, uri, error = error.to_string(), ?retry_after, "a resource cannot be subscribed to yet")
+                tracing::debug!(target: log_target::WATCH, uri, error = error.to_string(), ?retry, "a resource cannot be subscribed to yet")
             }
         }
-        (wanted, retry_after)
+        match retry {
+            Retry::Never => Attempt::Ended,
+            Retry::After(after) => Attempt::Retry(after),
+            Retry::Limited(scope) => Attempt::Limited(scope),
+        }
     }
 
     /// Reserves the memory of a resource list for [`maintain_subscriptions`](Self::maintain_subscriptions), for as long as
@@ -256,16 +222,17 @@ impl Host {
         loop {
             let (plugin, normal) = self.authorize_subscribe(subscriber, uri, facts)?;
             let memory = self.subscription_memory(&subscriber.principal());
-            let (fault, retry_after) = match self.hub.subscribe(subscriber, uri, &normal, notify_now, memory).await {
+            let (fault, retry) = match self.hub.subscribe(subscriber, uri, &normal, notify_now, memory).await {
                 Ok(()) => return Ok(()),
                 Err(SubscribeError::PluginReplaced) => {
                     sleep(RELOAD_RETRY_DELAY).await;
                     continue;
                 }
-                Err(SubscribeError::Permanent(fault)) => (fault, None),
-                Err(SubscribeError::Transient(fault, after)) => (fault, Some(after)),
+                Err(SubscribeError::Permanent(fault)) => (fault, Retry::Never),
+                Err(SubscribeError::Transient(fault, after)) => (fault, Retry::After(after)),
+                Err(SubscribeError::Limited(fault, scope)) => (fault, Retry::Limited(scope)),
             };
-            return Err(AttemptError { error: fault.into_client_error(&plugin, uri), retry_after });
+            return Err(AttemptError { error: fault.into_client_error(&plugin, uri), retry });
         }
     }
 
@@ -299,11 +266,5 @@ impl Host {
             },
             None => Error::NotFound { uri: uri.to_owned() },
         }
-    }
-}
-
-async fn sleep_until_some(when: Option<Instant>) {
-    if let Some(when) = when {
-        sleep_until(when).await;
     }
 }

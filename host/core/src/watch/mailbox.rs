@@ -66,6 +66,17 @@ struct Recent {
     has_deferred_update: bool,
 }
 
+/// What a request has changed about the principal of a subscriber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PrincipalChange {
+    /// Nothing, or its groups expire later.
+    None,
+    /// Its groups expire sooner.
+    Expiry,
+    /// It is another principal.
+    Principal,
+}
+
 /// A pending update.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PendingUpdate {
@@ -120,6 +131,17 @@ impl Mailbox {
         if until.is_some_and(|until| until <= Instant::now()) { principal.identity() } else { principal.clone() }
     }
 
+    /// Returns the subscriber's principal as [`principal`](Self::principal) does, and the time at which this changes; none without
+    /// groups that expire.
+    pub(super) fn principal_until(&self) -> (Principal, Option<Instant>) {
+        let (principal, until) = &*self.principal.read();
+        if until.is_some_and(|until| until <= Instant::now()) {
+            (principal.identity(), None)
+        } else {
+            (principal.clone(), until.filter(|_| principal.groups().next().is_some()))
+        }
+    }
+
     /// Returns the subscriber's principal with its access token; without groups and token, if they have expired.
     pub(super) fn credentials(&self) -> (Principal, Option<AccessToken>) {
         let (principal, until) = &*self.principal.read();
@@ -150,11 +172,16 @@ impl Mailbox {
         }
     }
 
-    /// Replaces the subscriber's principal. Returns whether it differs from the current one.
-    pub(super) fn set_principal(&self, principal: &Principal, until: Option<Instant>) -> bool {
+    /// Replaces the subscriber's principal.
+    pub(super) fn set_principal(&self, principal: &Principal, until: Option<Instant>) -> PrincipalChange {
         let is_another = self.principal() != *principal;
-        *self.principal.write() = (principal.clone(), until);
-        is_another
+        let (_, before) = std::mem::replace(&mut *self.principal.write(), (principal.clone(), until));
+        let is_sooner = until.is_some_and(|until| before.is_none_or(|before| until < before));
+        match (is_another, is_sooner) {
+            (true, _) => PrincipalChange::Principal,
+            (false, true) => PrincipalChange::Expiry,
+            (false, false) => PrincipalChange::None,
+        }
     }
 
     /// Adds an update of a resource.

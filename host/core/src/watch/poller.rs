@@ -118,7 +118,10 @@ impl Poller {
                 // Watching ends before the plugin is reported as idle.
                 (directories, databases) = (None, None);
                 self.go_idle(requested);
-                if self.watched_paths().await.is_none() {
+                if self.watched_paths().await.is_some() {
+                    // The fingerprint of a principal that has come meanwhile may have been removed.
+                    self.state.listing.dirty.notify_one();
+                } else {
                     if self.state.view.is_some() {
                         return;
                     }
@@ -127,7 +130,10 @@ impl Poller {
                 trigger = PollTrigger::now(PollCause::Subscription);
                 continue;
             };
-            self.state.is_polling.store(true, Ordering::SeqCst);
+            if !self.state.is_polling.swap(true, Ordering::SeqCst) && self.state.view.is_none() {
+                // Whoever has left since the paths were collected woke nobody.
+                self.state.unwatched.notify_one();
+            }
             let events = match directories.take() {
                 Some(events) if !events.needs_rewatch() => events,
                 before => {
@@ -198,14 +204,17 @@ impl Poller {
     async fn unwatched(&self) {
         loop {
             self.state.unwatched.notified().await;
-            // In a view it is only known that one subscriber has left.
+            // It is only known that one subscriber has left.
+            let began = Instant::now();
             let is_watched = match &self.state.view {
                 Some(view) => self.state.watched_in_view(view.identity).await.is_some(),
-                None => false,
+                None => self.state.context.is_watched(self.state.plugin.mount()),
             };
             if !is_watched {
                 return;
             }
+            // Clients may come and go at any rate.
+            sleep(burst_pause(began.elapsed())).await;
         }
     }
 
@@ -229,13 +238,15 @@ impl Poller {
         let mut watched = Vec::new();
         loop {
             let after = watched.last().map(|(uri, _): &(Uri, Path)| uri);
-            let more = {
-                let index = common.subscription_index();
-                if watched.is_empty() && !common.is_watched(&index, mount) {
-                    return None;
-                }
-                index.paths(mount, after, BATCH_SIZE)
+            let (more, principals) = {
+                let mut index = common.subscription_index();
+                let more = index.paths(mount, after, BATCH_SIZE);
+                let has_none = watched.is_empty() && more.is_empty();
+                (more, has_none.then(|| index.listing_principals()))
             };
+            if principals.is_some_and(|principals| !common.may_any_see_listing(&principals, mount)) {
+                return None;
+            }
             let is_all = more.len() < BATCH_SIZE;
             watched.extend(more);
             if is_all {

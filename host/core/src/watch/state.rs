@@ -86,10 +86,22 @@ impl WatchContext {
 
     /// Returns whether there are subscriptions for the plugin at `mount`: to a resource below it, or to the listing by a
     /// principal that may see something of it.
-    pub(super) fn is_watched(&self, index: &SubscriptionIndex, mount: &Mount) -> bool {
+    pub(super) fn is_watched(&self, mount: &Mount) -> bool {
+        let principals = {
+            let mut index = self.subscription_index();
+            if index.has_resources_under(mount) {
+                return true;
+            }
+            index.listing_principals()
+        };
+        self.may_any_see_listing(&principals, mount)
+    }
+
+    /// Returns whether one of these principals may see something of the listing of the plugin at `mount`. Must be called while the
+    /// index is not locked.
+    pub(super) fn may_any_see_listing(&self, principals: &HashSet<Principal>, mount: &Mount) -> bool {
         let access = self.access.load();
-        index.has_resources_under(mount)
-            || index.has_listing_subscriber(|principal| may_see_listing(&access.policy(principal), mount))
+        principals.iter().any(|principal| may_see_listing(&access.policy(principal), mount))
     }
 
     /// Returns the caller that a subscriber is to plugins with views; none if there are no such plugins.
@@ -123,7 +135,7 @@ pub(super) struct WatcherState {
     pub(super) context: Arc<WatchContext>,
     /// Notified by events for which the next poll should not wait for the interval.
     pub(super) wake: Notify,
-    /// Notified when there are no more subscribers.
+    /// Notified when there may be no more subscribers.
     pub(super) unwatched: Notify,
     /// The rate at which clients may force polls.
     pub(super) forced_polls: KeyedRate<Requester>,

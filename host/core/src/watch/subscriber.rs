@@ -19,9 +19,10 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use super::mailbox::Mailbox;
+use super::mailbox::{Mailbox, PrincipalChange};
 use super::redelivery::UpdateNumbers;
-use super::{Hub, SubscribeError};
+use super::watcher::Watcher;
+use super::{Hub, LimitScope, SubscribeError, owner};
 use crate::access::Principal;
 
 /// The approximate memory of a subscription in addition to its URIs: entries in the maps of its subscriber, of its
@@ -32,7 +33,7 @@ const SUBSCRIPTION_OVERHEAD: usize = 400;
 const URI_COPIES: usize = 10;
 /// The approximate memory of a URI in a list in addition to its text.
 const LIST_ENTRY_OVERHEAD: usize = 100;
-/// The time after which to retry when the memory budget of all subscriptions is exhausted.
+/// The time after which a client may retry when the memory budget of all subscriptions is exhausted.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// A change that a subscriber is notified of.
@@ -147,7 +148,22 @@ impl Subscriber {
     /// If it differs from the current principal, each resource and the listing count as changed, because updates may
     /// have been dropped in the meantime.
     pub fn set_principal(&self, principal: &Principal, until: Option<Instant>) {
-        if !self.mailbox.set_principal(principal, until) {
+        let change = self.mailbox.set_principal(principal, until);
+        if change == PrincipalChange::None {
+            return;
+        }
+        let listing = {
+            let mut index = self.hub.context.subscription_index();
+            let listing = index.update_principal(&self.mailbox);
+            if listing.is_some_and(|listing| listing.has_left) {
+                self.hub.watchers().values().for_each(|watcher| watcher.check_unwatched(&index));
+            }
+            listing
+        };
+        if listing.is_some_and(|listing| listing.is_new) {
+            self.hub.track_listing_of(&self.principal());
+        }
+        if change == PrincipalChange::Expiry {
             return;
         }
         for uri in self.subscriptions().keys() {
@@ -156,9 +172,8 @@ impl Subscriber {
             self.hub.watcher_for(uri).iter().for_each(|watcher| watcher.examine(uri));
         }
         self.identity_changed();
-        if self.hub.context.subscription_index().is_watching_listing(self.mailbox.id) {
+        if listing.is_some() {
             self.mailbox.put_listing();
-            self.hub.watchers().values().for_each(|watcher| watcher.watch_listing());
         }
     }
 
@@ -237,9 +252,11 @@ impl Subscriber {
         if self.is_closed.load(Ordering::Relaxed) {
             return;
         }
-        index.watch_listing(&self.mailbox);
+        let listing = index.watch_listing(&self.mailbox);
         drop(index);
-        self.hub.watchers().values().for_each(|watcher| watcher.watch_listing());
+        if listing.is_new {
+            self.hub.track_listing_of(&self.principal());
+        }
     }
 
     /// Subscribes to changes of the listing again, and notifies the listing once, because it may have changed
@@ -252,8 +269,9 @@ impl Subscriber {
     /// Cancels the subscription to changes of the listing.
     pub fn unwatch_listing(&self) {
         let mut index = self.hub.context.subscription_index();
-        index.unwatch_listing(self.mailbox.id);
-        self.hub.watchers().values().for_each(|watcher| watcher.check_unwatched(&index, &self.mailbox));
+        if index.unwatch_listing(self.mailbox.id) {
+            self.hub.watchers().values().for_each(|watcher| watcher.check_unwatched(&index));
+        }
     }
 
     /// Waits, after [`watch_listing`](Self::watch_listing), until the current listing is known, so that every later
@@ -261,7 +279,8 @@ impl Subscriber {
     /// caused one.
     pub async fn listing_ready(&self) {
         let (watchers, principal) = (self.hub.watchers(), self.principal());
-        join_all(watchers.values().map(|watcher| watcher.listing_ready(&principal))).await;
+        let policy = self.hub.context.access.load().policy(&principal);
+        join_all(watchers.values().map(|watcher| watcher.listing_ready(&principal, &policy))).await;
     }
 
     /// Cancels the subscription of a resource, if any, and drops its pending update.
@@ -308,7 +327,7 @@ impl Subscriber {
                 let copies = uri.as_str().len().saturating_mul(URI_COPIES);
                 let bytes = requested_uri.len().saturating_add(copies).saturating_add(SUBSCRIPTION_OVERHEAD);
                 let all = self.hub.context.memory.acquire_amount(&self.mailbox.requester(), bytes, memory);
-                let all = all.map_err(subscription_memory_full)?;
+                let all = all.map_err(|reached| subscription_memory_full(reached, LimitScope::Subscriber))?;
                 let serial = self.next_serial.fetch_add(1, Ordering::Relaxed);
                 entry.insert(Subscription {
                     serial,
@@ -360,8 +379,12 @@ impl Subscriber {
 
     fn untrack(&self, uri: &Uri) {
         let mut index = self.hub.context.subscription_index();
-        index.unwatch(uri, self.mailbox.id);
-        self.hub.watchers().values().for_each(|watcher| watcher.check_unwatched(&index, &self.mailbox));
+        if index.unwatch(uri, self.mailbox.id)
+            && let Some(watcher) = self.hub.watcher_for(uri)
+        {
+            watcher.subscriber_left(&index, &self.mailbox);
+        }
+        drop(index);
         self.mailbox.remove(uri);
     }
 
@@ -378,7 +401,7 @@ fn too_many_subscriptions() -> SubscribeError {
     )))
 }
 
-pub(super) fn subscription_memory_full(reached: LimitReached) -> SubscribeError {
+pub(super) fn subscription_memory_full(reached: LimitReached, scope: LimitScope) -> SubscribeError {
     let reason = match reached {
         LimitReached::ClientShare => {
             "your share of the server's memory for subscriptions is used up; unsubscribe from some"
@@ -386,7 +409,7 @@ pub(super) fn subscription_memory_full(reached: LimitReached) -> SubscribeError 
         LimitReached::Overall => "the server's memory for subscriptions is exhausted; try again later",
     };
     let reason = reason.to_owned();
-    SubscribeError::Transient(Fault::Unavailable { reason, retry_after: Some(RETRY_AFTER) }, RETRY_AFTER)
+    SubscribeError::Limited(Fault::Unavailable { reason, retry_after: Some(RETRY_AFTER) }, scope)
 }
 
 /// A pending subscription. Dropping it cancels the subscription, unless it is active or other attempts are pending.
@@ -448,12 +471,23 @@ impl Subscriber {
             self.is_closed.store(true, Ordering::Relaxed);
             std::mem::take(&mut *subscriptions)
         };
+        let watchers = self.hub.watchers();
         let mut index = self.hub.context.subscription_index();
-        index.unwatch_listing(self.mailbox.id);
+        let has_left = index.unwatch_listing(self.mailbox.id);
+        // The watchers of its resources, each once, because the resources of a plugin follow each other.
+        let mut left: Vec<&Arc<Watcher>> = Vec::new();
         for uri in subscriptions.keys() {
-            index.unwatch(uri, self.mailbox.id);
+            if index.unwatch(uri, self.mailbox.id)
+                && let Some(watcher) = owner(&watchers, uri)
+                && left.last().is_none_or(|last| !Arc::ptr_eq(last, watcher))
+            {
+                left.push(watcher);
+            }
         }
-        self.hub.watchers().values().for_each(|watcher| watcher.check_unwatched(&index, &self.mailbox));
+        left.iter().for_each(|watcher| watcher.subscriber_left(&index, &self.mailbox));
+        if has_left {
+            watchers.values().for_each(|watcher| watcher.check_unwatched(&index));
+        }
     }
 }
 
@@ -550,6 +584,33 @@ mod tests {
         assert_eq!(subscriber.try_next(), Some(Update::Resource("a://x/f".to_owned())));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn whether_a_plugin_is_watched_follows_the_groups_of_who_watches_the_listing() {
+        // Without rules, local sees everything, and nobody else anything.
+        let (hub, member) = (hub(), Principal::LOCAL.with_groups(["corp/x"]));
+        let is_watched = || hub.context.is_watched(&mount());
+        let after = |seconds| Some(Instant::now() + Duration::from_secs(seconds));
+        let subscriber = hub.subscriber(&Principal::LOCAL);
+        subscriber.watch_listing();
+        assert!(is_watched());
+        for until in [10, 20] {
+            subscriber.set_principal(&member, after(until));
+            assert!(!is_watched());
+        }
+        tokio::time::advance(Duration::from_secs(11)).await;
+        assert!(!is_watched(), "the groups were extended");
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert!(is_watched(), "they have expired");
+        for until in [100, 1] {
+            subscriber.set_principal(&member, after(until));
+            assert!(!is_watched());
+        }
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert!(is_watched(), "they expire sooner");
+        drop(subscriber);
+        assert!(!is_watched());
+    }
+
     #[tokio::test]
     async fn each_active_subscription_and_the_listing_can_be_notified_once() {
         let subscriber = hub().subscriber(&Principal::LOCAL);
@@ -600,7 +661,7 @@ mod tests {
         attempt.register(&mount(), false);
         attempt.activate(false);
         drop(subscriber);
-        assert!(!hub.context.is_watched(&hub.context.subscription_index(), &mount()));
+        assert!(!hub.context.is_watched(&mount()));
     }
 
     #[test]
@@ -646,7 +707,7 @@ mod tests {
         let uri = uri();
         let first = ada.begin("a://x/f", &uri, LIMITS).unwrap();
         let refused = |subscriber: &Subscriber| match subscriber.begin("a://x/f", &uri, LIMITS).map(drop) {
-            Err(SubscribeError::Transient(Fault::Unavailable { reason, .. }, _)) => reason,
+            Err(SubscribeError::Limited(Fault::Unavailable { reason, .. }, LimitScope::Subscriber)) => reason,
             other => panic!("{other:?}"),
         };
         assert!(refused(&member).contains("your share"));

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use mcp_host_model::requester::Requester;
 use mcp_host_model::uri::{Mount, Path, Uri};
 
+use super::listing_subscribers::{ListingChange, ListingSubscribers};
 use super::mailbox::Mailbox;
 use crate::access::Principal;
 use crate::catalog::ListingFingerprint;
@@ -18,7 +19,7 @@ use crate::catalog::ListingFingerprint;
 #[derive(Debug, Default)]
 pub(super) struct SubscriptionIndex {
     resources: BTreeMap<Uri, WatchedResource>,
-    listing_subscribers: BTreeMap<u64, Arc<Mailbox>>,
+    listing_subscribers: ListingSubscribers,
 }
 
 #[derive(Debug)]
@@ -78,11 +79,6 @@ impl SubscriptionIndex {
         self.under(mount, None).next().is_some()
     }
 
-    /// Returns whether the listing has a subscriber whose principal satisfies `is_one`.
-    pub(super) fn has_listing_subscriber(&self, is_one: impl Fn(&Principal) -> bool) -> bool {
-        self.listing_subscribers.values().any(|mailbox| is_one(&mailbox.principal()))
-    }
-
     /// Returns the number of resources with subscriptions.
     pub(super) fn resource_count(&self) -> usize {
         self.resources.len()
@@ -136,27 +132,37 @@ impl SubscriptionIndex {
         }
     }
 
-    pub(super) fn watch_listing(&mut self, mailbox: &Arc<Mailbox>) {
-        self.listing_subscribers.insert(mailbox.id, mailbox.clone());
+    /// Adds a subscriber of the listing. The caller must have the watchers track a new principal.
+    pub(super) fn watch_listing(&mut self, mailbox: &Arc<Mailbox>) -> ListingChange {
+        self.listing_subscribers.insert(mailbox)
+    }
+
+    /// Updates the principal of a subscriber. Returns what this changes if it is a subscriber of the listing. The caller must have the
+    /// watchers track a new principal.
+    pub(super) fn update_principal(&mut self, mailbox: &Arc<Mailbox>) -> Option<ListingChange> {
+        self.is_watching_listing(mailbox.id).then(|| self.listing_subscribers.insert(mailbox))
     }
 
     pub(super) fn is_watching_listing(&self, id: u64) -> bool {
-        self.listing_subscribers.contains_key(&id)
+        self.listing_subscribers.contains(id)
     }
 
-    pub(super) fn unwatch(&mut self, uri: &Uri, id: u64) {
-        if let Some(watched) = self.resources.get_mut(uri) {
-            if watched.subscribers.remove(&id).is_some_and(|mailbox| mailbox.is_view()) {
-                watched.views = watched.views.saturating_sub(1);
-            }
-            if watched.subscribers.is_empty() {
-                self.resources.remove(uri);
-            }
+    /// Removes a subscriber of a resource. Returns whether it was one.
+    pub(super) fn unwatch(&mut self, uri: &Uri, id: u64) -> bool {
+        let Some(watched) = self.resources.get_mut(uri) else { return false };
+        let left = watched.subscribers.remove(&id);
+        if left.as_ref().is_some_and(|mailbox| mailbox.is_view()) {
+            watched.views = watched.views.saturating_sub(1);
         }
+        if watched.subscribers.is_empty() {
+            self.resources.remove(uri);
+        }
+        left.is_some()
     }
 
-    pub(super) fn unwatch_listing(&mut self, id: u64) {
-        self.listing_subscribers.remove(&id);
+    /// Removes a subscriber of the listing. Returns whether it was the last one with its principal.
+    pub(super) fn unwatch_listing(&mut self, id: u64) -> bool {
+        self.listing_subscribers.remove(id)
     }
 
     /// Recomputes the paths of resources below `mount`, which may have belonged to another mount before.
@@ -301,14 +307,13 @@ impl SubscriptionIndex {
     }
 
     /// Returns the principals of all subscribers of the listing.
-    pub(super) fn listing_principals(&self) -> HashSet<Principal> {
-        self.listing_subscribers.values().map(|mailbox| mailbox.principal()).collect()
+    pub(super) fn listing_principals(&mut self) -> HashSet<Principal> {
+        self.listing_subscribers.principals()
     }
 
     /// Notifies these principals' subscribers of the listing.
-    pub(super) fn notify_listing(&self, principals: &HashSet<Principal>) {
-        let concerned = self.listing_subscribers.values().filter(|mailbox| principals.contains(&mailbox.principal()));
-        concerned.for_each(|mailbox| mailbox.put_listing());
+    pub(super) fn notify_listing(&mut self, principals: &HashSet<Principal>) {
+        self.listing_subscribers.notify(principals);
     }
 
     fn under(&self, mount: &Mount, after: Option<&Uri>) -> impl Iterator<Item = (&Uri, &WatchedResource)> {

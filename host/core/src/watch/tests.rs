@@ -1,5 +1,5 @@
 //! The cost of one client's subscriptions for others: polls of a provider that fails with some paths, polls that subscriptions
-//! force, and cached responses.
+//! force, cached responses, and what many sessions cost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -94,6 +94,38 @@ async fn start(provider: &Arc<Paths>, dir: &std::path::Path, interval: &str) -> 
     let plugin = plugin.watch_interval(interval.parse().unwrap());
     let builder = Host::builder(config).cache_dir(dir.join("cache")).state_dir(dir.join("state"));
     Arc::new(builder.native_plugin(plugin).start().await.unwrap())
+}
+
+/// A host with this provider, and with `hidden` plugins that only the principal `local` may see, which are polled rarely.
+async fn start_with_hidden(provider: &Arc<Paths>, dir: &std::path::Path, hidden: usize) -> Arc<Host> {
+    let mut rule = Rule::new([PrincipalSelector::Any]);
+    rule.allow = vec!["paths:///**".parse().unwrap()];
+    let mut config = Config::new();
+    config.rules.push(rule);
+    let mut builder = Host::builder(config).cache_dir(dir.join("cache")).state_dir(dir.join("state"));
+    for name in std::iter::once("paths".to_owned()).chain((0..hidden).map(|number| format!("hidden-{number}"))) {
+        let mount = format!("{name}:///").parse().unwrap();
+        let plugin = NativePlugin::new(name.parse().unwrap(), mount, provider.clone());
+        builder = builder.native_plugin(plugin.watch_interval("1h".parse().unwrap()));
+    }
+    Arc::new(builder.start().await.unwrap())
+}
+
+/// Waits until this many plugins are polled.
+async fn wait_for_polled(host: &Host, plugins: usize) {
+    let began = Instant::now();
+    while host.watch_stats().plugins != plugins {
+        assert!(began.elapsed() < TIMEOUT, "{} plugins are polled, expected {plugins}", host.watch_stats().plugins);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// A new subscriber of the listing.
+async fn listener(host: &Host, principal: &Principal) -> super::Subscriber {
+    let subscriber = host.subscriber(principal);
+    subscriber.watch_listing();
+    timeout(TIMEOUT, subscriber.listing_ready()).await.unwrap();
+    subscriber
 }
 
 async fn subscribe(host: &Host, subscriber: &super::Subscriber, path: &str) {
@@ -292,4 +324,95 @@ async fn who_makes_a_provider_fail_may_force_fewer_polls_and_nobody_else_without
     let other = subscribe_all(anonymous(2), &bob, "b").await;
     let charged = subscribe_all(anonymous(1), &mallory, "a").await;
     assert!(charged > Duration::from_millis(1500) && charged > other, "{charged:?}, the other client {other:?}");
+}
+
+/// The time in which the tasks of all plugins have become idle.
+const SETTLED: Duration = Duration::from_millis(300);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_unsubscribes_or_leaves_costs_the_same_however_many_sessions_and_hidden_plugins_there_are() {
+    // The look-ups of policies for a subscription that ends, and for a session that ends and one that begins.
+    let count = async |sessions: usize, hidden: usize| {
+        let dir = tempfile::tempdir().unwrap();
+        let host = start_with_hidden(&Arc::new(Paths::default()), dir.path(), hidden).await;
+        let mallory = Principal::new("mallory");
+        let mut idle = vec![listener(&host, &mallory).await];
+        for _ in 1..sessions {
+            let subscriber = host.subscriber(&mallory);
+            subscriber.watch_listing();
+            idle.push(subscriber);
+        }
+        let subscriber = host.subscriber(&mallory);
+        subscribe(&host, &subscriber, "a").await;
+        tokio::time::sleep(SETTLED).await;
+        let lookups = || subscriber.hub.context.access.load().lookups();
+        let before = lookups();
+        host.unsubscribe(&subscriber, "paths:///a").unwrap();
+        tokio::time::sleep(SETTLED).await;
+        let unsubscribed = lookups() - before;
+        drop(idle.pop());
+        let another = host.subscriber(&mallory);
+        another.watch_listing();
+        tokio::time::sleep(SETTLED).await;
+        (unsubscribed, lookups() - before - unsubscribed)
+    };
+    for (sessions, hidden) in [(2, 0), (300, 20)] {
+        let (unsubscribed, left) = count(sessions, hidden).await;
+        assert!(unsubscribed < 10 && left < 10, "{unsubscribed} and {left} with {sessions} sessions, {hidden} hidden");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plugin_is_polled_while_somebody_may_see_it_and_no_longer() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = start_with_hidden(&Arc::new(Paths::default()), dir.path(), 3).await;
+    let mallory = Principal::new("mallory");
+    let (first, second) = (listener(&host, &mallory).await, listener(&host, &mallory).await);
+    wait_for_polled(&host, 1).await;
+    let local = listener(&host, &Principal::LOCAL).await;
+    wait_for_polled(&host, 4).await;
+    timeout(TIMEOUT, host.subscribe(&local, "hidden-1:///a")).await.unwrap().unwrap();
+    subscribe(&host, &first, "a").await;
+    // Longer than a plugin without subscribers is still watched.
+    let linger = Duration::from_millis(2500);
+    host.unsubscribe(&first, "paths:///a").unwrap();
+    host.unsubscribe(&local, "hidden-1:///a").unwrap();
+    drop(first);
+    tokio::time::sleep(linger).await;
+    assert_eq!(host.watch_stats().plugins, 4, "the listing is watched");
+    timeout(TIMEOUT, host.subscribe(&local, "hidden-1:///a")).await.unwrap().unwrap();
+    local.unwatch_listing();
+    wait_for_polled(&host, 2).await;
+    tokio::time::sleep(linger).await;
+    assert_eq!(host.watch_stats().plugins, 2, "one resource of a hidden plugin is watched");
+    host.unsubscribe(&local, "hidden-1:///a").unwrap();
+    wait_for_polled(&host, 1).await;
+    // Its listing is known again when it returns.
+    local.watch_listing();
+    timeout(TIMEOUT, local.listing_ready()).await.unwrap();
+    wait_for_polled(&host, 4).await;
+    subscribe(&host, &second, "a").await;
+    drop(local);
+    wait_for_polled(&host, 1).await;
+    drop(second);
+    wait_for_polled(&host, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_principal_that_comes_to_see_a_plugin_has_it_polled_and_is_told_of_its_listing() {
+    let dir = tempfile::tempdir().unwrap();
+    let provider = Arc::new(Paths::default());
+    let host = start_with_hidden(&provider, dir.path(), 2).await;
+    let mallory = listener(&host, &Principal::new("mallory")).await;
+    wait_for_polled(&host, 1).await;
+    provider.edit("a");
+    for (allow, polled) in [("**", 3), ("paths:///**", 1), ("none:///**", 0), ("**", 3)] {
+        let mut rule = Rule::new([PrincipalSelector::Any]);
+        rule.allow = vec![allow.parse().unwrap()];
+        let mut config = Config::new();
+        config.rules.push(rule);
+        host.reload(config).await.unwrap();
+        assert_eq!(timeout(TIMEOUT, mallory.next()).await.expect("the listing is another"), Update::Listing);
+        wait_for_polled(&host, polled).await;
+    }
 }

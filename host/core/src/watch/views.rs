@@ -47,7 +47,6 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::SubscribeError;
 use super::burst_pause::burst_pause;
 use super::listing::ListingMonitor;
 use super::lookup::{LookupError, Lookups, ResourceKind};
@@ -55,6 +54,7 @@ use super::mailbox::Mailbox;
 use super::poller::Poller;
 use super::state::{BATCH_SIZE, PollError, WatchContext, WatcherState};
 use super::subscriber::subscription_memory_full;
+use super::{LimitScope, SubscribeError};
 use crate::access::Principal;
 use crate::response_cache::CachedPlugin;
 
@@ -62,7 +62,7 @@ use crate::response_cache::CachedPlugin;
 const MAX_VIEWS_OF_PRINCIPAL: usize = 16;
 /// The approximate memory of a view besides its subscriptions: its tasks, and its client at the upstream with the credentials.
 const VIEW_MEMORY: usize = 64 << 10;
-/// The time after which to retry when there are too many views.
+/// The time after which a client may retry when there are too many views.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// The minimum time between two checks without a reason.
 const MIN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -145,7 +145,7 @@ impl From<Refused> for SubscribeError {
     fn from(refused: Refused) -> Self {
         let reason = match refused {
             Refused::Closed => return Self::PluginReplaced,
-            Refused::Memory(reached) => return subscription_memory_full(reached),
+            Refused::Memory(reached) => return subscription_memory_full(reached, LimitScope::Plugin),
             Refused::Full(max) => {
                 format!("its limit of {max} identities with subscriptions at a time is reached; try again later")
             }
@@ -153,7 +153,7 @@ impl From<Refused> for SubscribeError {
                 "you have subscriptions with {MAX_VIEWS_OF_PRINCIPAL} access tokens, which is the limit; unsubscribe those of older ones"
             ),
         };
-        Self::Transient(Fault::Unavailable { reason, retry_after: Some(RETRY_AFTER) }, RETRY_AFTER)
+        Self::Limited(Fault::Unavailable { reason, retry_after: Some(RETRY_AFTER) }, LimitScope::Plugin)
     }
 }
 
@@ -322,7 +322,7 @@ impl Views {
     }
 
     fn warn(&self, mailbox: &Mailbox, refused: Refused) {
-        let SubscribeError::Transient(fault, _) = SubscribeError::from(refused) else { return };
+        let SubscribeError::Limited(fault, _) = SubscribeError::from(refused) else { return };
         if let Some(more) = self.log.record("refused") {
             let (plugin, principal) = (self.plugin.name(), mailbox.principal().name().to_owned());
             tracing::warn!(

@@ -21,7 +21,7 @@ use super::replicas::SharedPollStats;
 use super::state::{PollError, WatchContext, WatcherState};
 use super::subscriptions::SubscriptionIndex;
 use super::views::{ViewLease, Views};
-use crate::access::{Access, Principal};
+use crate::access::{Access, Policy, Principal};
 use crate::catalog::{ListingFingerprint, may_see_listing};
 use crate::response_cache::CachedPlugin;
 
@@ -114,14 +114,19 @@ impl Watcher {
         self.views.as_ref().map_or_else(|| self.state.last_lag.get(), |views| views.last_lag())
     }
 
-    /// Wakes the poller if the plugin, or the view of this subscriber, may have no more subscribers.
-    pub(super) fn check_unwatched(&self, index: &SubscriptionIndex, mailbox: &Mailbox) {
-        if let Some(views) = &self.views {
-            views.check_unwatched(mailbox);
-        }
-        if self.supports_changes() && !self.state.context.is_watched(index, self.plugin().mount()) {
+    /// Wakes the poller if the plugin may have no more subscribers. The poller checks whether it has some of the listing, for which it
+    /// asks the rules.
+    pub(super) fn check_unwatched(&self, index: &SubscriptionIndex) {
+        let is_polling = || self.state.is_polling.load(Ordering::SeqCst);
+        if self.supports_changes() && is_polling() && !index.has_resources_under(self.plugin().mount()) {
             self.state.unwatched.notify_one();
         }
+    }
+
+    /// Wakes the poller if the plugin, or the view of this subscriber of one of its resources, may have no more subscribers.
+    pub(super) fn subscriber_left(&self, index: &SubscriptionIndex, mailbox: &Mailbox) {
+        self.views.iter().for_each(|views| views.check_unwatched(mailbox));
+        self.check_unwatched(index);
     }
 
     /// Stops the watcher's tasks. Callers that wait for a poll get [`PollError::Retired`].
@@ -167,9 +172,9 @@ impl Watcher {
         self.state.directories.add(self.path(uri).map(|path| (uri.clone(), path)));
     }
 
-    /// Starts tracking the listing for a new subscriber.
-    pub(super) fn watch_listing(&self) {
-        if self.supports_changes() {
+    /// Starts tracking the listing for a new principal with this policy, if it may see something of it.
+    pub(super) fn watch_listing(&self, policy: &Policy) {
+        if self.supports_changes() && may_see_listing(policy, self.plugin().mount()) {
             self.state.listing.dirty.notify_one();
             // Polling a plugin covers its listing, too.
             if !self.state.is_polling.load(Ordering::SeqCst) {
@@ -179,10 +184,9 @@ impl Watcher {
     }
 
     /// Waits until changes of the principal's listing are detected. Returns immediately for a plugin of which the
-    /// principal may see nothing.
-    pub(super) async fn listing_ready(&self, principal: &Principal) {
-        let policy = self.state.context.access.load().policy(principal);
-        if self.supports_changes() && may_see_listing(&policy, self.plugin().mount()) {
+    /// principal, with this policy, may see nothing.
+    pub(super) async fn listing_ready(&self, principal: &Principal, policy: &Policy) {
+        if self.supports_changes() && may_see_listing(policy, self.plugin().mount()) {
             self.state.retired.run_until_cancelled(self.state.listing.wait_until_tracked(principal)).await;
         }
     }

@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
+use crate::uri::excerpt;
+
 /// Why a request failed, as far as the client may know.
 ///
 /// Details for an administrator only (the message of a guest's trap, a path of the machine) are in the log, under
 /// the plugin's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The resource does not exist, or this principal may not know of it.
-    #[error("there is no resource {uri}")]
+    /// The resource does not exist, or this principal may not know of it. The message has at most the first 128 bytes of
+    /// the URI.
+    #[error("there is no resource {}", excerpt(uri))]
     NotFound {
         /// The requested URI.
         uri: String,
@@ -66,5 +69,19 @@ impl Error {
             Self::Unavailable { .. } | Self::AuditUnavailable | Self::ShuttingDown => "unavailable",
             Self::Internal { .. } => "internal",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_quotes_a_uri_whole_or_its_beginning() {
+        let message = |uri: &str| Error::NotFound { uri: uri.to_owned() }.to_string();
+        let usual = "git://linux/blob/0123456789abcdef0123456789abcdef01234567/Documentation/it's%20here.rst";
+        assert_eq!(message(usual), format!("there is no resource {usual}"));
+        let long = message(&format!("x:{}", "a".repeat(8000)));
+        assert_eq!(long, format!("there is no resource x:{}…", "a".repeat(126)));
     }
 }

@@ -9,7 +9,7 @@ use super::{MAX_MOUNT_LEN, MAX_TEMPLATE_VARIABLES, MAX_URI_LEN};
 const MAX_EXCERPT: usize = 128;
 
 /// A text, truncated for an error.
-pub(super) fn excerpt(text: &str) -> String {
+pub(crate) fn excerpt(text: &str) -> String {
     match text.split_at_checked(text.floor_char_boundary(MAX_EXCERPT)) {
         Some((shown, rest)) if !rest.is_empty() => [shown, "…"].concat(),
         _ => text.to_owned(),

@@ -23,7 +23,9 @@
 //! protocol itself is answered by an event stream of one event, and any other by JSON.
 //!
 //! Each message of a batch is dispatched separately, with the headers of the batch. The answers are the events of one stream,
-//! in the order in which they are ready; a batch without requests is accepted with 202.
+//! in the order in which they are ready; a batch without requests is accepted with 202. The errors of rejected messages are charged
+//! to the client's [budget](crate::budget) before the requests are executed, whose answers may take all of it. A batch without room
+//! for these errors is rejected with 503.
 //!
 //! Batches belong to revision 2025-03-26, whose clients do not send `MCP-Protocol-Version`. A batch is rejected if this header
 //! names another revision, or if the request names no session.
@@ -42,7 +44,6 @@ use futures::stream::{self, BoxStream, StreamExt as _};
 use mcp_host_base::trace::TraceParent;
 use mcp_host_config::Operation;
 use mcp_host_model::caller::AccessToken;
-use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
 use self::exchange::{Exchange, InFlightRequest, traceparent_of};
@@ -52,20 +53,34 @@ use super::head::check_json_body;
 use super::layers::accept;
 use super::preflight::{self, Headers};
 use super::request_source::RequestSource;
-use super::response::{GuardedBody, event, message_response, rejection_response, sse_response, with_keep_alive};
+use super::response::{
+    GuardedBody, ResponseCharge, chunks, document_response, event, message_response, rejection_response, sse_response,
+    with_keep_alive,
+};
 use super::sessions::{self, Change, Missing, SessionGuard};
 use crate::SESSION_ID_HEADER;
+use crate::budget;
 use crate::dispatch::{Call, Dispatch, dispatch};
 use crate::error::Outcome;
-use crate::jsonrpc::{self, Incoming, Kind, Message, Rejection, RequestId};
+use crate::json::Encoder;
+use crate::jsonrpc::{self, Incoming, Kind, Message, Rejection, RejectionStatus, RequestId};
 use crate::listen::{self, Listener};
 use crate::method::Method;
 use crate::params::{InitializeParams, ListenParams};
 use crate::rejected::{Arrival, Rejected};
 use crate::request_context::RequestContext;
+use crate::respond::budget_error;
 use crate::revision::Revision;
 use crate::server_info;
 use crate::server_metrics::Transport;
+
+/// The pending answer to a message of a batch.
+enum BatchAnswer {
+    /// The answer to a request, which has not been executed.
+    Call(Box<PendingCall>),
+    /// An event stream.
+    Events(BoxStream<'static, SseEvent>),
+}
 
 /// The received message, messages of a batch, or none.
 type Received = Result<Incoming, Rejection>;
@@ -201,47 +216,58 @@ impl Endpoint {
             }
         };
         let exchange = Exchange { headers, source, session };
-        let (mut rejected, mut streams) = (Vec::new(), Vec::new());
+        let (mut rejected, mut answers) = (Vec::new(), Vec::new());
         for message in messages {
             let of_message = Rejected::of(message.as_ref().ok());
             match self.answer_in_batch(message, &exchange).await {
-                Ok(stream) => streams.extend(stream),
+                Ok(answer) => answers.extend(answer),
                 Err(rejection) => {
                     self.record_rejection(of_message, &rejection, headers, source);
                     rejected.push(rejection.into_response());
                 }
             }
         }
-        if streams.is_empty() {
-            return Ok(match rejected.is_empty() {
-                true => StatusCode::ACCEPTED.into_response(),
-                false => message_response(StatusCode::BAD_REQUEST, &rejected),
-            });
+        if rejected.is_empty() && answers.is_empty() {
+            return Ok(StatusCode::ACCEPTED.into_response());
         }
-        let rejected: Vec<_> = rejected.iter().map(|response| SseEvent::Encoded(Ok(event(response)))).collect();
+        let errors = match answers.is_empty() {
+            true => serde_json::to_vec(&rejected).unwrap_or_default(),
+            false => rejected.iter().flat_map(event).collect(),
+        };
+        let price = if errors.is_empty() { 0 } else { budget::encoded_cost(errors.len()) };
+        let charge = source.account.charge(price).await.map_err(|exceeded| {
+            Rejection::new(first, budget_error(exceeded, price)).with_status(RejectionStatus::Unavailable)
+        })?;
+        let errors = Encoder::from_json(errors);
+        if answers.is_empty() {
+            let mut response = document_response(StatusCode::BAD_REQUEST, errors);
+            ResponseCharge::attach(&mut response, charge);
+            return Ok(response);
+        }
+        let streams = answers.into_iter().map(|answer| match answer {
+            BatchAnswer::Call(call) => call.events(),
+            BatchAnswer::Events(events) => events,
+        });
         // Each answer is one event, which is sent completely before the next one.
-        let events = stream::iter(rejected).chain(stream::select_all(streams));
-        Ok(sse_response(Body::from_stream(events.flat_map(SseEvent::into_chunks))))
+        let events = stream::select_all(streams).flat_map(SseEvent::into_chunks);
+        Ok(sse_response(Body::from_stream(chunks(errors, Some(charge), 0).map(Ok).chain(events))))
     }
 
-    /// Returns the events that answer one message of a batch. None if the message has no answer.
+    /// Returns the answer to one message of a batch. None if the message has no answer.
     async fn answer_in_batch(
         &self,
         message: Result<Message, Rejection>,
         exchange: &Exchange<'_>,
-    ) -> Result<Option<BoxStream<'static, SseEvent>>, Rejection> {
+    ) -> Result<Option<BatchAnswer>, Rejection> {
         let message = message?;
         let traceparent = message.meta.traceparent;
         Ok(match self.dispatch(message, exchange)? {
             Dispatch::Request(id, call) => {
-                // In a separate task: an answer is charged when it is ready, not when it is sent.
-                let reply = tokio::spawn(self.call(id, call, traceparent, exchange)?.execute());
-                let reply = stream::once(AbortOnDropHandle::new(reply));
-                Some(reply.filter_map(async |reply| Some(SseEvent::Reply(reply.ok()??))).boxed())
+                Some(BatchAnswer::Call(Box::new(self.call(id, call, traceparent, exchange)?)))
             }
             Dispatch::Listen(id, params) => {
                 let events = self.listen(id, params, traceparent, exchange).await?.into_body().into_data_stream();
-                Some(events.map(SseEvent::Encoded).boxed())
+                Some(BatchAnswer::Events(events.map(SseEvent::Encoded).boxed()))
             }
             one_way => {
                 self.accept(&one_way, exchange).await;

@@ -157,14 +157,14 @@ impl ResponseCharge {
     /// Adds bytes to the charge. Returns false if there is no room for them.
     pub(super) fn add(&self, bytes: usize) -> bool {
         let mut charge = self.0.lock();
-        charge.as_mut().is_some_and(|charge| charge.resize(charge.amount().saturating_add(bytes)).is_ok())
+        charge.as_mut().is_some_and(|charge| charge.resize(charge.bytes().saturating_add(bytes)).is_ok())
     }
 
     /// Subtracts bytes from the charge.
     pub(super) fn subtract(&self, bytes: usize) {
         if let Some(charge) = &mut *self.0.lock() {
             // Shrinking never fails.
-            let _ = charge.resize(charge.amount().saturating_sub(bytes));
+            let _ = charge.resize(charge.bytes().saturating_sub(bytes));
         }
     }
 

@@ -308,12 +308,18 @@ impl Connection {
                 reply = respond(&context, id, call) => Some(reply),
                 () = claim.cancelled() => None,
             };
-            let answer = reply.filter(|_| claim.release()).map(|Reply { json, missing, charge, outcome }| {
-                timer.end(outcome);
-                if let Some(session) = &context.session {
-                    session.log().warn_missing(&missing);
+            let answer = reply.filter(|_| claim.release()).map(|answer| match answer {
+                Ok(Reply { json, missing, charge, outcome }) => {
+                    timer.end(outcome);
+                    if let Some(session) = &context.session {
+                        session.log().warn_missing(&missing);
+                    }
+                    ChargedReply { json, charge: Some(charge) }
                 }
-                ChargedReply { json, charge }
+                Err(rejection) => {
+                    timer.end(rejection.error.outcome());
+                    ChargedReply::uncharged(rejection.into_response().to_json())
+                }
             });
             answers.finish(pending, answer).await;
         });

@@ -393,17 +393,18 @@ async fn cross_origin_requests_are_handled_unless_the_application_does_it() {
     }
 }
 
+/// Allows 256 KiB of unsent answers for each client.
+fn with_small_shares(config: &mut Config) {
+    let limits = &mut config.http.limits;
+    limits.response_memory = "16MiB".parse().unwrap();
+    limits.client_share = "1/64".parse().unwrap();
+    limits.principal_share = "1/64".parse().unwrap();
+    limits.write_timeout = "100ms".parse().unwrap();
+}
+
 #[tokio::test]
 async fn answers_are_charged_to_the_principal_or_else_to_the_peer_until_their_bodies_are_dropped() {
-    let config = |config: &mut Config| {
-        let limits = &mut config.http.limits;
-        // 256 KiB for each client.
-        limits.response_memory = "16MiB".parse().unwrap();
-        limits.client_share = "1/64".parse().unwrap();
-        limits.principal_share = "1/64".parse().unwrap();
-        limits.write_timeout = "100ms".parse().unwrap();
-    };
-    let application = Application::start(config, HttpOptions::new()).await;
+    let application = Application::start(with_small_shares, HttpOptions::new()).await;
     let list = async |user: &str, peer: Option<u8>| {
         let mut request = stateless(user, 1, "resources/list", json!({}));
         if user.is_empty() {
@@ -432,6 +433,83 @@ async fn answers_are_charged_to_the_principal_or_else_to_the_peer_until_their_bo
         drop(held);
         let (_, answer) = text(list(one.0, one.1).await).await;
         assert!(answer.contains("resources"), "{answer}");
+    }
+}
+
+/// Waits until the listing of `ada` is refused because its unread answers take all of its share, or is answered again.
+async fn wait_until_refused(application: &Application, is_refused: bool, what: &str) {
+    let waiting = async {
+        loop {
+            let (_, answer) = text(application.send(stateless("ada", 1, "resources/list", json!({}))).await).await;
+            if answer.contains("wait to be read") == is_refused {
+                return;
+            }
+        }
+    };
+    timeout(TIMEOUT, waiting).await.unwrap_or_else(|_| panic!("{what}: refused: {is_refused}"));
+}
+
+#[tokio::test]
+async fn errors_are_charged_until_their_bodies_are_dropped() {
+    let application = Application::start(with_small_shares, HttpOptions::new()).await;
+    for (what, uri) in [("not found", json!("letters:///none")), ("malformed", json!(5))] {
+        // An error takes more than 2 KiB.
+        let mut held = Vec::new();
+        while held.len() < 100 {
+            held.push(application.send(stateless("ada", 1, "resources/read", json!({ "uri": uri }))).await);
+        }
+        wait_until_refused(&application, true, what).await;
+        drop(held);
+        wait_until_refused(&application, false, what).await;
+    }
+}
+
+#[tokio::test]
+async fn unread_batches_take_no_more_than_the_share_of_their_client_whatever_their_answers_are() {
+    let application = Application::start(with_small_shares, HttpOptions::new()).await;
+    let send = async |session: Option<&str>, message: &Value| {
+        let mut request = post("ada", session, message);
+        // Clients of the revision with batches do not send it.
+        request.headers_mut().remove("mcp-protocol-version");
+        application.send(request).await
+    };
+    let client = json!({ "name": "test", "version": "1" });
+    let params = json!({ "protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": client });
+    let opened = send(None, &message(0, "initialize", &params)).await;
+    let session = opened.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+    drop(text(opened).await);
+    let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    assert_eq!(send(Some(&session), &initialized).await.status(), StatusCode::ACCEPTED);
+
+    let long_uri = format!("x:{}", "a".repeat(8000));
+    let of_method = |method: &'static str, params: Value| move |id: u64| message(id, method, &params);
+    // Rejected, because it has no method.
+    let rejected = |id: u64| json!({ "jsonrpc": "2.0", "id": format!("{id:01000}") });
+    let ping = of_method("ping", json!({}));
+    let partly_rejected = |id: u64| if id % 16 == 0 { ping(id) } else { rejected(id) };
+    let cases: [(&str, u64, &dyn Fn(u64) -> Value); 6] = [
+        ("a long URI", 64, &of_method("resources/read", json!({ "uri": long_uri }))),
+        ("malformed parameters", 64, &of_method("resources/read", json!({ "uri": 5 }))),
+        ("an unknown method", 64, &of_method("no/such", json!({}))),
+        ("ping", 64, &ping),
+        ("rejected", 16, &rejected),
+        ("partly rejected", 16, &partly_rejected),
+    ];
+    for (what, size, message_of) in cases {
+        let mut held = Vec::new();
+        for number in 0..8 {
+            let batch = (0..size).map(|index| message_of(number * size + index)).collect();
+            held.push(send(Some(&session), &Value::Array(batch)).await);
+        }
+        wait_until_refused(&application, true, what).await;
+        if size == 64
+            && let Some(last) = held.pop()
+        {
+            let body = timeout(TIMEOUT, last.into_body().collect()).await.unwrap();
+            assert!(body.is_err(), "{what}: a batch without room for all of its answers fails");
+        }
+        drop(held);
+        wait_until_refused(&application, false, what).await;
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use async_nats::HeaderMap;
-use mcp_host_base::shared_buckets::{BucketError, BucketLimits, Expected, SharedBucket, SharedBuckets};
+use mcp_host_base::shared_buckets::{BucketError, BucketLimits, Expected, SharedBuckets};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
 
 use super::bucket::MAX_AGE;

@@ -211,7 +211,7 @@ mod tests {
         let charge = ResponseCharge::take_from(&mut response).unwrap();
         let size = to_bytes(response.into_body(), usize::MAX).await.unwrap().len();
         assert_eq!(size == 3 * MAX_CHUNK, encoding.is_none());
-        (encoding, charge.amount())
+        (encoding, charge.bytes())
     }
 
     #[tokio::test]
