@@ -249,7 +249,8 @@ async fn what_others_publish_into_a_bucket_harms_nobody() {
 }
 
 async fn keyvalue(config: &WrittenConfig, words: &[&str]) -> Output {
-    let path = config.path().to_str().unwrap();
+    let path = config.path();
+    let path = path.to_str().unwrap();
     let (command, rest) = words.split_first().unwrap();
     run(["keyvalue", command, "--config", path].iter().chain(rest).copied()).await
 }
@@ -272,7 +273,8 @@ async fn an_admin_sees_and_fills_a_shared_bucket_with_and_without_a_server() {
     assert!(deleted.stderr.contains("there was no key `absent`"), "{}", deleted.stderr);
     assert_eq!(text(client, "a/exists/pages/key").await, "false");
     // A command that is no replica uses the same buckets.
-    let path = config.path().to_str().unwrap();
+    let path = config.path();
+    let path = path.to_str().unwrap();
     let read = run(["read", "keyvalue://a/get/pages/other", "--config", path]).await.success();
     assert_eq!(read.stdout, b"by-the-guest");
 
@@ -304,7 +306,8 @@ async fn an_admin_sees_and_fills_a_shared_bucket_with_and_without_a_server() {
 async fn a_recorded_call_on_a_shared_bucket_is_replayed_without_nats() {
     let (mut nats, folder) = (NatsServer::start().await, folder());
     let config = config(&[nats.url()], &folder);
-    let (path, dir) = (config.path().to_str().unwrap(), tempfile::tempdir().unwrap());
+    let (path, dir) = (config.path(), tempfile::tempdir().unwrap());
+    let path = path.to_str().unwrap();
     keyvalue(&config, &["put", "a", "pages", "key", "recorded"]).await.success();
     for (number, read) in ["get/pages/key", "swap/pages/key?from=recorded&to=x", "keys/pages"].into_iter().enumerate() {
         let file = dir.path().join(number.to_string());
