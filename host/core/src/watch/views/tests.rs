@@ -114,7 +114,7 @@ impl Provider for Users {
             return Ok(ChangeSet::all(now, watched));
         };
         let before: BTreeMap<&str, &str> = before.split(',').filter_map(|pair| pair.split_once('=')).collect();
-        let known = |path: &str| before.get(path).and_then(|version| version.parse().ok()).unwrap_or_default();
+        let known = |path: &str| before.get(path).and_then(|version| version.parse::<u32>().ok()).unwrap_or_default();
         let mut changes = ChangeSet::none(now);
         changes.changed = watched.iter().filter(|path| version(path) != known(path)).cloned().collect();
         Ok(changes)
