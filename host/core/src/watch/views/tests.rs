@@ -160,7 +160,7 @@ impl World {
         let (users, dir) = (Users::new(max), tempfile::tempdir().unwrap());
         let plugin = NativePlugin::new("users".parse().unwrap(), "users:///".parse().unwrap(), users.clone());
         let plugin = plugin.watch_interval(LONG.parse().unwrap());
-        let builder = Host::builder(config(team, "none:**"));
+        let builder = Host::builder(config(team, "none:///**"));
         let builder = builder.cache_dir(dir.path().join("cache")).state_dir(dir.path().join("state"));
         let host = Arc::new(builder.native_plugin(plugin).start().await.unwrap());
         Self { users, host, _dir: dir }
@@ -253,7 +253,7 @@ async fn an_identity_that_a_reload_takes_is_asked_for_no_more_and_one_that_comes
     assert_eq!((next(&ada).await, next(&bob).await), (updated("a"), updated("a")));
     for _ in 0..2 {
         // The group is narrower: ada goes on as herself, and is told that everything may be different.
-        world.reload(&["corp/bob"], "none:**").await;
+        world.reload(&["corp/bob"], "none:///**").await;
         assert_eq!(next(&ada).await, updated("a"));
         world.users.edit("team", "a");
         assert_eq!(next(&bob).await, updated("a"));
@@ -262,7 +262,7 @@ async fn an_identity_that_a_reload_takes_is_asked_for_no_more_and_one_that_comes
         assert_eq!(next(&ada).await, updated("a"));
         assert_quiet(&bob).await;
         // Nobody is in it: no call has its credentials, and its view ends.
-        world.reload(&[], "none:**").await;
+        world.reload(&[], "none:///**").await;
         assert_eq!(next(&bob).await, updated("a"));
         world.wait_until_ended("team").await;
         world.users.ended.lock().clear();
@@ -271,7 +271,7 @@ async fn an_identity_that_a_reload_takes_is_asked_for_no_more_and_one_that_comes
         assert_quiet(&bob).await;
         assert!(!world.users.take_calls().contains("team"));
         // It comes back.
-        world.reload(&["corp/ada", "corp/bob"], "none:**").await;
+        world.reload(&["corp/ada", "corp/bob"], "none:///**").await;
         assert_eq!((next(&ada).await, next(&bob).await), (updated("a"), updated("a")));
         world.users.edit("team", "a");
         assert_eq!((next(&ada).await, next(&bob).await), (updated("a"), updated("a")));
@@ -287,7 +287,7 @@ async fn an_update_of_what_a_rule_denies_since_is_dropped_and_told_when_it_is_al
     world.reload(&[], "users:///a").await;
     world.users.edit("corp/ada", "a");
     assert_quiet(&ada).await;
-    world.reload(&[], "none:**").await;
+    world.reload(&[], "none:///**").await;
     assert_eq!(next(&ada).await, updated("a"));
 }
 
