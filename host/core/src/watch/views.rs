@@ -55,7 +55,6 @@ use super::poller::Poller;
 use super::state::{BATCH_SIZE, PollError, WatchContext, WatcherState};
 use super::subscriber::subscription_memory_full;
 use super::{LimitScope, SubscribeError};
-use crate::access::Principal;
 use crate::response_cache::CachedPlugin;
 
 /// The maximum number of views of one plugin that one principal causes.

@@ -25,7 +25,7 @@ use http_body::{Frame, SizeHint};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
-use tower_http::compression::predicate::{NotForContentType, Predicate as _, SizeAbove};
+use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
 
 use super::accept::has_weight;
 use crate::http::response::ResponseCharge;
