@@ -57,8 +57,8 @@ async fn a_new_project_is_a_whole_provider_in_every_language() {
             assert_eq!(server.read(missing).await.unwrap_err()["code"], -32002, "{language}: {missing}");
         }
         let request = json!({
-            "ref": { "type": "ref/resource", "uri": "notes:///first/{file}" },
-            "argument": { "name": "file", "value": "a" },
+            "ref": { "type": "ref/resource", "uri": "notes:///first/{name}" },
+            "argument": { "name": "name", "value": "a" },
         });
         let completed = server.request("completion/complete", request).await;
         assert_eq!(completed.result()["completion"]["values"], json!(["a b.md"]), "{language}");
