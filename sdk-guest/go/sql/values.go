@@ -84,8 +84,12 @@ func flat(list []any) (dimensions []uint32, elements []any, err error) {
 		return nil, nil, nil
 	}
 	var inner []uint32
+	_, isNested := list[0].([]any)
 	for index, one := range list {
 		nested, isList := one.([]any)
+		if isList != isNested {
+			return nil, nil, errRagged
+		}
 		if !isList {
 			elements = append(elements, one)
 			continue
@@ -100,21 +104,10 @@ func flat(list []any) (dimensions []uint32, elements []any, err error) {
 		inner = of
 		elements = append(elements, values...)
 	}
-	if inner != nil && len(elements) != len(list)*size(inner) {
-		return nil, nil, errRagged
-	}
 	return append([]uint32{uint32(len(list))}, inner...), elements, nil
 }
 
 var errRagged = errors.New("an array has lists of one length in each dimension")
-
-func size(dimensions []uint32) int {
-	product := 1
-	for _, length := range dimensions {
-		product *= int(length)
-	}
-	return product
-}
 
 // nested returns elements in row-major order as lists of lists.
 func nested(dimensions []uint32, elements []any) []any {

@@ -33,9 +33,13 @@ func main() {}
 
 func folder(config provider.Config) string { return config.String("dir", "/data") }
 
-func file(config provider.Config, name provider.FileName) (any, error) { return name.In(folder(config)), nil }
+func file(config provider.Config, name provider.FileName) (any, error) {
+	return name.In(folder(config)), nil
+}
 
-func files(config provider.Config) iter.Seq2[provider.File, error] { return provider.Files(folder(config)) }
+func files(config provider.Config) iter.Seq2[provider.File, error] {
+	return provider.Files(folder(config))
+}
 
 func firstLines(config provider.Config, name provider.FileName) (any, error) {
 	count, err := config.Int("lines", 0, math.MaxInt32, 10)
