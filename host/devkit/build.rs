@@ -24,6 +24,7 @@ const EXCLUDED: &[&str] = &[
     "functions_test.go",
     "provider_test.go",
     "bucket_test.go",
+    "sql_test.go",
     "transport_test.go",
     "requirements-build.txt",
 ];

@@ -12,7 +12,7 @@ use mcp_host_config::diagnostics::RenderStyle;
 use mcp_host_config::http::HttpAddress;
 use mcp_host_config::{ConfigError, ExposureError, ProviderNotFound};
 use mcp_host_devkit::componentize::ComponentizeError;
-use mcp_host_devkit::scaffold::{ArchiveError, NameError, WriteError};
+use mcp_host_devkit::scaffold::{ArchiveError, NameError, UpdateError, WriteError};
 use mcp_host_engine::confinement::ConfinementError;
 use mcp_host_engine::plugin::LoadError;
 use mcp_host_model::resource::Error;
@@ -172,6 +172,9 @@ pub(super) enum CliError {
     /// The project cannot be written.
     #[error(transparent)]
     Project(#[from] WriteError),
+    /// The SDK of a project was not replaced.
+    #[error(transparent)]
+    Update(#[from] UpdateError),
     /// The archive of templates cannot be used.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
@@ -368,6 +371,7 @@ impl CliError {
             | Self::NoProject { .. }
             | Self::NoBuildCommand { .. }
             | Self::ProjectName(_)
+            | Self::Update(UpdateError::NoSdk { .. })
             | Self::NoProjectName { .. } => EXIT_USAGE,
             _ => EXIT_FAILURE,
         }

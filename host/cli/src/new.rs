@@ -1,10 +1,10 @@
-//! `new`: writes a project for a provider, and prints the next steps.
+//! `new`: writes a project for a provider, and prints the next steps; or updates the SDK of one.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use mcp_host_devkit::language::Language;
-use mcp_host_devkit::scaffold::{self, PackageName, Project};
+use mcp_host_devkit::scaffold::{self, PackageName, Project, Update};
 use mcp_host_devkit::toolchain;
 
 use super::context::Context;
@@ -16,11 +16,19 @@ const EXAMPLES: &str = "\
 The project contains the SDK and the contract. As a start, it serves the files of a directory, with text and binary \
 resources, a template with completion, changes, config, and a unit test. Existing files are never overwritten.
 
+With --update, only the SDK in the project's directory sdk/ is replaced, by that of this version of mcp-host.
+
 Examples:
   mcp-host new notes --lang python        write ./notes
   mcp-host new providers/notes --lang go  the last segment is the name
-  mcp-host new . --lang rust              write into the current directory";
+  mcp-host new . --lang rust              write into the current directory
+  mcp-host new --update                   update the SDK of the project here";
 
+const USAGE: &str = "mcp-host new [OPTIONS] --lang <LANG> <NAME>
+       mcp-host new --update [--force] [NAME]";
+
+/// The number of files that an update prints.
+const MAX_FILES: usize = 20;
 /// The width of a usual terminal, in characters.
 const MAX_WIDTH: usize = 80;
 /// The name of the value, for the message about a missing option.
@@ -28,34 +36,76 @@ const LANGUAGES: &str = "rust|python|typescript|javascript|c|go";
 
 /// Write a project for a provider: sources, SDK, unit test and config
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES, override_usage = "mcp-host new [OPTIONS] --lang <LANG> <NAME>")]
+#[command(after_help = EXAMPLES, override_usage = USAGE)]
 pub(super) struct Args {
     /// The directory of the project, which is created if it is missing; its last segment is the project's name
-    #[arg(value_name = "NAME")]
-    dir: PathBuf,
+    #[arg(value_name = "NAME", required_unless_present = "update")]
+    dir: Option<PathBuf>,
 
     /// The language
-    #[arg(long, value_name = LANGUAGES)]
-    lang: Language,
+    #[arg(long, value_name = LANGUAGES, required_unless_present = "update", conflicts_with = "update")]
+    lang: Option<Language>,
+
+    /// Replace the SDK of a project by that of this program; NAME is the current directory unless given
+    #[arg(long)]
+    update: bool,
+
+    /// With --update, replace also files of the SDK that were edited
+    #[arg(long, requires = "update")]
+    force: bool,
 }
 
 impl Args {
     pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
-        let name = directory_name(&self.dir).ok_or_else(|| CliError::NoProjectName { dir: self.dir.clone() })?;
-        let project = Project { language: self.lang, name: PackageName::new(&name)? };
-        scaffold::write(&project.files()?, &self.dir)?;
-
-        let mut output = context.output();
-        for line in next_steps(&project, &self.dir) {
-            output.line(&escape::line(&line))?;
-        }
-        output.flush()?;
-        drop(output);
-        for tool in toolchain::examine(self.lang).await.tools.iter().filter(|tool| !tool.is_ok()) {
+        let dir = self.dir.unwrap_or_else(|| ".".into());
+        let Some(language) = self.lang.filter(|_| !self.update) else {
+            let update = scaffold::update(&dir, self.force)?;
+            return print(context, &updated(&update, &dir));
+        };
+        let name = directory_name(&dir).ok_or_else(|| CliError::NoProjectName { dir: dir.clone() })?;
+        let project = Project { language, name: PackageName::new(&name)? };
+        scaffold::write(&project.files()?, &dir)?;
+        print(context, &next_steps(&project, &dir))?;
+        for tool in toolchain::examine(language).await.tools.iter().filter(|tool| !tool.is_ok()) {
             context.messages.warning(&doctor::describe(tool));
         }
         Ok(())
     }
+}
+
+fn print(context: &Context, lines: &[String]) -> Result<(), CliError> {
+    let mut output = context.output();
+    for line in lines {
+        output.line(&escape::line(line))?;
+    }
+    output.flush()?;
+    Ok(())
+}
+
+/// The printed lines of an update: what was replaced, and the commands that build and test the project.
+fn updated(update: &Update, dir: &Path) -> Vec<String> {
+    let sdk = dir.join("sdk");
+    let version = env!("CARGO_PKG_VERSION");
+    if update.is_empty() {
+        return vec![format!(
+            "{} is the SDK for {} of mcp-host {version} already",
+            sdk.display(),
+            update.language.title()
+        )];
+    }
+    let counts = [(&update.changed, "changed"), (&update.added, "added"), (&update.removed, "removed")];
+    let count = counts.map(|(files, done)| format!("{} {done}", files.len())).join(", ");
+    let title =
+        format!("{}: the SDK for {} of mcp-host {version}; files: {count}", sdk.display(), update.language.title());
+    let files: Vec<_> = counts
+        .iter()
+        .flat_map(|(files, done)| files.iter().map(move |file| format!("  {done:7}  {}", file.display())))
+        .collect();
+    let more = files.len().saturating_sub(MAX_FILES);
+    let more = (more > 0).then(|| format!("  and {more} more"));
+    let (build, test) = (scaffold::build_command(update.language), scaffold::test_command(update.language));
+    let next = format!("Then build and test it: `{build}`, `{test}`.");
+    [title].into_iter().chain(files.into_iter().take(MAX_FILES)).chain(more).chain([String::new(), next]).collect()
 }
 
 /// Returns the last segment of a directory's path. A path such as `.` is resolved.

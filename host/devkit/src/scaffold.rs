@@ -2,7 +2,7 @@
 //!
 //! A project has a template of `sdk-guest/templates/LANG`, the files of `sdk-guest/templates/common`, and in `sdk/` the SDK of
 //! the language with the contract, so that it builds outside of this repository. All of these are embedded in the program:
-//! `build.rs` archives them.
+//! `build.rs` archives them. [`update()`] replaces the SDK of a project by that of another version of the program.
 //!
 //! These placeholders in a template are replaced:
 //!
@@ -18,11 +18,13 @@
 
 mod name;
 mod sdk;
+mod update;
 mod write;
 
 use std::path::PathBuf;
 
 pub use self::name::{NameError, PackageName};
+pub use self::update::{Update, UpdateError, update};
 pub use self::write::{WriteError, write};
 use crate::language::Language;
 
@@ -50,24 +52,12 @@ pub struct Project {
 impl Project {
     /// Returns the command that builds the component, run in the project.
     pub fn build_command(&self) -> &'static str {
-        match self.language {
-            Language::Rust => "cargo build --release --target wasm32-wasip2",
-            Language::Python => "python3 build.py",
-            Language::TypeScript | Language::JavaScript => "npm run build",
-            Language::C => "make",
-            Language::Go => "go generate",
-        }
+        build_command(self.language)
     }
 
     /// Returns the command that runs the unit test, after a build.
     pub fn test_command(&self) -> &'static str {
-        match self.language {
-            Language::Rust => "cargo test",
-            Language::Python => ".venv/bin/python -m unittest",
-            Language::TypeScript | Language::JavaScript => "npm test",
-            Language::C => "make test",
-            Language::Go => "go test .",
-        }
+        test_command(self.language)
     }
 
     /// Returns the path of the component below the project.
@@ -137,6 +127,28 @@ impl Project {
             ("{{limits}}", self.limits()),
         ];
         values.iter().fold(text.to_owned(), |text, (placeholder, value)| text.replace(placeholder, value)).into_bytes()
+    }
+}
+
+/// Returns the command that builds a project's component.
+pub fn build_command(language: Language) -> &'static str {
+    match language {
+        Language::Rust => "cargo build --release --target wasm32-wasip2",
+        Language::Python => "python3 build.py",
+        Language::TypeScript | Language::JavaScript => "npm run build",
+        Language::C => "make",
+        Language::Go => "go generate",
+    }
+}
+
+/// Returns the command that runs a project's unit test, after a build.
+pub fn test_command(language: Language) -> &'static str {
+    match language {
+        Language::Rust => "cargo test",
+        Language::Python => ".venv/bin/python -m unittest",
+        Language::TypeScript | Language::JavaScript => "npm test",
+        Language::C => "make test",
+        Language::Go => "go test .",
     }
 }
 

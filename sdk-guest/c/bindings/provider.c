@@ -298,6 +298,17 @@ extern void __wasm_import_wasi_keyvalue_batch_set_many(int32_t, uint8_t *, size_
 __attribute__((__import_module__("wasi:keyvalue/batch@0.2.0-draft2"), __import_name__("delete-many")))
 extern void __wasm_import_wasi_keyvalue_batch_delete_many(int32_t, uint8_t *, size_t, uint8_t *);
 
+// Imported Functions from `mcp-host:sql/databases@0.1.0`
+
+__attribute__((__import_module__("mcp-host:sql/databases@0.1.0"), __import_name__("granted")))
+extern void __wasm_import_mcp_host_sql_databases_granted(uint8_t *);
+
+__attribute__((__import_module__("mcp-host:sql/databases@0.1.0"), __import_name__("describe")))
+extern void __wasm_import_mcp_host_sql_databases_describe(uint8_t *, size_t, uint8_t *);
+
+__attribute__((__import_module__("mcp-host:sql/databases@0.1.0"), __import_name__("query")))
+extern void __wasm_import_mcp_host_sql_databases_query(uint8_t *, size_t, uint8_t *, size_t, uint8_t *, size_t, int32_t, int32_t, uint8_t *);
+
 // Exported Functions from `mcp-host:provider/resource-provider@0.1.1`
 
 __attribute__((__weak__, __export_name__("cabi_post_mcp-host:provider/resource-provider@0.1.1#describe")))
@@ -1982,6 +1993,176 @@ void wasi_keyvalue_batch_result_void_error_free(wasi_keyvalue_batch_result_void_
   if (!ptr->is_err) {
   } else {
     wasi_keyvalue_batch_error_free(&ptr->val.err);
+  }
+}
+
+void mcp_host_sql_databases_scalar_free(mcp_host_sql_databases_scalar_t *ptr) {
+  switch ((int32_t) ptr->tag) {
+    case 1: {
+      break;
+    }
+    case 2: {
+      break;
+    }
+    case 3: {
+      break;
+    }
+    case 4: {
+      provider_string_free(&ptr->val.decimal);
+      break;
+    }
+    case 5: {
+      provider_string_free(&ptr->val.text);
+      break;
+    }
+    case 6: {
+      break;
+    }
+    case 7: {
+      provider_string_free(&ptr->val.date);
+      break;
+    }
+    case 8: {
+      provider_string_free(&ptr->val.time);
+      break;
+    }
+    case 9: {
+      provider_string_free(&ptr->val.timestamp);
+      break;
+    }
+    case 10: {
+      provider_string_free(&ptr->val.instant);
+      break;
+    }
+    case 11: {
+      provider_string_free(&ptr->val.uuid);
+      break;
+    }
+    case 12: {
+      provider_string_free(&ptr->val.json);
+      break;
+    }
+    case 13: {
+      provider_string_free(&ptr->val.other);
+      break;
+    }
+  }
+}
+
+void mcp_host_sql_databases_list_scalar_free(mcp_host_sql_databases_list_scalar_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    mcp_host_sql_databases_scalar_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+      mcp_host_sql_databases_scalar_free(&list_ptr[i]);
+    }
+    free(list_ptr);
+  }
+}
+
+void mcp_host_sql_databases_sql_array_free(mcp_host_sql_databases_sql_array_t *ptr) {
+  mcp_host_sql_databases_list_scalar_free(&ptr->elements);
+}
+
+void mcp_host_sql_databases_value_free(mcp_host_sql_databases_value_t *ptr) {
+  switch ((int32_t) ptr->tag) {
+    case 0: {
+      mcp_host_sql_databases_scalar_free(&ptr->val.scalar);
+      break;
+    }
+    case 1: {
+      mcp_host_sql_databases_sql_array_free(&ptr->val.sql_array);
+      break;
+    }
+  }
+}
+
+void mcp_host_sql_databases_column_free(mcp_host_sql_databases_column_t *ptr) {
+  provider_string_free(&ptr->name);
+  provider_string_free(&ptr->type_name);
+}
+
+void mcp_host_sql_databases_list_value_free(mcp_host_sql_databases_list_value_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    mcp_host_sql_databases_value_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+      mcp_host_sql_databases_value_free(&list_ptr[i]);
+    }
+    free(list_ptr);
+  }
+}
+
+void mcp_host_sql_databases_row_free(mcp_host_sql_databases_row_t *ptr) {
+  mcp_host_sql_databases_list_value_free(&ptr->values);
+}
+
+void mcp_host_sql_databases_list_column_free(mcp_host_sql_databases_list_column_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    mcp_host_sql_databases_column_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+      mcp_host_sql_databases_column_free(&list_ptr[i]);
+    }
+    free(list_ptr);
+  }
+}
+
+void mcp_host_sql_databases_list_row_free(mcp_host_sql_databases_list_row_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    mcp_host_sql_databases_row_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+      mcp_host_sql_databases_row_free(&list_ptr[i]);
+    }
+    free(list_ptr);
+  }
+}
+
+void mcp_host_sql_databases_rows_free(mcp_host_sql_databases_rows_t *ptr) {
+  mcp_host_sql_databases_list_column_free(&ptr->columns);
+  mcp_host_sql_databases_list_row_free(&ptr->rows);
+}
+
+void mcp_host_sql_databases_rejection_free(mcp_host_sql_databases_rejection_t *ptr) {
+  provider_string_free(&ptr->sqlstate);
+  provider_string_free(&ptr->message);
+}
+
+void mcp_host_sql_databases_query_failure_free(mcp_host_sql_databases_query_failure_t *ptr) {
+  switch ((int32_t) ptr->tag) {
+    case 1: {
+      mcp_host_sql_databases_rejection_free(&ptr->val.rejected);
+      break;
+    }
+    case 2: {
+      provider_string_free(&ptr->val.too_large);
+      break;
+    }
+    case 4: {
+      provider_string_free(&ptr->val.unavailable);
+      break;
+    }
+  }
+}
+
+void mcp_host_sql_databases_database_info_free(mcp_host_sql_databases_database_info_t *ptr) {
+  provider_string_free(&ptr->version);
+}
+
+void mcp_host_sql_databases_result_database_info_query_failure_free(mcp_host_sql_databases_result_database_info_query_failure_t *ptr) {
+  if (!ptr->is_err) {
+    mcp_host_sql_databases_database_info_free(&ptr->val.ok);
+  } else {
+    mcp_host_sql_databases_query_failure_free(&ptr->val.err);
+  }
+}
+
+void mcp_host_sql_databases_result_rows_query_failure_free(mcp_host_sql_databases_result_rows_query_failure_t *ptr) {
+  if (!ptr->is_err) {
+    mcp_host_sql_databases_rows_free(&ptr->val.ok);
+  } else {
+    mcp_host_sql_databases_query_failure_free(&ptr->val.err);
   }
 }
 
@@ -7542,6 +7723,170 @@ bool wasi_keyvalue_batch_delete_many(wasi_keyvalue_batch_borrow_bucket_t bucket,
     }
   }
   if (!result.is_err) {
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+void mcp_host_sql_databases_granted(provider_list_string_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(2*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_mcp_host_sql_databases_granted(ptr);
+  *ret = (provider_list_string_t) { (provider_string_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+}
+
+bool mcp_host_sql_databases_describe(provider_string_t *database, mcp_host_sql_databases_database_info_t *ret, mcp_host_sql_databases_query_failure_t *err) {
+  __attribute__((__aligned__(8)))
+  uint8_t ret_area[(16+6*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_mcp_host_sql_databases_describe((uint8_t *) (*database).ptr, (*database).len, ptr);
+  mcp_host_sql_databases_result_database_info_query_failure_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (mcp_host_sql_databases_database_info_t) {
+        (mcp_host_sql_databases_database_kind_t) (int32_t) *((uint8_t*) (ptr + 8)),
+        (provider_string_t) (provider_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) },
+        (provider_list_string_t) (provider_list_string_t) { (provider_string_t*)(*((uint8_t **) (ptr + (8+3*sizeof(void*))))), (*((size_t*) (ptr + (8+4*sizeof(void*))))) },
+        (uint32_t) (uint32_t) (*((int32_t*) (ptr + (8+5*sizeof(void*))))),
+        (uint64_t) (uint64_t) (*((int64_t*) (ptr + (8+6*sizeof(void*))))),
+      };
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      mcp_host_sql_databases_query_failure_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + 8));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          provider_option_u32_t option;
+          switch ((int32_t) *((uint8_t*) (ptr + (8+5*sizeof(void*))))) {
+            case 0: {
+              option.is_some = false;
+              break;
+            }
+            case 1: {
+              option.is_some = true;
+              option.val = (uint32_t) (*((int32_t*) (ptr + (12+5*sizeof(void*)))));
+              break;
+            }
+          }
+          variant.val.rejected = (mcp_host_sql_databases_rejection_t) {
+            (provider_string_t) (provider_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) },
+            (provider_string_t) (provider_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+3*sizeof(void*))))), (*((size_t*) (ptr + (8+4*sizeof(void*))))) },
+            (provider_option_u32_t) option,
+          };
+          break;
+        }
+        case 2: {
+          variant.val.too_large = (provider_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) };
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          variant.val.unavailable = (provider_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = variant;
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool mcp_host_sql_databases_query(provider_string_t *database, provider_string_t *sql, mcp_host_sql_databases_list_value_t *parameters, uint32_t *maybe_max_rows, mcp_host_sql_databases_rows_t *ret, mcp_host_sql_databases_query_failure_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(8+6*sizeof(void*))];
+  provider_option_u32_t max_rows;
+  max_rows.is_some = maybe_max_rows != NULL;if (maybe_max_rows) {
+    max_rows.val = *maybe_max_rows;
+  }
+  int32_t option;
+  int32_t option31;
+  if ((max_rows).is_some) {
+    const uint32_t *payload30 = &(max_rows).val;
+    option = 1;
+    option31 = (int32_t) (*payload30);
+  } else {
+    option = 0;
+    option31 = 0;
+  }
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_mcp_host_sql_databases_query((uint8_t *) (*database).ptr, (*database).len, (uint8_t *) (*sql).ptr, (*sql).len, (uint8_t *) (*parameters).ptr, (*parameters).len, option, option31, ptr);
+  mcp_host_sql_databases_result_rows_query_failure_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (mcp_host_sql_databases_rows_t) {
+        (mcp_host_sql_databases_list_column_t) (mcp_host_sql_databases_list_column_t) { (mcp_host_sql_databases_column_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
+        (mcp_host_sql_databases_list_row_t) (mcp_host_sql_databases_list_row_t) { (mcp_host_sql_databases_row_t*)(*((uint8_t **) (ptr + (3*sizeof(void*))))), (*((size_t*) (ptr + (4*sizeof(void*))))) },
+        (bool) (int32_t) *((uint8_t*) (ptr + (5*sizeof(void*)))),
+      };
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      mcp_host_sql_databases_query_failure_t variant35;
+      variant35.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant35.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          provider_option_u32_t option34;
+          switch ((int32_t) *((uint8_t*) (ptr + (6*sizeof(void*))))) {
+            case 0: {
+              option34.is_some = false;
+              break;
+            }
+            case 1: {
+              option34.is_some = true;
+              option34.val = (uint32_t) (*((int32_t*) (ptr + (4+6*sizeof(void*)))));
+              break;
+            }
+          }
+          variant35.val.rejected = (mcp_host_sql_databases_rejection_t) {
+            (provider_string_t) (provider_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) },
+            (provider_string_t) (provider_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (4*sizeof(void*))))), (*((size_t*) (ptr + (5*sizeof(void*))))) },
+            (provider_option_u32_t) option34,
+          };
+          break;
+        }
+        case 2: {
+          variant35.val.too_large = (provider_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          variant35.val.unavailable = (provider_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = variant35;
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
     return 1;
   } else {
     *err = result.val.err;

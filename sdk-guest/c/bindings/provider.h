@@ -771,6 +771,194 @@ typedef struct {
   } val;
 } wasi_keyvalue_batch_result_void_error_t;
 
+// A value that is no array.
+typedef struct mcp_host_sql_databases_scalar_t {
+  uint8_t tag;
+  union {
+    bool     boolean;
+    int64_t     integer;
+    double     float_;
+    provider_string_t     decimal;
+    provider_string_t     text;
+    provider_list_u8_t     bytes;
+    provider_string_t     date;
+    provider_string_t     time;
+    provider_string_t     timestamp;
+    provider_string_t     instant;
+    provider_string_t     uuid;
+    provider_string_t     json;
+    provider_string_t     other;
+  } val;
+} mcp_host_sql_databases_scalar_t;
+
+// SQL's NULL.
+#define MCP_HOST_SQL_DATABASES_SCALAR_NULL 0
+// A boolean.
+#define MCP_HOST_SQL_DATABASES_SCALAR_BOOLEAN 1
+// An integer of any width up to 64 bits.
+#define MCP_HOST_SQL_DATABASES_SCALAR_INTEGER 2
+// A floating-point number, which may be infinite or not a number.
+#define MCP_HOST_SQL_DATABASES_SCALAR_FLOAT 3
+// An exact decimal number: `-12.50`. Also `NaN`, `Infinity` and `-Infinity`.
+#define MCP_HOST_SQL_DATABASES_SCALAR_DECIMAL 4
+// Text.
+#define MCP_HOST_SQL_DATABASES_SCALAR_TEXT 5
+// Bytes.
+#define MCP_HOST_SQL_DATABASES_SCALAR_BYTES 6
+// A date: `2026-11-22`.
+#define MCP_HOST_SQL_DATABASES_SCALAR_DATE 7
+// A time of day: `12:34:56.789`, with an offset if the column has one: `12:34:56+02:00`.
+#define MCP_HOST_SQL_DATABASES_SCALAR_TIME 8
+// A date with a time of day, in no particular time zone: `2026-11-22T12:34:56.789`.
+#define MCP_HOST_SQL_DATABASES_SCALAR_TIMESTAMP 9
+// A point in time, as RFC 3339 in UTC: `2026-11-22T12:34:56.789Z`.
+#define MCP_HOST_SQL_DATABASES_SCALAR_INSTANT 10
+// A UUID in lower case: `123e4567-e89b-12d3-a456-426614174000`.
+#define MCP_HOST_SQL_DATABASES_SCALAR_UUID 11
+// A JSON value, as JSON.
+#define MCP_HOST_SQL_DATABASES_SCALAR_JSON 12
+// A value of any other type, as the database writes it: an interval, a range, a member of an enum, a date that
+// is out of the range of ISO 8601. The column has the type's name.
+#define MCP_HOST_SQL_DATABASES_SCALAR_OTHER 13
+
+typedef struct {
+  mcp_host_sql_databases_scalar_t *ptr;
+  size_t len;
+} mcp_host_sql_databases_list_scalar_t;
+
+// An array: its elements in row-major order.
+typedef struct mcp_host_sql_databases_sql_array_t {
+  // The lengths of its dimensions, outermost first. No dimension: the array is empty.
+  provider_list_u32_t   dimensions;
+  // The elements.
+  mcp_host_sql_databases_list_scalar_t   elements;
+} mcp_host_sql_databases_sql_array_t;
+
+// A value: of a parameter, or in a row.
+typedef struct mcp_host_sql_databases_value_t {
+  uint8_t tag;
+  union {
+    mcp_host_sql_databases_scalar_t     scalar;
+    mcp_host_sql_databases_sql_array_t     sql_array;
+  } val;
+} mcp_host_sql_databases_value_t;
+
+// A value that is no array.
+#define MCP_HOST_SQL_DATABASES_VALUE_SCALAR 0
+// An array.
+#define MCP_HOST_SQL_DATABASES_VALUE_SQL_ARRAY 1
+
+// A column of a result.
+typedef struct mcp_host_sql_databases_column_t {
+  // Its name, which need not be unique in the result.
+  provider_string_t   name;
+  // The name of its type in the database, such as `int4`; of a column of SQLite, the type that it was declared
+  // with. Empty if there is none.
+  provider_string_t   type_name;
+} mcp_host_sql_databases_column_t;
+
+typedef struct {
+  mcp_host_sql_databases_value_t *ptr;
+  size_t len;
+} mcp_host_sql_databases_list_value_t;
+
+// A row: one value for each column.
+typedef struct mcp_host_sql_databases_row_t {
+  // The values.
+  mcp_host_sql_databases_list_value_t   values;
+} mcp_host_sql_databases_row_t;
+
+typedef struct {
+  mcp_host_sql_databases_column_t *ptr;
+  size_t len;
+} mcp_host_sql_databases_list_column_t;
+
+typedef struct {
+  mcp_host_sql_databases_row_t *ptr;
+  size_t len;
+} mcp_host_sql_databases_list_row_t;
+
+// The result of a query.
+typedef struct mcp_host_sql_databases_rows_t {
+  // The columns.
+  mcp_host_sql_databases_list_column_t   columns;
+  // The rows.
+  mcp_host_sql_databases_list_row_t   rows;
+  // Whether the query has more rows than it returned.
+  bool   has_more;
+} mcp_host_sql_databases_rows_t;
+
+// Why the database refused a statement.
+typedef struct mcp_host_sql_databases_rejection_t {
+  // The SQLSTATE: five characters, such as `42P01` for a table that does not exist. For databases that have none,
+  // the nearest code of PostgreSQL.
+  provider_string_t   sqlstate;
+  // What it means. It contains names and no stored data. Where the value of a parameter is refused, it names the
+  // parameter, as `$1`, if the database tells which.
+  provider_string_t   message;
+  // The position in the statement that it is about, in characters from 1, if the database tells one.
+  provider_option_u32_t   position;
+} mcp_host_sql_databases_rejection_t;
+
+// Why a query has no result.
+typedef struct mcp_host_sql_databases_query_failure_t {
+  uint8_t tag;
+  union {
+    mcp_host_sql_databases_rejection_t     rejected;
+    provider_string_t     too_large;
+    provider_string_t     unavailable;
+  } val;
+} mcp_host_sql_databases_query_failure_t;
+
+// No database of that name is granted.
+#define MCP_HOST_SQL_DATABASES_QUERY_FAILURE_NOT_GRANTED 0
+// The database refused the statement: it is not valid, it is more than a query, or the granted role may not run it.
+#define MCP_HOST_SQL_DATABASES_QUERY_FAILURE_REJECTED 1
+// The result is larger than the grant allows. The text names the bound: ask for fewer rows or columns.
+#define MCP_HOST_SQL_DATABASES_QUERY_FAILURE_TOO_LARGE 2
+// The query took longer than the grant allows.
+#define MCP_HOST_SQL_DATABASES_QUERY_FAILURE_TIMEOUT 3
+// The database cannot be reached, or all of its connections are in use. The text has no address.
+#define MCP_HOST_SQL_DATABASES_QUERY_FAILURE_UNAVAILABLE 4
+
+// The kind of a database, and so the dialect of its SQL.
+typedef uint8_t mcp_host_sql_databases_database_kind_t;
+
+// PostgreSQL.
+#define MCP_HOST_SQL_DATABASES_DATABASE_KIND_POSTGRESQL 0
+// SQLite.
+#define MCP_HOST_SQL_DATABASES_DATABASE_KIND_SQLITE 1
+
+// What a database is, and what a query may return.
+typedef struct mcp_host_sql_databases_database_info_t {
+  // Its kind.
+  mcp_host_sql_databases_database_kind_t   kind;
+  // Its version: `15.18`.
+  provider_string_t   version;
+  // The schemas that can be read, in the order in which names are looked up. Of SQLite: `main`.
+  provider_list_string_t   schemas;
+  // The maximum number of rows of a result.
+  uint32_t   max_rows;
+  // The maximum size of a result in bytes, as the host counts it.
+  uint64_t   max_bytes;
+} mcp_host_sql_databases_database_info_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    mcp_host_sql_databases_database_info_t ok;
+    mcp_host_sql_databases_query_failure_t err;
+  } val;
+} mcp_host_sql_databases_result_database_info_query_failure_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    mcp_host_sql_databases_rows_t ok;
+    mcp_host_sql_databases_query_failure_t err;
+  } val;
+} mcp_host_sql_databases_result_rows_query_failure_t;
+
 // The audience of a resource.
 typedef uint8_t exports_mcp_host_provider_resource_provider_role_t;
 
@@ -1259,6 +1447,21 @@ extern bool wasi_keyvalue_batch_set_many(wasi_keyvalue_batch_borrow_bucket_t buc
 // Deletes the keys.
 extern bool wasi_keyvalue_batch_delete_many(wasi_keyvalue_batch_borrow_bucket_t bucket, provider_list_string_t *keys, wasi_keyvalue_batch_error_t *err);
 
+// Imported Functions from `mcp-host:sql/databases@0.1.0`
+// Returns the names of the granted databases, sorted.
+extern void mcp_host_sql_databases_granted(provider_list_string_t *ret);
+// Returns what the granted database of that name is.
+extern bool mcp_host_sql_databases_describe(provider_string_t *database, mcp_host_sql_databases_database_info_t *ret, mcp_host_sql_databases_query_failure_t *err);
+// Runs one query and returns its first rows: at most `max-rows`, and at most as many as the grant allows.
+// 
+// The statement is one `SELECT`, `VALUES`, `TABLE` or `WITH` in the dialect of the database, without a semicolon at
+// its end. Nothing else runs: no statement that writes, locks, changes a setting or ends the transaction.
+// Parameters stand for `$1`, `$2` and so on. PostgreSQL infers their types; a value of another type is converted from
+// its text form, or refused.
+// 
+// Each call is a transaction of its own that sees one state of the database. Two calls may see two states.
+extern bool mcp_host_sql_databases_query(provider_string_t *database, provider_string_t *sql, mcp_host_sql_databases_list_value_t *parameters, uint32_t *maybe_max_rows, mcp_host_sql_databases_rows_t *ret, mcp_host_sql_databases_query_failure_t *err);
+
 // Exported Functions from `mcp-host:provider/resource-provider@0.1.1`
 void exports_mcp_host_provider_resource_provider_describe(exports_mcp_host_provider_resource_provider_provider_info_t *ret);
 bool exports_mcp_host_provider_resource_provider_list_entries(provider_string_t *maybe_parent, provider_string_t *maybe_cursor, uint32_t limit, exports_mcp_host_provider_resource_provider_page_t *ret, exports_mcp_host_provider_resource_provider_failure_t *err);
@@ -1521,6 +1724,36 @@ void wasi_keyvalue_batch_result_list_option_tuple2_string_list_u8_error_free(was
 void provider_list_tuple2_string_list_u8_free(provider_list_tuple2_string_list_u8_t *ptr);
 
 void wasi_keyvalue_batch_result_void_error_free(wasi_keyvalue_batch_result_void_error_t *ptr);
+
+void mcp_host_sql_databases_scalar_free(mcp_host_sql_databases_scalar_t *ptr);
+
+void mcp_host_sql_databases_list_scalar_free(mcp_host_sql_databases_list_scalar_t *ptr);
+
+void mcp_host_sql_databases_sql_array_free(mcp_host_sql_databases_sql_array_t *ptr);
+
+void mcp_host_sql_databases_value_free(mcp_host_sql_databases_value_t *ptr);
+
+void mcp_host_sql_databases_column_free(mcp_host_sql_databases_column_t *ptr);
+
+void mcp_host_sql_databases_list_value_free(mcp_host_sql_databases_list_value_t *ptr);
+
+void mcp_host_sql_databases_row_free(mcp_host_sql_databases_row_t *ptr);
+
+void mcp_host_sql_databases_list_column_free(mcp_host_sql_databases_list_column_t *ptr);
+
+void mcp_host_sql_databases_list_row_free(mcp_host_sql_databases_list_row_t *ptr);
+
+void mcp_host_sql_databases_rows_free(mcp_host_sql_databases_rows_t *ptr);
+
+void mcp_host_sql_databases_rejection_free(mcp_host_sql_databases_rejection_t *ptr);
+
+void mcp_host_sql_databases_query_failure_free(mcp_host_sql_databases_query_failure_t *ptr);
+
+void mcp_host_sql_databases_database_info_free(mcp_host_sql_databases_database_info_t *ptr);
+
+void mcp_host_sql_databases_result_database_info_query_failure_free(mcp_host_sql_databases_result_database_info_query_failure_t *ptr);
+
+void mcp_host_sql_databases_result_rows_query_failure_free(mcp_host_sql_databases_result_rows_query_failure_t *ptr);
 
 void exports_mcp_host_provider_resource_provider_list_role_free(exports_mcp_host_provider_resource_provider_list_role_t *ptr);
 

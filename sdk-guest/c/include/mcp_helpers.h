@@ -72,6 +72,34 @@ mcp_result mcp_file_entry(const char *file, mcp_entry *entry);
 /* Returns the MIME type for a name; NULL if it is not known. */
 const char *mcp_mime_type(const char *name);
 
+/*
+ * What was made of a file, kept until the size or the modification time of the file changes: within a call, and where the host uses
+ * instances again, across calls. It is a static variable, empty at first, and keeps the last file only.
+ *
+ *     static mcp_memo calendar;
+ *
+ *     static mcp_result parse(const char *bytes, size_t len, const void **value) { … }
+ *
+ *     mcp_result result = mcp_memo_get(&calendar, file, parse);
+ *     if (result.code != MCP_OK) return result;
+ *     const struct events *events = calendar.value;
+ */
+typedef struct {
+  const void *value;
+  /* The rest is the SDK's. */
+  const char *file;
+  const char *state;
+  void *memory;
+} mcp_memo;
+
+/* Makes a value of a file, whose bytes have a NUL behind. Memory that it allocates, and the bytes, are kept with the value, which must
+   not point to other memory of the call. */
+typedef mcp_result (*mcp_make_of_file)(const char *bytes, size_t len, const void **value);
+
+/* Sets the value to what `make` makes of the file, or made of it before. It is valid until the call ends. A file that is not there is not
+   found; where `make` fails, nothing is kept. */
+mcp_result mcp_memo_get(mcp_memo *memo, const char *file, mcp_make_of_file make);
+
 #ifdef __cplusplus
 }
 #endif

@@ -22,7 +22,9 @@
 #ifndef MCP_KEYVALUE_H
 #define MCP_KEYVALUE_H
 
+#include <mcp_json.h>
 #include <mcp_provider.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -72,6 +74,25 @@ mcp_result mcp_bucket_get_many(mcp_bucket bucket, const char *const *keys, size_
 mcp_result mcp_bucket_set_many(mcp_bucket bucket, const mcp_pair *pairs, size_t count);
 /* Deletes at most 1000 keys, those that exist: all of them, or none on failure. */
 mcp_result mcp_bucket_delete_many(mcp_bucket bucket, const char *const *keys, size_t count);
+
+/* ---- JSON in buckets: see mcp_json.h ----------------------------------------------------------------------------- */
+
+/* Sets *value to that of a key; to NULL if there is no such key. One that is no JSON is an internal failure. */
+static inline mcp_result mcp_bucket_get_json(mcp_bucket bucket, const char *key, const mcp_json **value) {
+  mcp_value found;
+  *value = NULL;
+  mcp_result result = mcp_bucket_get(bucket, key, &found);
+  if (result.code != MCP_OK || found.bytes == NULL) return result;
+  result = mcp_json_parse(found.bytes, found.len, value);
+  if (result.code == MCP_OK) return result;
+  return mcp_internal("the value of the key `%s` cannot be read: %s", key, result.message);
+}
+
+/* Sets the value of a key to what was written. */
+static inline mcp_result mcp_bucket_set_json(mcp_bucket bucket, const char *key, const mcp_json_writer *json) {
+  const char *text = mcp_json_written(json);
+  return mcp_bucket_set(bucket, key, text, strlen(text));
+}
 
 #ifdef __cplusplus
 }

@@ -56,6 +56,13 @@ enum { MCP_MAX_COMPLETIONS = 1000 };
 /* Has a handle of the host dropped when the call ends. */
 void mcp_at_end_of_call(void (*drop)(int32_t handle), int32_t handle);
 
+/* Memory: a list of blocks. What is allocated belongs to the call, unless other memory was exchanged for it meanwhile. */
+typedef struct mcp_block mcp_block;
+/* Has what is allocated belong to other memory, and returns the memory that it belonged to until now. */
+mcp_block *mcp_exchange_memory(mcp_block *other);
+/* Adds memory to that which allocations belong to. */
+void mcp_add_memory(mcp_block *other);
+
 /* Drops the handles of the call, the last one first, and frees its memory. */
 void mcp_end_call(void);
 

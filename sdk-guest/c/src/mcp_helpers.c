@@ -401,3 +401,36 @@ const char *mcp_mime_type(const char *name) {
   }
   return NULL;
 }
+
+/* ---- What was made of files ------------------------------------------------------------------------------------- */
+
+/* Reads a file and makes the value of it, in the present memory. */
+static mcp_result make_memo(mcp_memo *memo, const char *file, mcp_make_of_file make) {
+  /* The state from before the reading: a file that is written meanwhile is read again. */
+  const char *state = mcp_file_state(file);
+  char *bytes;
+  size_t len;
+  mcp_result result = mcp_read_file(file, &bytes, &len);
+  if (result.code != MCP_OK) return result;
+  *memo = (mcp_memo){.file = mcp_copy(file, strlen(file)), .state = state};
+  return make(bytes, len, &memo->value);
+}
+
+mcp_result mcp_memo_get(mcp_memo *memo, const char *file, mcp_make_of_file make) {
+  const char *now = mcp_file_state(file);
+  bool is_same = now != NULL && memo->state != NULL && strcmp(memo->state, now) == 0 && strcmp(memo->file, file) == 0;
+  if (is_same) return mcp_ok();
+  mcp_memo made = {0};
+  mcp_block *outer = mcp_exchange_memory(NULL);
+  mcp_result result = make_memo(&made, file, make);
+  made.memory = mcp_exchange_memory(outer);
+  if (result.code == MCP_OK && made.state != NULL) {
+    /* The call may still have pointers into the value before. */
+    mcp_add_memory(memo->memory);
+    *memo = made;
+    return result;
+  }
+  /* The message of a failure is in this memory. */
+  mcp_add_memory(made.memory);
+  return result.code == MCP_OK ? mcp_not_found() : result;
+}

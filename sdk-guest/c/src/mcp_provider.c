@@ -10,15 +10,15 @@
 
 /* ---- Memory of the call ----------------------------------------------------------------------------------------- */
 
-typedef struct block {
-  struct block *next;
+struct mcp_block {
+  mcp_block *next;
   max_align_t data[];
-} block;
+};
 
-static block *blocks;
+static mcp_block *blocks;
 
 void *mcp_alloc(size_t size) {
-  block *made = size <= SIZE_MAX - sizeof(block) ? calloc(1, sizeof(block) + size) : NULL;
+  mcp_block *made = size <= SIZE_MAX - sizeof(mcp_block) ? calloc(1, sizeof(mcp_block) + size) : NULL;
   if (made == NULL) {
     fputs("out of memory\n", stderr);
     abort();
@@ -26,6 +26,20 @@ void *mcp_alloc(size_t size) {
   made->next = blocks;
   blocks = made;
   return made->data;
+}
+
+mcp_block *mcp_exchange_memory(mcp_block *other) {
+  mcp_block *before = blocks;
+  blocks = other;
+  return before;
+}
+
+void mcp_add_memory(mcp_block *other) {
+  if (other == NULL) return;
+  mcp_block *last = other;
+  while (last->next != NULL) last = last->next;
+  last->next = blocks;
+  blocks = other;
 }
 
 void *mcp_grow(void *memory, size_t old_size, size_t new_size) {
@@ -51,7 +65,7 @@ void mcp_at_end_of_call(void (*drop)(int32_t handle), int32_t handle) {
 void mcp_end_call(void) {
   for (; endings != NULL; endings = endings->next) endings->drop(endings->handle);
   while (blocks != NULL) {
-    block *next = blocks->next;
+    mcp_block *next = blocks->next;
     free(blocks);
     blocks = next;
   }

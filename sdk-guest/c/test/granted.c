@@ -1,9 +1,12 @@
 /* A provider that uses each grant, for the end-to-end tests: `http` sends a request to the URL of the config, `keyvalue` performs
-   every operation on the bucket `visits`, and `env` returns the variable `WHO`. `bucket/SIZE` reads a value of that size five times,
-   and `body/SIZE` the body of the response to a request of that path below the URL; both return the number of bytes. */
+   every operation on the bucket `visits`, `sql` queries the database `shop`, and `env` returns the variable `WHO`. `bucket/SIZE` reads a
+   value of that size five times, and `body/SIZE` the body of the response to a request of that path below the URL; both return the number
+   of bytes. `memo` returns what was made of the file `/data/memo.txt`, and how often this instance made it. */
+#include <mcp_helpers.h>
 #include <mcp_http.h>
 #include <mcp_keyvalue.h>
 #include <mcp_provider.h>
+#include <mcp_sql.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,9 +40,27 @@ static mcp_value value(const char *text) { return (mcp_value){.bytes = text, .le
 
 static int compare(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
+/* JSON comes back as it was. */
+static mcp_result json_is_kept(mcp_bucket bucket) {
+  mcp_json_writer json = {0};
+  mcp_json_begin_object(&json, NULL);
+  mcp_json_begin_array(&json, "é");
+  mcp_json_write_i64(&json, NULL, 1);
+  mcp_json_end_array(&json);
+  mcp_json_end_object(&json);
+  TRY(mcp_bucket_set_json(bucket, "a", &json));
+  const mcp_json *value, *none;
+  TRY(mcp_bucket_get_json(bucket, "a", &value));
+  TRY(mcp_bucket_get_json(bucket, "none", &none));
+  int64_t number = 0;
+  bool is_kept = mcp_json_i64(mcp_json_at(mcp_json_get(value, "é"), 0), &number) && number == 1 && none == NULL;
+  return is_kept ? mcp_ok() : mcp_internal("JSON comes back as it was");
+}
+
 static mcp_result operations(const char **report) {
   mcp_bucket bucket;
   TRY(mcp_bucket_open("visits", &bucket));
+  TRY(json_is_kept(bucket));
   TRY(mcp_bucket_set(bucket, "a", "1", 1));
   TRY(mcp_bucket_set_many(bucket, (mcp_pair[]){{"b", value("2")}, {"c", value("3")}}, 2));
   bool first, second;
@@ -88,6 +109,61 @@ static mcp_result body_read(const char *size, const char **text) {
   return mcp_ok();
 }
 
+static mcp_result queried(const char **report) {
+  mcp_sql_rows rows;
+  mcp_sql_info info;
+  if (mcp_sql_query("shop", "SELECT 1 FROM missing", NULL, 0, 0, &rows).code != MCP_INTERNAL) {
+    return mcp_internal("a table that is missing was queried");
+  }
+  const char *state = rows.rejection.sqlstate;
+  TRY(mcp_sql_describe("shop", &info));
+  mcp_sql_value below[] = {mcp_sql_i64(3)};
+  TRY(mcp_sql_query("shop", "SELECT name, price, photo FROM items WHERE price < $1 ORDER BY price", below, 1, 2, &rows));
+  mcp_json_writer json = {0};
+  mcp_json_begin_array(&json, NULL);
+  mcp_json_write_text(&json, NULL, state);
+  mcp_json_write_text(&json, NULL, info.is_sqlite ? "sqlite" : "postgresql");
+  mcp_json_begin_array(&json, NULL);
+  for (size_t i = 0; i < rows.column_count; i++) mcp_json_write_text(&json, NULL, rows.columns[i].name);
+  mcp_json_end_array(&json);
+  mcp_json_begin_array(&json, NULL);
+  for (size_t row = 0; row < rows.count; row++) {
+    const mcp_sql_value *photo = mcp_sql_at(&rows, row, 2);
+    mcp_json_begin_array(&json, NULL);
+    mcp_sql_write_value(&json, NULL, mcp_sql_at(&rows, row, 0));
+    mcp_sql_write_value(&json, NULL, mcp_sql_at(&rows, row, 1));
+    if (photo->type == MCP_SQL_BYTES) {
+      mcp_json_begin_array(&json, NULL);
+      for (size_t i = 0; i < photo->len; i++) mcp_json_write_i64(&json, NULL, (unsigned char)photo->text[i]);
+      mcp_json_end_array(&json);
+    } else {
+      mcp_sql_write_value(&json, NULL, photo);
+    }
+    mcp_json_end_array(&json);
+  }
+  mcp_json_end_array(&json);
+  mcp_json_write_bool(&json, NULL, rows.has_more);
+  mcp_json_end_array(&json);
+  *report = mcp_json_written(&json);
+  return mcp_ok();
+}
+
+static int made;
+
+static mcp_result make(const char *bytes, size_t len, const void **value) {
+  (void)len;
+  made++;
+  *value = mcp_format("made of %s", bytes);
+  return mcp_ok();
+}
+
+static mcp_result kept(const char **text) {
+  static mcp_memo memo;
+  TRY(mcp_memo_get(&memo, "/data/memo.txt", make));
+  *text = mcp_format("%s, %d times", (const char *)memo.value, made);
+  return mcp_ok();
+}
+
 static mcp_result list(const char *parent, const char *cursor, uint32_t limit, mcp_page *page) {
   (void)parent, (void)cursor, (void)limit, (void)page;
   return mcp_ok();
@@ -99,6 +175,10 @@ static mcp_result read(const char *path, mcp_reading *reading) {
     TRY(fetched(&text));
   } else if (strcmp(path, "keyvalue") == 0) {
     TRY(operations(&text));
+  } else if (strcmp(path, "sql") == 0) {
+    TRY(queried(&text));
+  } else if (strcmp(path, "memo") == 0) {
+    TRY(kept(&text));
   } else if (strcmp(path, "env") == 0) {
     text = getenv("WHO") == NULL ? "" : getenv("WHO");
   } else if (strcmp(path, "trap") == 0) {

@@ -5,29 +5,12 @@
 import { handle } from "wasj:http/outgoing-handler@0.2.6";
 import { Fields, OutgoingBody, OutgoingRequest, RequestOptions } from "wasj:http/types@0.2.6";
 
-import { Denied, Internal, Unavailable } from "./failures.js";
+import { Internal } from "./failures.js";
+import { HttpError } from "./http.error.js";
 import { decodeUtf8, encodeUtf8 } from "./text.js";
 
 const CHUNK = 65_536;
 const URL_PARTS = /^(https?):\/\/([^/?#]+)([^#]*)/i;
-
-/** Why there was no response: a case of `wasi:http/types.error-code`. */
-export class HttpError extends Error {
-  constructor(code, url) {
-    super(`${url}: ${code}`);
-    this.code = code;
-  }
-
-  get name() {
-    return "HttpError";
-  }
-
-  toFailure() {
-    if (this.code === "HTTP-request-denied") return new Denied(`requests to ${this.message.split(": ")[0]} are not granted`);
-    const isFault = /invalid|URI|method|header/i.test(this.code);
-    return isFault ? new Internal(this.message) : new Unavailable(this.message);
-  }
-}
 
 const reason = (error) => error?.payload ?? error;
 
@@ -134,3 +117,8 @@ function read(body, limit) {
 function drop(resource) {
   resource[Symbol.dispose ?? Symbol.for("dispose")]?.();
 }
+
+/** Only in unit tests. */
+export function fake() {}
+
+export { HttpError };

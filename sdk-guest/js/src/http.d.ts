@@ -1,6 +1,6 @@
 /**
- * HTTP requests to the origins of `grants.http`. The host does not follow redirects, since each origin is granted separately. Only
- * in a component.
+ * HTTP requests to the origins of `grants.http`. The host does not follow redirects, since each origin is granted separately. In
+ * a unit test a function answers the requests: `fake`.
  */
 
 /** Why there was no response: `code` is a case of the error of `wasi:http`, such as `HTTP-request-denied` or `DNS-timeout`. */
@@ -23,3 +23,13 @@ export function request(
   url: string,
   options?: { method?: string; headers?: Record<string, string>; body?: string | Uint8Array; timeout?: number },
 ): Response;
+
+/**
+ * In unit tests, has a function answer requests; one that it returns nothing for is not granted. In a component it has no effect.
+ */
+export function fake(
+  answer: (
+    url: string,
+    options: { method: string; headers: Record<string, string>; body?: string | Uint8Array | undefined; timeout?: number | undefined },
+  ) => { status?: number; headers?: Record<string, string>; body?: string | Uint8Array } | undefined,
+): void;

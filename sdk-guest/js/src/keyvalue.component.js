@@ -5,7 +5,7 @@ import { deleteMany, getMany, setMany } from "wasi:keyvalue/batch@0.2.0-draft2";
 import { open } from "wasi:keyvalue/store@0.2.0-draft2";
 
 import { Internal, Unavailable } from "./failures.js";
-import { decodeUtf8, encodeUtf8 } from "./text.js";
+import { JsonValues } from "./keyvalue.values.js";
 
 function call(name, operation) {
   try {
@@ -21,11 +21,12 @@ function failure(name, error) {
   return error instanceof Error ? error : new Internal(`access to the bucket \`${name}\` is denied`);
 }
 
-export class Bucket {
+export class Bucket extends JsonValues {
   #name;
   #bucket;
 
   constructor(name) {
+    super();
     this.#name = name;
     this.#bucket = call(name, () => open(name));
   }
@@ -36,20 +37,6 @@ export class Bucket {
 
   set(key, value) {
     call(this.#name, () => this.#bucket.set(key, value));
-  }
-
-  getJson(key) {
-    const value = this.get(key);
-    if (value === undefined) return undefined;
-    try {
-      return JSON.parse(decodeUtf8(value));
-    } catch (error) {
-      throw new Internal(`the value of the key \`${key}\` is no JSON: ${error.message}`);
-    }
-  }
-
-  setJson(key, value) {
-    this.set(key, encodeUtf8(JSON.stringify(value)));
   }
 
   delete(key) {

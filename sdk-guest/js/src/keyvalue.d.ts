@@ -3,7 +3,7 @@
  *
  * A bucket is private to the plugin; all its calls share it, concurrent ones, too. Writes are durable. `increment` and
  * `compareAndSwap` are atomic; a read that is followed by a write is not. A key is text of 1 to 1024 bytes. A bucket that is not
- * granted is `Internal`; a store that fails or is full is `Unavailable`. Only in a component.
+ * granted is `Internal`; a store that fails or is full is `Unavailable`. In a unit test a bucket is in memory, empty at first.
  */
 export class Bucket {
   constructor(name: string);

@@ -2,7 +2,7 @@
 
 import { describe, granted, query } from "mcp-host:sql/databases@0.1.0";
 
-import { lift, lower, Rejected } from "./sql.values.js";
+import { lift, lower, notGranted, Rejected, rowsOf } from "./sql.values.js";
 import { Internal, InvalidRequest, Unavailable } from "./failures.js";
 
 export class Database {
@@ -23,12 +23,7 @@ export class Database {
     const lowered = parameters.map(lower);
     const { columns, rows, hasMore } = this.#call(() => query(this.name, sql, lowered, maxRows));
     const values = rows.map((row) => row.values.map(lift));
-    return {
-      columns: columns.map(({ name, typeName }) => ({ name, type: typeName })),
-      rows: values,
-      objects: () => values.map((row) => Object.fromEntries(row.map((value, at) => [columns[at].name, value]))),
-      hasMore,
-    };
+    return rowsOf(columns.map(({ name, typeName }) => ({ name, type: typeName })), values, hasMore);
   }
 
   #call(operation) {
@@ -43,7 +38,7 @@ export class Database {
 function failure(name, error) {
   switch (error?.tag) {
     case "not-granted":
-      return new Internal(`the database \`${name}\` is not granted: add it to \`grants.sql\``);
+      return notGranted(name);
     case "rejected":
       return new Rejected(error.val);
     case "too-large":
@@ -56,5 +51,8 @@ function failure(name, error) {
       return error instanceof Error ? error : new Internal(`the database \`${name}\` failed`);
   }
 }
+
+/** Only in unit tests. */
+export function fake() {}
 
 export { Rejected };

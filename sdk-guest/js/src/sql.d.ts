@@ -1,6 +1,6 @@
 /**
  * SQL databases, which the host connects to, and the administrator grants by name (`grants.sql = [{ name = "shop", … }]`). The host has the
- * address and the password, and enforces that a provider only reads. Only in a component.
+ * address and the password, and enforces that a provider only reads. In a unit test a function answers the queries: `fake`.
  *
  * ```ts
  * const { rows } = new Database("shop").query("SELECT name FROM items WHERE price < $1 ORDER BY price", [10], { maxRows: 100 });
@@ -62,3 +62,13 @@ export class Database {
   /** Runs one query and returns its first rows: at most `maxRows`, and at most as many as the grant allows. */
   query(sql: string, parameters?: readonly Parameter[], options?: { maxRows?: number }): Rows;
 }
+
+/**
+ * In unit tests, has a function answer the queries of a database: rows, as objects by the names of the columns. A result with more than
+ * `maxRows` is cut, as the host does it. In a component it has no effect.
+ */
+export function fake(
+  name: string,
+  answer: (sql: string, parameters: readonly Parameter[]) => readonly Record<string, Value>[],
+  info?: Partial<DatabaseInfo>,
+): void;

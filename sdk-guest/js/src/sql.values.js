@@ -11,6 +11,16 @@ export class Rejected extends Internal {
   }
 }
 
+export const notGranted = (name) => new Internal(`the database \`${name}\` is not granted: add it to \`grants.sql\``);
+
+/** The result of a query. */
+export const rowsOf = (columns, rows, hasMore) => ({
+  columns,
+  rows,
+  objects: () => rows.map((row) => Object.fromEntries(row.map((value, at) => [columns[at].name, value]))),
+  hasMore,
+});
+
 /** A value of a row. An array becomes nested arrays, by its dimensions. */
 export function lift({ tag, val }) {
   if (tag === "scalar") return liftScalar(val);

@@ -19,7 +19,11 @@ import {
   PathTemplate,
   Provider,
   template,
+  Unavailable,
 } from "mcp-host-provider";
+import { fake as fakeHttp, HttpError, request } from "mcp-host-provider/http";
+import { Bucket } from "mcp-host-provider/keyvalue";
+import { Database, fake as fakeSql } from "mcp-host-provider/sql";
 
 import * as convert from "../src/convert.js";
 import { askHost } from "../src/failures.js";
@@ -192,4 +196,45 @@ test("values of databases are those of JavaScript in both directions", async () 
   for (const wrong of [() => {}, [[1], 2], [[1], [2, 3]]]) assert.throws(() => lower(wrong), TypeError);
   const rejected = new Rejected({ sqlstate: "42P01", message: "no table", position: 7 });
   assert.deepEqual([rejected.sqlstate, rejected.position, rejected.name], ["42P01", 7, "Rejected"]);
+});
+
+test("a bucket of a unit test is in memory", () => {
+  const [bucket, bytes] = [new Bucket("visits"), (text) => new TextEncoder().encode(text)];
+  bucket.setJson("a", { é: [1] });
+  assert.deepEqual([bucket.getJson("a"), bucket.getJson("none")], [{ é: [1] }, undefined]);
+  bucket.setMany({ a: bytes("1"), b: bytes("2"), c: bytes("3") });
+  assert.deepEqual([bucket.compareAndSwap("a", bytes("0"), bytes("9")), bucket.compareAndSwap("a", bytes("1"), bytes("9"))], [false, true]);
+  assert.equal(bucket.compareAndSwap("a", undefined, bytes("8")), false);
+  bucket.delete("b");
+  bucket.deleteMany(["c", "missing"]);
+  assert.deepEqual(bucket.getMany(["a", "b"]).map((value) => value && decodeUtf8(value)), ["9", undefined]);
+  assert.deepEqual([bucket.increment("n", 2), bucket.increment("n"), bucket.has("b")], [2, 3, false]);
+  assert.deepEqual([[...new Bucket("visits").keys()].sort(), [...new Bucket("other").keys()]], [["a", "n"], []]);
+  bucket.set("text", bytes("text"));
+  assert.throws(() => bucket.increment("text"), Unavailable);
+  bucket.get("a")[0] = 0;
+  assert.equal(decodeUtf8(bucket.get("a")), "9");
+});
+
+test("a database of a unit test is a function", () => {
+  assert.throws(() => new Database("shop").query("SELECT 1"), /grants\.sql/);
+  fakeSql("shop", (sql, parameters) => {
+    assert.deepEqual([sql, parameters], ["SELECT name FROM items WHERE price < $1", [3]]);
+    return [{ name: "pear" }, { name: "fig" }];
+  });
+  const query = (options) => new Database("shop").query("SELECT name FROM items WHERE price < $1", [3], options);
+  assert.deepEqual([query({ maxRows: 1 }).rows, query({ maxRows: 1 }).hasMore], [[["pear"]], true]);
+  assert.deepEqual([query().objects(), query().hasMore], [[{ name: "pear" }, { name: "fig" }], false]);
+  assert.deepEqual([Database.granted(), new Database("shop").describe().kind], [["shop"], "sqlite"]);
+});
+
+test("a request of a unit test is answered by a function", () => {
+  const url = "https://docs.example/a";
+  assert.throws(() => request(url), HttpError);
+  fakeHttp((asked, { method, body }) => (asked === url ? { status: 201, headers: { "X-Sent": method }, body } : undefined));
+  const response = request(url, { method: "POST", body: "sent" });
+  assert.deepEqual([response.status, response.headers, decodeUtf8(response.read(4))], [201, { "x-sent": "POST" }, "sent"]);
+  assert.throws(() => response.read(3), Internal);
+  assert.throws(() => request("https://other.example"), (error) => error.toFailure().message.includes("are not granted"));
+  assert.throws(() => request("file:///etc/passwd"), TypeError);
 });

@@ -1,137 +1,34 @@
 // The files of a folder: one resource per file, and a template for the first lines of each.
 
-import {
-  compareChanges,
-  compareText,
-  decodeSegment,
-  decodeUtf8,
-  detect,
-  encodeSegment,
-  Internal,
-  InvalidRequest,
-  NotFound,
-  paginate,
-  Provider,
-  template,
-} from "mcp-host-provider";
-import { FsError, readDir, readFile, stat } from "mcp-host-provider/fs";
-
-/** MIME types by extension. */
-const TYPES = { html: "text/html", json: "application/json", md: "text/markdown", png: "image/png", txt: "text/plain" };
+import { provider, resource } from "mcp-host-provider";
+import { file, files } from "mcp-host-provider/fs";
 
 /** What it would like to be granted: `mcp-host inspect` shows it. */
 export const needs = {
   dirs: [{ guest: "/data", why: "the files" }],
   config: {
     dir: { type: "string", default: "/data", why: "the folder, at its guest path" },
-    lines: { type: "integer", default: 10, why: "the number of lines of `first/FILE`" },
+    lines: { type: "integer", default: 10, why: "the number of lines of `first/NAME`" },
   },
 };
 
-export default class Files extends Provider {
-  static info = { name: "{{name}}", version: "0.1.0", description: "The files of a folder.", watches: true };
+const folder = (config) => config.text("dir", "/data");
 
-  #folder;
-  #lines;
-
-  constructor(config) {
-    super(config);
-    this.#folder = config.text("dir", "/data");
-    this.#lines = config.integer("lines", 10);
-  }
-
-  templates = [
-    template("first/{file}", {
-      name: "first-lines",
-      title: "First lines of a file",
-      mimeType: "text/plain",
-      read: (path, { file }) => this.#firstLines(path, file ?? ""),
-      complete: { file: () => this.#names().sort(compareText) },
-    }),
-  ];
-
-  listEntries(parent, cursor, limit) {
-    if (parent !== undefined) {
-      this.stat(parent);
-      throw new InvalidRequest("expected no parent: a file has no children");
-    }
-    return paginate(this.#names(), cursor, limit, (name) => this.#entry(name));
-  }
-
-  read(path) {
-    if (path.startsWith("first/")) return super.read(path);
-    const name = fileName(path);
-    const entry = this.#entry(name);
-    if (!entry) throw this.#missing();
-    return detect(entry, readFile(this.#path(name)));
-  }
-
-  changes(watched, since) {
-    const listing = this.#names().sort(compareText).map((name) => [name, this.#state(name)]);
-    const state = (path) => this.#state(fileName(path.replace(/^first\//, "")));
-    return compareChanges(watched, since, { state, listing });
-  }
-
-  #firstLines(path, file) {
-    if (!this.#stat(file)) throw this.#missing();
-    const text = decodeUtf8(readFile(this.#path(file)));
-    if (text === undefined) throw new InvalidRequest(`expected a text file; ${file} is not UTF-8`);
-    const lines = text.match(/[^\n]*\n|[^\n]+$/g) ?? [];
-    const entry = { path, name: `first lines of ${file}`, mimeType: "text/plain", subscribable: true };
-    return { entry, text: lines.slice(0, this.#lines).join("") };
-  }
-
-  /** The names of the files; hidden ones are left out. */
-  #names() {
-    try {
-      return readDir(this.#folder).map(({ name }) => name).filter((name) => this.#stat(name));
-    } catch (error) {
-      throw new Internal(`cannot read the folder ${this.#folder}: ${error.message}`);
-    }
-  }
-
-  /** What is thrown for a file that is not there. Fails if the folder is not there, which no client can help. */
-  #missing() {
-    this.#names();
-    return new NotFound();
-  }
-
-  /** The metadata of a file; undefined if there is no such file. */
-  #stat(name) {
-    if (name === "" || name.startsWith(".") || name.includes("/")) return undefined;
-    try {
-      const found = stat(this.#path(name));
-      return found.type === "regular-file" ? found : undefined;
-    } catch (error) {
-      if (error instanceof FsError) return undefined;
-      throw error;
-    }
-  }
-
-  /** The entry of a file; undefined if there is no such file. */
-  #entry(name) {
-    const found = this.#stat(name);
-    if (!found) return undefined;
-    const mimeType = TYPES[name.split(".").at(-1) ?? ""];
-    return { path: encodeSegment(name), name, mimeType, size: found.size, subscribable: true };
-  }
-
-  /** What changes when a file does; undefined if there is no such file. */
-  #state(name) {
-    const found = this.#stat(name);
-    return found && [found.size, found.modified];
-  }
-
-  #path(name) {
-    return `${this.#folder}/${name}`;
-  }
-}
-
-/** The name of a file from its path. */
-function fileName(segment) {
-  try {
-    return decodeSegment(segment);
-  } catch {
-    throw new NotFound();
-  }
-}
+export default provider({ name: "{{name}}", version: "0.1.0", description: "The files of a folder." }, [
+  resource("{name}", {
+    name: "file",
+    description: "A file of the folder.",
+    read: ({ name }, config) => file(folder(config), name),
+    list: (config) => files(folder(config)),
+  }),
+  resource("first/{name}", {
+    name: "first-lines",
+    title: "First lines of a file",
+    description: "The first lines of a text file.",
+    mimeType: "text/plain",
+    read: ({ name }, config) => {
+      const lines = file(folder(config), name).text().match(/[^\n]*\n|[^\n]+$/g) ?? [];
+      return lines.slice(0, Math.max(config.integer("lines", 10), 0)).join("");
+    },
+  }),
+]);

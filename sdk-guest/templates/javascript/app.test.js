@@ -19,10 +19,10 @@ const files = new Files(new Config({ dir, lines: 2 }));
 test("files are listed and read", () => {
   const { entries } = files.listEntries(undefined, undefined, 10);
   assert.deepEqual(entries.map(({ name }) => name), ["a.md", "b.bin"]);
-  assert.deepEqual([...files.read("b.bin").bytes], [255, 0]);
-  assert.equal(files.read("first/a.md").text, "one\ntwo\n");
+  assert.deepEqual([...files.read("b.bin")[0].bytes], [255, 0]);
+  assert.equal(files.read("first/a.md")[0].text, "one\ntwo\n");
   assert.throws(() => files.read("c.md"), NotFound);
-  assert.deepEqual(files.complete("first/{file}", "file", "a", {}).values, ["a.md"]);
+  assert.deepEqual(files.complete("first/{name}", "name", "a", {}).values, ["a.md"]);
 });
 
 test("a folder that is not granted is a fault of the config", () => {

@@ -10,9 +10,9 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parent
 ENVIRONMENT = PROJECT / ".venv"
 REQUIREMENTS = PROJECT / "requirements.txt"
-# What was installed: the requirements, and the SDK that they name.
+# What was installed: the requirements, and the files of the SDK that they name.
 INSTALLED = ENVIRONMENT / "installed.txt"
-WANTED = REQUIREMENTS.read_text() + (PROJECT / "sdk" / "pyproject.toml").read_text()
+WANTED = REQUIREMENTS.read_text() + (PROJECT / "sdk" / "files.sha256").read_text()
 PROGRAMS = ENVIRONMENT / ("Scripts" if sys.platform == "win32" else "bin")
 
 

@@ -6,7 +6,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from app import Files
+from app import provider
 from mcp_host_provider import Config, Contents, Internal, NotFound
 
 
@@ -17,10 +17,10 @@ class FilesTest(unittest.TestCase):
         self.folder = Path(folder.name)
         (self.folder / "a.md").write_text("one\ntwo\nthree\n")
         (self.folder / "b.bin").write_bytes(b"\xff\x00")
-        self.files = Files(Config({"dir": folder.name, "lines": 2}))
+        self.files = provider.open(Config({"dir": folder.name, "lines": 2}))
 
     def body(self, path: str) -> str | bytes:
-        contents = self.files.read(path)
+        [contents] = self.files.read(path)  # type: ignore[misc]
         assert isinstance(contents, Contents)
         return contents.body
 
@@ -30,13 +30,12 @@ class FilesTest(unittest.TestCase):
         self.assertEqual(self.body("first/a.md"), "one\ntwo\n")
         with self.assertRaises(NotFound):
             self.files.read("c.md")
-        self.assertEqual(self.files.complete("first/{file}", "file", "a", {}).values, ["a.md"])
+        self.assertEqual(self.files.complete("first/{name}", "name", "a", {}).values, ["a.md"])
 
     def test_a_folder_that_is_not_granted_is_a_fault_of_the_config(self) -> None:
-        files = Files(Config({"dir": str(self.folder / "missing")}))
-        for path in ("a.md", "first/a.md"):
-            with self.assertRaisesRegex(Internal, "grants.dirs"):
-                files.read(path)
+        files = provider.open(Config({"dir": str(self.folder / "missing" / "folder")}))
+        with self.assertRaisesRegex(Internal, "grants.dirs"):
+            files.list_entries(None, None, 10)
 
     def test_a_file_that_is_written_is_reported(self) -> None:
         watched = ["first/a.md", "b.bin"]

@@ -16,8 +16,6 @@ const WITH_EXCEPTIONS: [&str; 2] = ["python", "javascript"];
 
 /// The languages with a provider that uses each grant.
 const WITH_GRANTS: [&str; 4] = ["python", "javascript", "c", "go"];
-/// The languages whose SDKs query databases, and have no driver of their own.
-const WITH_SQL: [&str; 2] = ["python", "javascript"];
 
 /// The languages with a provider that fails in every way.
 const WITH_FAILURES: [&str; 3] = ["python", "javascript", "go"];
@@ -375,7 +373,7 @@ async fn buckets_and_variables_are_used_from_every_language() {
 }
 
 #[tokio::test]
-async fn databases_are_queried_in_the_languages_that_have_no_driver_of_their_own() {
+async fn databases_are_queried_from_every_language() {
     let folder = Folder::with_files::<&str, &str>([]);
     let file = folder.path().join("shop.sqlite");
     let shop = Connection::open(&file).unwrap();
@@ -384,12 +382,32 @@ async fn databases_are_queried_in_the_languages_that_have_no_driver_of_their_own
          INSERT INTO items VALUES ('quince', 2.5, x'ff00'), ('pear', 1.5, NULL), ('fig', 2.75, NULL), ('rum', 30, NULL);",
     )
     .unwrap();
-    for language in WITH_SQL {
+    for language in WITH_GRANTS {
         let plugin = patient("granted", &fixture(&format!("granted-{language}")), "f:///");
         let plugin = plugin.sql("shop", format!("sqlite://{}", file.display()), []);
         let mut server = start(&ConfigFile::new().plugin(plugin).write()).await;
         let expected = r#"["42000","sqlite",["name","price","photo"],[["pear",1.5,null],["quince",2.5,[255,0]]],true]"#;
         assert_eq!(server.read("f:///sql").await, Ok(expected.to_owned()), "{language}\n{}", server.log());
+        server.end().await;
+    }
+}
+
+#[tokio::test]
+async fn what_was_made_of_a_file_is_kept_in_c_until_the_file_changes() {
+    for (is_reused, made_of_one, made_of_two) in [(true, 1, 2), (false, 1, 1)] {
+        let folder = Folder::with_files([("memo.txt", "one")]);
+        let mut plugin = patient("memo", &fixture("granted-c"), "m:///").dir(folder.path(), "/data");
+        if is_reused {
+            plugin = plugin.instances("max-calls", 1000).instances("max-idle", 1);
+        }
+        let mut server = start(&ConfigFile::new().plugin(plugin).write()).await;
+        for (text, made) in [("one", made_of_one), ("three", made_of_two)] {
+            folder.write("memo.txt", text);
+            for _ in 0..3 {
+                let expected = Ok(format!("made of {text}, {made} times"));
+                assert_eq!(server.read("m:///memo").await, expected, "reused: {is_reused}\n{}", server.log());
+            }
+        }
         server.end().await;
     }
 }
@@ -430,13 +448,10 @@ async fn a_component_that_uses_no_grant_imports_none_whatever_its_sdk_can_do() {
                 continue;
             }
             let report = inspect(&fixture(&format!("{provider}-{language}"))).await;
-            for interface in ["wasi:http/", "wasi:keyvalue/"] {
+            for interface in ["wasi:http/", "wasi:keyvalue/", "mcp-host:sql/"] {
                 let is_imported = report["imports"].to_string().contains(interface);
                 assert_eq!(is_imported, expected, "{provider} in {language}: {interface}");
             }
-            let queries = expected && WITH_SQL.contains(&language);
-            let is_imported = report["imports"].to_string().contains("mcp-host:sql/");
-            assert_eq!(is_imported, queries, "{provider} in {language}");
         }
     }
 }

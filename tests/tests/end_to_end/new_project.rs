@@ -57,8 +57,8 @@ async fn a_new_project_is_a_whole_provider_in_every_language() {
             assert_eq!(server.read(missing).await.unwrap_err()["code"], -32002, "{language}: {missing}");
         }
         let request = json!({
-            "ref": { "type": "ref/resource", "uri": "notes:///first/{file}" },
-            "argument": { "name": "file", "value": "a" },
+            "ref": { "type": "ref/resource", "uri": "notes:///first/{name}" },
+            "argument": { "name": "name", "value": "a" },
         });
         let completed = server.request("completion/complete", request).await;
         assert_eq!(completed.result()["completion"]["values"], json!(["a b.md"]), "{language}");
@@ -121,6 +121,39 @@ async fn a_project_that_cannot_be_written_leaves_nothing_behind() {
     assert_eq!(failed.code(), 1);
     assert!(failed.stderr.contains("nothing was left behind"), "{}", failed.stderr);
     assert_eq!(fs::read_dir(folder.path().join("notes")).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn the_sdk_of_a_project_is_updated_and_nothing_else() {
+    let folder = Folder::with_files([("bin/x", "")]);
+    let bin = folder.path().join("bin");
+    run_in(folder.path(), &bin, &["new", "notes", "--lang", "c"]).await.success();
+    let project = folder.path().join("notes");
+    let current = run_in(&project, &bin, &["new", "--update"]).await.success();
+    assert!(current.text().contains("is the SDK for C of mcp-host"), "{}", current.text());
+
+    // As if an older version had written it: a file is missing, and the provider is the author's.
+    fs::remove_file(project.join("sdk/include/mcp_sql.h")).unwrap();
+    folder.write("notes/provider.c", "mine");
+    let updated = run_in(folder.path(), &bin, &["new", "--update", "notes"]).await.success();
+    assert!(updated.text().contains("0 changed, 1 added, 0 removed"), "{}", updated.text());
+    assert!(updated.text().contains("  added    sdk/include/mcp_sql.h\n"), "{}", updated.text());
+    assert!(updated.text().contains("`make`, `make test`"), "{}", updated.text());
+    assert!(project.join("sdk/include/mcp_sql.h").is_file());
+    assert_eq!(fs::read_to_string(project.join("provider.c")).unwrap(), "mine");
+
+    folder.write("notes/sdk/include/mcp_sql.h", "edited");
+    let refused = run_in(&project, &bin, &["new", "--update"]).await;
+    assert_eq!(refused.code(), 1);
+    assert!(refused.stderr.contains("`sdk/include/mcp_sql.h` was edited"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("mcp-host new --update --force"), "{}", refused.stderr);
+    assert_eq!(fs::read_to_string(project.join("sdk/include/mcp_sql.h")).unwrap(), "edited");
+    run_in(&project, &bin, &["new", "--update", "--force"]).await.success();
+    assert_ne!(fs::read_to_string(project.join("sdk/include/mcp_sql.h")).unwrap(), "edited");
+
+    let refused = run_in(folder.path(), &bin, &["new", "--update"]).await;
+    assert_eq!(refused.code(), 2);
+    assert!(refused.stderr.contains("mcp-host new --update DIR"), "{}", refused.stderr);
 }
 
 #[tokio::test]

@@ -76,13 +76,19 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
 /// Compiles the unit tests of the SDK for this machine, and runs them.
 fn test_natively(sdk: &Path, out: &Path) -> Result<()> {
     std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
-    let program = out.join("functions-test");
-    let sources = ["mcp_provider.c", "mcp_helpers.c", "mcp_functions.c", "mcp_native.c"];
-    let mut compiler = Command::new("cc");
-    compiler.args(["-std=c11", "-D_DEFAULT_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", "-Wpedantic"]);
-    compiler.arg("-I").arg(sdk.join("include")).args(sources.map(|source| sdk.join("src").join(source)));
-    cargo::capture(compiler.arg(sdk.join("test/functions.c")).arg("-o").arg(&program))?;
-    cargo::capture(&mut Command::new(program))?;
+    let shared = ["mcp_provider.c", "mcp_helpers.c", "mcp_native.c"];
+    for (test, sources) in
+        [("functions", ["mcp_functions.c"].as_slice()), ("values", &["mcp_json.c", "mcp_sql_values.c"])]
+    {
+        let program = out.join(format!("{test}-test"));
+        let mut compiler = Command::new("cc");
+        compiler.args(["-std=c11", "-D_DEFAULT_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", "-Wpedantic"]);
+        compiler.arg("-I").arg(sdk.join("include"));
+        compiler.args(shared.iter().chain(sources).map(|source| sdk.join("src").join(source)));
+        compiler.arg(sdk.join("test").join(test).with_extension("c"));
+        cargo::capture(compiler.arg("-o").arg(&program))?;
+        cargo::capture(&mut Command::new(program))?;
+    }
     Ok(())
 }
 

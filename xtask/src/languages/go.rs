@@ -46,7 +46,7 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
         cargo::capture(&mut command)
     };
     step.at("unit tests");
-    let of_sdk = [(&sdk, [".", "./keyvalue", "./wasihttp"].as_slice())];
+    let of_sdk = [(&sdk, [".", "./keyvalue", "./sql", "./wasihttp"].as_slice())];
     for (module, packages) in of_sdk.into_iter().chain(examples.iter().map(|example| (example, ["."].as_slice()))) {
         run(&[&["test"], packages].concat(), module, false)?;
         run(&[&["vet"], packages].concat(), module, true)?;

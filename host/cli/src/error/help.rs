@@ -7,7 +7,7 @@ use std::time::Duration;
 use mcp_host_base::time::saturating_millis;
 use mcp_host_config::ConfigError;
 use mcp_host_config::admin::AdminAddress;
-use mcp_host_devkit::scaffold::WriteError;
+use mcp_host_devkit::scaffold::{UpdateError, WriteError};
 use mcp_host_model::resource::Error;
 
 use super::CliError;
@@ -44,6 +44,12 @@ impl CliError {
             }
             Self::Project(WriteError::Exists { .. }) => {
                 Some("name a directory that does not exist, or one without these files".to_owned())
+            }
+            Self::Update(UpdateError::NoSdk { .. }) => {
+                Some("name the directory of a project: `mcp-host new --update DIR`".to_owned())
+            }
+            Self::Update(UpdateError::Edited { .. }) => {
+                Some("keep the edits elsewhere, and replace these files with `mcp-host new --update --force`".to_owned())
             }
             Self::NotUtf8 { .. } => Some("rename it, or a directory that it is in".to_owned()),
             Self::PassedSocket(_) => Some("write one `ListenStream=ADDRESS:PORT` in the `.socket` unit".to_owned()),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use mcp_host_base::regular_file;
-use mcp_host_config::registry::Reference;
+use mcp_host_config::registry::{Reference, Selector};
 use mcp_host_config::{Config, Environment};
 use mcp_host_model::digest::Digest;
 use mcp_host_registry::{Attachment, AttachmentError, MAX_COMPONENT_SIZE, Registries, Signer, Upload};
@@ -93,6 +93,15 @@ impl Args {
         let published = Registries::new(&config).push(&self.reference, upload).await;
         drop(spinner);
         let published = published.map_err(RegistryCommandError::from)?;
+        // A whole version, or it would not have been published.
+        if let Selector::Version(version) = &self.reference.selector
+            && version.to_string() != info.version
+        {
+            context.messages.warning(&format!(
+                "it is published as version {version}, and describes itself as {}: change the version in its source, too",
+                info.version
+            ));
+        }
         let mut output = context.output();
         output.text(&format!("oci://{}@{}", self.reference.repository, published.manifest))?;
         output.flush()?;

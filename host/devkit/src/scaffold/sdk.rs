@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use toml::{Table, Value};
 
-use super::{ArchiveError, File, below};
+use super::{ArchiveError, File, below, update};
 use crate::language::Language;
 
 /// The manifest of the SDK for Rust, below its folder.
@@ -12,7 +12,7 @@ const CARGO_MANIFEST: &str = "Cargo.toml";
 /// The manifest in the archive from which the SDK inherits versions.
 const CARGO_WORKSPACE: &str = "plugins/Cargo.toml";
 
-/// Returns the files of the SDK, in `sdk/`.
+/// Returns the files of the SDK, in `sdk/`, with their list.
 pub(super) fn files(language: Language) -> Result<Vec<File>, ArchiveError> {
     let (package, contract) = match language {
         Language::Rust => ("sdk-guest/rust/", "sdk/wit/"),
@@ -33,6 +33,7 @@ pub(super) fn files(language: Language) -> Result<Vec<File>, ArchiveError> {
         };
         files.push(file("sdk/", path, bytes));
     }
+    files.push(update::list(&files));
     Ok(files)
 }
 

@@ -31,7 +31,7 @@ pub enum WriteError {
 /// The maximum number of files in a message.
 const MAX_LISTED: usize = 5;
 
-fn listed(files: &[PathBuf]) -> String {
+pub(super) fn listed(files: &[PathBuf]) -> String {
     let names: Vec<_> = files.iter().take(MAX_LISTED).map(|file| format!("`{}`", file.display())).collect();
     match files.len().saturating_sub(MAX_LISTED) {
         0 => names.join(", "),

@@ -1,9 +1,10 @@
 // A provider that uses each grant, for the end-to-end tests: `http` sends a request to the URL of the config, `keyvalue` performs every
-// operation on the bucket `visits`, and `env` returns the variable `WHO`. `bucket/SIZE` reads a value of that size five times, and
-// `body/SIZE` the body of the response to a request of that path below the URL; both return the number of bytes.
+// operation on the bucket `visits`, `sql` queries the database `shop`, and `env` returns the variable `WHO`. `bucket/SIZE` reads a value of
+// that size five times, and `body/SIZE` the body of the response to a request of that path below the URL; both return the number of bytes.
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 
 	"mcp-host.example/provider"
 	"mcp-host.example/provider/keyvalue"
+	"mcp-host.example/provider/sql"
 	"mcp-host.example/provider/wasihttp"
 )
 
@@ -39,6 +41,8 @@ func (granted granted) Read(path string) ([]provider.Contents, error) {
 		text, err = granted.fetched()
 	case "keyvalue":
 		text, err = operations()
+	case "sql":
+		text, err = queried()
 	case "env":
 		text = os.Getenv("WHO")
 	case "loop":
@@ -74,6 +78,43 @@ func (granted granted) fetched() (string, error) {
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, 1024))
 	return string(body), err
+}
+
+func queried() (string, error) {
+	var rejected *sql.Rejected
+	if _, err := (sql.Database{Name: "shop"}).Query("SELECT 1 FROM missing"); !errors.As(err, &rejected) {
+		return "", fmt.Errorf("a table that is missing was queried: %w", err)
+	}
+	shop := sql.Database{Name: "shop", MaxRows: 2}
+	info, err := shop.Describe()
+	if err != nil {
+		return "", err
+	}
+	rows, err := shop.Query("SELECT name, price, photo FROM items WHERE price < $1 ORDER BY price", 3)
+	if err != nil {
+		return "", err
+	}
+	var columns []string
+	for _, column := range rows.Columns {
+		columns = append(columns, column.Name)
+	}
+	var values [][]any
+	for _, row := range rows.Rows {
+		var name string
+		var price float64
+		var photo []byte
+		if err := row.Scan(&name, &price, &photo); err != nil {
+			return "", err
+		}
+		// As a list of numbers: JSON of bytes is base64.
+		var numbers []int
+		for _, one := range photo {
+			numbers = append(numbers, int(one))
+		}
+		values = append(values, []any{name, price, numbers})
+	}
+	text, err := json.Marshal([]any{rejected.SQLState, info.Kind, columns, values, rows.HasMore})
+	return string(text), err
 }
 
 // endless is ended by the host.

@@ -7,131 +7,19 @@ A component whose modules import this one imports `wasi:http`. The host does not
     page = request("https://docs.rs/serde/", timeout=4).read(1024 * 1024)
 
 A request that is not granted raises `Denied`, a server that does not answer `Unavailable`, and a malformed request `Internal`.
+
+In a unit test requests are sent by Python, so that a server on loopback can answer them. Nothing is granted or denied there.
 """
 
 from __future__ import annotations
 
-import contextlib
-import math
-from collections.abc import Mapping
-from typing import Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
-from ._failures import Denied, Failure, Internal, Unavailable
+from ._world import IN_COMPONENT
 
-try:
-    from componentize_py_types import Err, Ok
-    from wit_world.imports import wasi_http_outgoing_handler_0_2_6 as handler
-    from wit_world.imports import wasi_http_types_0_2_6 as http
-    from wit_world.imports import wasi_io_streams_0_2_6 as streams
-except ImportError as error:
-    raise ImportError(
-        "HTTP needs a component: one whose own modules import it, or that is built with `--world provider-http`"
-    ) from error
+if TYPE_CHECKING or IN_COMPONENT:
+    from ._http_component import Response, request
+else:
+    from ._http_native import Response, request
 
-_CHUNK = 65_536
-_METHODS: dict[str, type[Any]] = {
-    "GET": http.Method_Get,
-    "HEAD": http.Method_Head,
-    "POST": http.Method_Post,
-    "PUT": http.Method_Put,
-    "DELETE": http.Method_Delete,
-    "OPTIONS": http.Method_Options,
-    "PATCH": http.Method_Patch,
-}
-
-
-class Response:
-    """A response. Header names are in lower case; several values of one are separated by commas."""
-
-    def __init__(self, incoming: http.IncomingResponse, url: str) -> None:
-        self.status = incoming.status()
-        self.headers: dict[str, str] = {}
-        for name, value in incoming.headers().entries():
-            name, text = name.lower(), value.decode("latin-1")
-            self.headers[name] = f"{self.headers[name]}, {text}" if name in self.headers else text
-        self._url = url
-        self._incoming = incoming
-
-    def read(self, limit: int) -> bytes:
-        """Reads the body. One of more than `limit` bytes is `Internal`."""
-        chunks: list[bytes] = []
-        length = 0
-        with self._incoming.consume() as body, body.stream() as stream:
-            while True:
-                try:
-                    chunk = stream.blocking_read(_CHUNK)
-                except Err as error:
-                    if isinstance(error.value, streams.StreamError_Closed):
-                        return b"".join(chunks)
-                    raise Unavailable(f"{self._url}: the connection was lost within the body") from None
-                length += len(chunk)
-                if length > limit:
-                    raise Internal(f"{self._url}: the body has more than {limit} bytes")
-                chunks.append(chunk)
-
-
-def request(
-    url: str,
-    *,
-    method: str = "GET",
-    headers: Mapping[str, str] | None = None,
-    body: bytes = b"",
-    timeout: float | None = None,
-) -> Response:
-    """Sends a request and waits for the response. `timeout` is in seconds; keep it below the plugin's `deadline`."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise Internal(f"expected an http: or https: URL, found {url!r}")
-    try:
-        fields = http.Fields.from_list([(name, value.encode()) for name, value in (headers or {}).items()])
-        outgoing = http.OutgoingRequest(fields)
-        outgoing.set_method(_METHODS[method]() if method in _METHODS else http.Method_Other(method))
-        outgoing.set_scheme(http.Scheme_Https() if parts.scheme == "https" else http.Scheme_Http())
-        outgoing.set_authority(parts.netloc)
-        outgoing.set_path_with_query((parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
-        sent = outgoing.body()
-        future = handler.handle(outgoing, _options(timeout))
-        # A body that is not taken, as when the request is denied: what becomes of the request says why.
-        with contextlib.suppress(Err):
-            _write(sent, body)
-        with future.subscribe() as settled:
-            settled.block()
-        result: Any = future.get()
-    except Err as error:
-        raise _failure(url, error.value) from None
-    # Results in results: of having settled, of not having been taken before, and of the request.
-    while isinstance(result, Ok):
-        result = result.value
-    if isinstance(result, Err):
-        raise _failure(url, result.value)
-    if not isinstance(result, http.IncomingResponse):
-        raise Internal(f"{url}: no response")
-    return Response(result, url)
-
-
-def _options(timeout: float | None) -> http.RequestOptions | None:
-    if timeout is None:
-        return None
-    options = http.RequestOptions()
-    nanoseconds = math.ceil(timeout * 1e9)
-    options.set_connect_timeout(nanoseconds)
-    options.set_first_byte_timeout(nanoseconds)
-    options.set_between_bytes_timeout(nanoseconds)
-    return options
-
-
-def _write(body: http.OutgoingBody, data: bytes) -> None:
-    if data:
-        with body.write() as stream:
-            for start in range(0, len(data), 4096):
-                stream.blocking_write_and_flush(data[start : start + 4096])
-    http.OutgoingBody.finish(body, None)
-
-
-def _failure(url: str, error: object) -> Failure:
-    if isinstance(error, http.ErrorCode_HttpRequestDenied):
-        return Denied(f"requests to {url} are not granted")
-    kind = type(error).__name__.removeprefix("ErrorCode_")
-    is_fault = not kind.startswith(("Dns", "Destination", "Connection", "Tls", "HttpResponse", "HttpProtocol", "Internal"))
-    return Internal(f"{url}: {kind}") if is_fault else Unavailable(f"{url}: {kind}")
+__all__ = ["Response", "request"]

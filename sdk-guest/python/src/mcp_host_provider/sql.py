@@ -13,27 +13,31 @@ of the database, and two queries may see two.
 
 A database that is not granted is `Internal`, and a statement that it refuses is `Rejected`, which is `Internal`: the text goes to the log.
 A result that is too large is `InvalidRequest`; a database that cannot be reached, or takes too long, is `Unavailable`.
+
+In a unit test a database answers by a function: see `fake`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timezone
 from decimal import Decimal
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union
 from uuid import UUID
 
 from ._failures import Failure, Internal, InvalidRequest, Unavailable
+from ._world import IN_COMPONENT
 
-try:
-    from componentize_py_types import Err
-    from wit_world.imports import mcp_host_sql_databases_0_1_0 as wit
-except ImportError as error:
-    raise ImportError(
-        "databases need a component: one whose own modules import them, or that is built with `--world provider-sql`"
-    ) from error
+if TYPE_CHECKING or IN_COMPONENT:
+    try:
+        from componentize_py_types import Err
+        from wit_world.imports import mcp_host_sql_databases_0_1_0 as wit
+    except ImportError as error:
+        raise ImportError(
+            "this component has no databases: they need one whose own modules import them, or `--world provider-sql`"
+        ) from error
 
 R = TypeVar("R")
 
@@ -82,6 +86,44 @@ class DatabaseInfo:
     max_bytes: int
 
 
+Answer = Callable[[str, Sequence[object]], Union[Rows, Sequence[Mapping[str, object]]]]
+"""Answers a query, the statement with its parameters, in unit tests: rows, or dicts by the names of the columns."""
+
+_fakes: dict[str, tuple[Answer, DatabaseInfo]] = {}
+
+
+def fake(name: str, answer: Answer, info: DatabaseInfo = DatabaseInfo("sqlite", "0", ("main",), 1000, 4 << 20)) -> None:
+    """Has a function answer the queries of a database, in unit tests. A result with more than `max_rows` is cut, as the host does it.
+
+        fake("shop", lambda statement, parameters: [{"name": "fig", "price": 2.5}])
+
+    In a component it has no effect.
+    """
+    _fakes[name] = answer, info
+
+
+def _fake(name: str) -> tuple[Answer, DatabaseInfo]:
+    if name not in _fakes:
+        raise Internal(_not_granted(name))
+    return _fakes[name]
+
+
+def _answered(name: str, sql: str, parameters: Sequence[object], max_rows: int | None) -> Rows:
+    answer, info = _fake(name)
+    found = answer(sql, parameters)
+    if not isinstance(found, Rows):
+        columns = tuple(found[0]) if found else ()
+        found = Rows(columns, ("",) * len(columns), tuple(tuple(row[one] for one in columns) for row in found), False)
+    most = min(info.max_rows, info.max_rows if max_rows is None else max_rows)
+    if len(found.rows) <= most:
+        return found
+    return Rows(found.columns, found.types, found.rows[:most], True)
+
+
+def _not_granted(name: str) -> str:
+    return f"the database `{name}` is not granted: add it to `grants.sql`"
+
+
 class Database:
     """A granted database. Making one sends nothing."""
 
@@ -91,10 +133,12 @@ class Database:
     @staticmethod
     def granted() -> list[str]:
         """The names of the granted databases, sorted."""
-        return wit.granted()
+        return wit.granted() if IN_COMPONENT else sorted(_fakes)
 
     def describe(self) -> DatabaseInfo:
         """Returns what the database is."""
+        if not IN_COMPONENT:
+            return _fake(self.name)[1]
         info = self._call(lambda: wit.describe(self.name))
         kind: Literal["postgresql", "sqlite"] = "sqlite" if info.kind == wit.DatabaseKind.SQLITE else "postgresql"
         return DatabaseInfo(kind, info.version, tuple(info.schemas), info.max_rows, info.max_bytes)
@@ -105,6 +149,8 @@ class Database:
         Values are those of Python: None, bool, int, float, Decimal, str, bytes, date, time, datetime, UUID, what JSON decodes to, and
         lists of those. A parameter may be any of them, and a dict, which is JSON.
         """
+        if not IN_COMPONENT:
+            return _answered(self.name, sql, parameters, max_rows)
         lowered = [_lower(one) for one in parameters]
         found = self._call(lambda: wit.query(self.name, sql, lowered, max_rows))
         rows = tuple(tuple(map(_lift, row.values)) for row in found.rows)
@@ -120,7 +166,7 @@ class Database:
     def _failure(self, failure: object) -> Failure:
         match failure:
             case wit.QueryFailure_NotGranted():
-                return Internal(f"the database `{self.name}` is not granted: add it to `grants.sql`")
+                return Internal(_not_granted(self.name))
             case wit.QueryFailure_Rejected(value=why):
                 return Rejected(why.sqlstate, why.message, why.position)
             case wit.QueryFailure_TooLarge(value=text):

@@ -33,7 +33,7 @@ test("files are listed and read", () => {
   assert("text" in text);
   assert.equal(text.text, "one\ntwo\n");
   assert.throws(() => read("c.md"), NotFound);
-  assert.deepEqual(files.complete("first/{file}", "file", "a", {}).values, ["a.md"]);
+  assert.deepEqual(files.complete("first/{name}", "name", "a", {}).values, ["a.md"]);
 });
 
 test("a folder that is not granted is a fault of the config", () => {

@@ -30,7 +30,9 @@ async fn an_unpacked_archive_is_a_mirror_that_needs_no_registry() {
         "--sbom".as_ref(),
         sbom.as_os_str(),
     ];
-    project.run(published).await.success();
+    let pushed = project.run(published).await.success();
+    let warned = "it is published as version 1.0.0, and describes itself as 0.1.0";
+    assert!(pushed.stderr.contains(warned), "{}", pushed.stderr);
     let added = project.run(["add", "hello", &registry.reference("1")]).await.success();
     assert!(added.text().contains("CycloneDX 1.6, 2 components, not verified"), "{}", added.text());
     let archive = project.path("all.tar");

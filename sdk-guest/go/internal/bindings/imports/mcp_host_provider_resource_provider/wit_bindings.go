@@ -299,7 +299,7 @@ Value string
 // The completions of an argument.
 type Completion struct {
         // The values, best first, not percent-encoded: up to 1000 of those that match. The host leaves out those that the
-        // client may not see, and clients get at most 100 of the others.
+// client may not see, and clients get at most 100 of the others.
 Values []string
 // The total number of matching values, if it is known.
 Total witTypes.Option[uint32]
