@@ -1,7 +1,7 @@
 //! The state machine of one replica for one shard of a plugin: it decides which replica polls, and tracks which changes were published.
 //!
 //! Sans I/O: the state machine performs no input or output and has no clock. The caller passes events with the time, and executes the
-//! [`Output`]s. So a simulation can run the same code ([`simulation`]).
+//! [`Output`]s. So a simulation can run the same code (`crate::simulation`).
 //!
 //! # Roles
 //!
@@ -58,8 +58,6 @@ mod announce;
 mod events;
 mod hold;
 mod listen;
-#[cfg(test)]
-mod simulation;
 #[cfg(test)]
 mod tests;
 mod wants;
@@ -179,8 +177,6 @@ pub struct Member {
     wake_at: Option<Time>,
     outputs: VecDeque<Output>,
     stats: MemberStats,
-    #[cfg(test)]
-    planted: Option<simulation::Bug>,
 }
 
 impl Member {
@@ -216,8 +212,6 @@ impl Member {
             wake_at: None,
             outputs: VecDeque::new(),
             stats: MemberStats::default(),
-            #[cfg(test)]
-            planted: None,
         }
     }
 
@@ -409,24 +403,25 @@ impl Member {
     }
 
     /// Handles a message of any replica, including this one.
-    pub fn receive(&mut self, now: Time, message: Message) {
+    pub fn receive(&mut self, now: Time, message: &Message) {
         if !self.is_active {
             return;
         }
         match message {
             Message::Want(want) => self.wanted_by(now, want),
-            Message::Leave { replica } => self.left(replica),
+            Message::Leave { replica } => self.left(*replica),
             Message::Ask { replica, .. } => {
                 if replica.is_none_or(|replica| replica == self.me) && !matches!(self.role, Role::Holding(_)) {
                     self.answer(now);
                 }
             }
             Message::Changes { history, epoch, seq, part, changed, listing } => {
-                self.hear_changes(Position { history, epoch, seq }, part, changed, listing);
+                let position = Position { history: *history, epoch: *epoch, seq: *seq };
+                self.hear_changes(position, *part, changed, *listing);
             }
             Message::Counted { history, epoch, revision, round, covers } => {
-                let position = Position { history, epoch, seq: round.seq };
-                self.hear_counted(now, position, revision, round, &covers);
+                let position = Position { history: *history, epoch: *epoch, seq: round.seq };
+                self.hear_counted(now, position, *revision, *round, covers);
             }
             Message::Resigned { .. } => {
                 if !matches!(self.role, Role::Holding(_)) {
@@ -453,11 +448,6 @@ impl Member {
         if version >= self.version {
             self.waiting_since = None;
         }
-    }
-
-    #[cfg(test)]
-    fn has_bug(&self, bug: simulation::Bug) -> bool {
-        self.planted == Some(bug)
     }
 }
 
