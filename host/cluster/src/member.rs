@@ -34,6 +34,9 @@
 //! covered, and a replica that wants a path which was never polled is covered up to the version before it. While the holder itself wants
 //! such a path, it polls its own paths, too. So a path for which a provider fails only costs polls, and only of the replicas that want it.
 //!
+//! Own polls, too, may omit paths that have failed and wait to be polled again. The changes of such a path since its last poll are known
+//! to nobody else. So the last own poll ends only when each path was polled since it began, if necessary in several polls.
+//!
 //! # The lease
 //!
 //! A holder writes its record at least every sixth of the lease. It relies on the lease for half of its duration, from the start of the
@@ -69,9 +72,11 @@ use std::time::Duration;
 use crate::message::Message;
 use crate::record::Record;
 use crate::replica::ReplicaId;
+#[cfg(test)]
+use crate::simulation::{Bug, is_planted};
 
 pub use self::events::{
-    Found, MemberStats, Output, OwnTokens, Plan, Revision, RoleName, SharedPoll, Stored, Time, WriteFailure,
+    Found, MemberStats, Output, OwnPolled, OwnTokens, Plan, Revision, RoleName, SharedPoll, Stored, Time, WriteFailure,
 };
 
 use self::hold::Holding;
@@ -316,23 +321,26 @@ impl Member {
         self.polling = Some(Polling::Own { handover: self.handover, tells_all: self.tell_all });
         let tokens = std::mem::replace(&mut self.tokens, OwnTokens::Kept);
         self.stats.own_polls = self.stats.own_polls.saturating_add(1);
-        Plan::Own { tokens, tell_all: self.tell_all }
+        Plan::Own { tokens, tell_all: self.tell_all, handover: self.handover }
     }
 
     /// Handles the end of a poll of this replica's own paths.
-    pub fn own_polled(&mut self, now: Time, is_ok: bool) {
+    pub fn own_polled(&mut self, now: Time, polled: OwnPolled) {
         let Some(Polling::Own { handover, tells_all }) =
             self.polling.take_if(|polling| matches!(polling, Polling::Own { .. }))
         else {
             return;
         };
-        if !is_ok {
+        if polled == OwnPolled::Failed {
             return;
         }
         if tells_all {
             self.tell_all = false;
         }
-        if handover.is_none() || handover != self.handover {
+        let is_complete = polled == OwnPolled::Complete;
+        #[cfg(test)]
+        let is_complete = is_complete || is_planted(Bug::PartialCounted);
+        if handover.is_none() || handover != self.handover || !is_complete {
             return;
         }
         self.handover = None;

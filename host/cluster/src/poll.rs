@@ -27,7 +27,7 @@ use mcp_host_model::uri::{Mount, Path, Uri};
 use tokio::time::Instant;
 
 use self::shared_groups::SharedGroups;
-use crate::member::{Found, OwnTokens, SharedPoll};
+use crate::member::{Found, OwnPolled, OwnTokens, SharedPoll};
 #[cfg(test)]
 use crate::simulation::{Bug, is_planted};
 
@@ -87,13 +87,17 @@ pub struct Polls<C, F> {
     retries_from: Option<Instant>,
     /// Whether the next poll notifies all subscribers once, instead of the changes it returns, because changes before it are unknown.
     notify_all_once: bool,
+    /// The handover that own polls complete, and when the first of them began.
+    handover: Option<(u64, Instant)>,
 }
 
 impl<C: Clone + Eq + Hash + Send + Sync, F: Clone + Send + Sync> Polls<C, F> {
     /// Creates the state before the first poll, of a plugin with this `limits.response-items`. `notify_all_once` is whether the first poll
     /// notifies everything, because changes before it are unknown.
     pub fn new(max_items: usize, notify_all_once: bool) -> Self {
-        Self { max_items, groups: PathGroups::new(max_items), shared_groups: None, retries_from: None, notify_all_once }
+        let groups = PathGroups::new(max_items);
+        let (shared_groups, retries_from, handover) = (None, None, None);
+        Self { max_items, groups, shared_groups, retries_from, notify_all_once, handover }
     }
 
     /// Returns the groups of this replica's own paths.
@@ -130,7 +134,7 @@ impl<C: Clone + Eq + Hash + Send + Sync, F: Clone + Send + Sync> Polls<C, F> {
     }
 
     /// Begins a poll of this replica's own paths as the [`Member`](crate::member::Member) has planned it.
-    pub fn begin_own(&mut self, tokens: OwnTokens, tell_all: bool) {
+    pub fn begin_own(&mut self, now: Instant, tokens: OwnTokens, tell_all: bool, handover: Option<u64>) {
         match tokens {
             OwnTokens::Kept => {}
             OwnTokens::None => self.groups.forget_tokens(),
@@ -140,6 +144,18 @@ impl<C: Clone + Eq + Hash + Send + Sync, F: Clone + Send + Sync> Polls<C, F> {
             },
         }
         self.notify_all_once |= tell_all;
+        self.handover = handover.map(|number| match self.handover {
+            Some(same) if same.0 == number => same,
+            _ => (number, now),
+        });
+    }
+
+    /// Returns how an own poll has ended that has not failed as a whole.
+    pub fn own_polled(&self) -> OwnPolled {
+        match self.handover {
+            Some((_, began)) if self.groups.is_polled_since(began) => OwnPolled::Complete,
+            _ => OwnPolled::Partial,
+        }
     }
 
     /// Polls this replica's own paths. `is_failing` is whether the last poll has failed as a whole.
@@ -251,4 +267,41 @@ async fn changed_resources(polled: Polled<'_>, changes: &WatchedChanges) -> Vec<
         tokio::task::yield_now().await;
     }
     watched.iter().filter(|(_, path)| changed.contains(path)).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Fault = String;
+
+    #[test]
+    fn own_polls_are_complete_when_each_group_was_answered_since_their_handover_began() {
+        let mount: Mount = "a://x/".parse().unwrap();
+        let watched = || {
+            let located = (0..4).map(|number| mount.compose(&number.to_string()).unwrap());
+            located.map(|located| (located.uri, located.path)).collect::<Vec<_>>()
+        };
+        let (mut polls, now) = (Polls::<u8, Fault>::new(4, false), Instant::now());
+        let second = |number| now + Duration::from_secs(number);
+        polls.groups.set_watched(watched(), now);
+        let answer = |polls: &mut Polls<u8, Fault>, group, at| {
+            polls.groups.record_answer(group, "t".to_owned(), Duration::ZERO, at);
+        };
+        answer(&mut polls, 0, second(1));
+        answer(&mut polls, 1, second(1));
+        polls.begin_own(second(2), OwnTokens::Kept, false, None);
+        assert_eq!(polls.own_polled(), OwnPolled::Partial, "no handover");
+        polls.begin_own(second(3), OwnTokens::Kept, false, Some(1));
+        answer(&mut polls, 0, second(4));
+        polls.groups.record_failure(1, "bad".to_owned(), Duration::ZERO, second(4));
+        assert_eq!(polls.own_polled(), OwnPolled::Partial);
+        // The same handover continues with what it has polled.
+        polls.begin_own(second(5), OwnTokens::Kept, false, Some(1));
+        answer(&mut polls, 1, second(6));
+        assert_eq!(polls.own_polled(), OwnPolled::Complete);
+        polls.begin_own(second(7), OwnTokens::Kept, false, Some(2));
+        answer(&mut polls, 1, second(8));
+        assert_eq!(polls.own_polled(), OwnPolled::Partial);
+    }
 }

@@ -76,6 +76,8 @@ pub(crate) enum Bug {
     SplitWithoutToken,
     /// Paths that were not polled when everything was notified are not notified later.
     OwedForgotten,
+    /// A last own poll without some paths, which wait as they have failed, counts as one of all paths.
+    PartialCounted,
     /// Notifications are not checked against the rules.
     PolicyNotAsked,
 }
@@ -176,6 +178,7 @@ fn each_planted_bug_is_found() {
         (Bug::TokensShifted, Weather::Storm),
         (Bug::SplitWithoutToken, Weather::Storm),
         (Bug::OwedForgotten, Weather::Storm),
+        (Bug::PartialCounted, Weather::BadPaths),
         (Bug::PolicyNotAsked, Weather::Calm),
     ];
     for (bug, weather) in bugs {

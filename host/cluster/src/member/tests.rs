@@ -92,3 +92,18 @@ fn who_has_left_answers_nothing() {
     member.wake(ms(1600));
     assert_eq!(said(&mut member), (0, 0));
 }
+
+#[test]
+fn a_replica_follows_once_all_of_its_paths_were_polled_since_the_round_that_covers_them() {
+    let mut member = member();
+    member.receive(ms(1000), &counted(1, 1));
+    for polled in [OwnPolled::Failed, OwnPolled::Partial, OwnPolled::Complete] {
+        assert_eq!(member.role(), RoleName::Alone, "before a poll that ends {polled:?}");
+        let plan = member.begin_poll(ms(1100));
+        assert!(matches!(plan, Plan::Own { handover: Some(1), .. }), "{plan:?}");
+        member.own_polled(ms(1200), polled);
+        outputs(&mut member);
+    }
+    assert_eq!(member.role(), RoleName::Following);
+    assert_eq!(member.begin_poll(ms(2000)), Plan::Nothing);
+}

@@ -267,6 +267,13 @@ impl<C: Clone + Eq + Hash, F: Clone> PathGroups<C, F> {
         failing.filter_map(|group| Some(group.failure.as_ref()?.until)).min()
     }
 
+    /// Returns whether each group with watched paths was answered since a time.
+    pub(super) fn is_polled_since(&self, since: Instant) -> bool {
+        let is_polled =
+            |group: &PathGroup<C, F>| group.failure.is_none() && group.polled_at.is_some_and(|at| at >= since);
+        self.groups.values().all(|group| group.watched.is_empty() || is_polled(group))
+    }
+
     pub(super) fn get(&self, id: GroupId) -> Option<&PathGroup<C, F>> {
         self.groups.get(&id)
     }

@@ -86,6 +86,7 @@ impl<F: Clone> SharedGroups<F> {
         let max_paths = max_group_paths(max_items);
         #[cfg(test)]
         let key = if is_planted(Bug::KeyNotShared) { fastrand::u64(..) } else { key };
+        #[cfg(not(test))]
         let covers_others = true;
         #[cfg(test)]
         let covers_others = !is_planted(Bug::OthersTokenAsOwn);
@@ -231,7 +232,7 @@ impl<F: Clone> SharedGroups<F> {
             self.groups[other].token = Some(token.clone());
             if other != index {
                 self.groups[index].token = before;
-                self.groups[index].watched.iter().for_each(|(_, path)| drop(self.covered.insert(path.clone(), true)));
+                self.covered.extend(self.groups[index].watched.iter().map(|(_, path)| (path.clone(), true)));
                 self.groups[index].covers_others = false;
                 self.last_token = Some(token);
                 return;

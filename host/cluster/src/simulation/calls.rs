@@ -18,6 +18,11 @@ use crate::poll::{Caller, Polled, Polls};
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 pub(super) static MOUNT: LazyLock<Mount> = LazyLock::new(|| "a://x/".parse().unwrap());
 
+/// Returns the moment of a time on a clock.
+pub(super) fn moment(time: Time) -> Instant {
+    *START + time
+}
+
 /// The state of the polls of one replica, for one shard.
 pub(super) type SimulatedPolls = Box<Polls<u8, ()>>;
 
@@ -139,7 +144,7 @@ impl Caller for Calls {
     type Client = u8;
 
     fn now(&self) -> Instant {
-        *START + self.exchange().now
+        moment(self.exchange().now)
     }
 
     async fn call(&mut self, paths: &[Path], token: Option<&str>) -> Result<WatchedChanges, ()> {

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use mcp_host_model::uri::{Path, Uri};
 
-use super::calls::{Done, Effect, MOUNT, RunningPoll, Step, number};
+use super::calls::{Done, Effect, MOUNT, RunningPoll, Step, moment, number};
 use super::provider::Provider;
 use super::replica::{Load, Replica, Rules, Running, Stream, Watch};
 use super::{Bug, is_planted, plant};
 use crate::bounded_json;
 use crate::engine::model::ModelServer;
 use crate::engine::{EngineError, Entry};
-use crate::member::{Member, MemberStats, Output, Plan, Revision, RoleName, Stored, Time, WriteFailure};
+use crate::member::{Member, MemberStats, Output, OwnPolled, Plan, Revision, RoleName, Stored, Time, WriteFailure};
 use crate::message::Message;
 use crate::poll::Polls;
 use crate::record::{MAX_NUMBER, Record};
@@ -835,6 +835,7 @@ impl World {
             return;
         }
         self.note(index, || format!("shard {shard} plans {plan:?}"));
+        let local = self.local(index);
         let (located, watch) = (&self.shards[shard].located, &mut self.replicas[index].watches[shard]);
         (watch.is_planning, watch.begun) = (false, watch.begun + 1);
         let Some(mut polls) = watch.polls.take() else { return };
@@ -846,8 +847,8 @@ impl World {
                 let begun = watch.begun;
                 return self.after(pause, index, Event::Poll { shard: short(shard), life, begun });
             }
-            Plan::Own { tokens, tell_all } => {
-                polls.begin_own(tokens, tell_all);
+            Plan::Own { tokens, tell_all, handover } => {
+                polls.begin_own(moment(local), tokens, tell_all, handover);
                 let watched = watch.paths.keys().map(|path| located[index_of(*path)].clone()).collect();
                 (false, RunningPoll::own(polls, watched, watch.is_failing))
             }
@@ -883,16 +884,17 @@ impl World {
             }
         }
         let Some((polls, done, began, requested)) = done else { return };
+        let polled = polls.own_polled();
         self.watch(index, shard).polls = Some(polls);
         match done {
             Done::Own(unserved) => {
                 self.note(index, || format!("shard {shard} polled, shared {is_shared}, without {unserved:?}"));
-                let is_ok = unserved.is_some();
-                self.watch(index, shard).is_failing = !is_ok;
+                let polled = if unserved.is_some() { polled } else { OwnPolled::Failed };
+                self.watch(index, shard).is_failing = polled == OwnPolled::Failed;
                 if let Some(unserved) = unserved {
                     self.complete(index, shard, requested, &unserved);
                 }
-                self.with_member(index, shard, |member, now| member.own_polled(now, is_ok));
+                self.with_member(index, shard, |member, now| member.own_polled(now, polled));
             }
             Done::Shared(found, is_ok) => {
                 self.note(index, || format!("shard {shard} polled, shared {is_shared}, ok {is_ok}: {found:?}"));

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use mcp_host_base::backoff::Backoff;
 use mcp_host_base::fs_watch::DirectoryWatcher;
-use mcp_host_cluster::member::{Plan, SharedPoll};
+use mcp_host_cluster::member::{OwnPolled, Plan, SharedPoll};
 use mcp_host_cluster::poll::{Polls, Round};
 use mcp_host_cluster::share::{News, SharedPolls};
 use mcp_host_engine::plugin::Fault;
@@ -214,10 +214,10 @@ impl Poller {
         };
         shared.watch(watched.iter().map(|(_, path)| path.as_str().into()).collect(), requested);
         match shared.begin_poll() {
-            Plan::Own { tokens, tell_all } => {
-                self.polls.begin_own(tokens, tell_all);
+            Plan::Own { tokens, tell_all, handover } => {
+                self.polls.begin_own(Instant::now(), tokens, tell_all, handover);
                 let pause = self.poll_once(watched, requested).await;
-                shared.own_polled(!self.is_failing);
+                shared.own_polled(if self.is_failing { OwnPolled::Failed } else { self.polls.own_polled() });
                 (pause, true)
             }
             Plan::Shared(poll) => (self.poll_for_all(shared, poll, requested).await, true),
