@@ -24,6 +24,7 @@ mod map;
 mod plugins;
 mod progress;
 mod search_quality;
+mod simulate;
 mod soak;
 mod test;
 mod test_times;
@@ -44,6 +45,7 @@ use crate::map::Map;
 use crate::plugins::Plugins;
 use crate::progress::Progress;
 use crate::search_quality::SearchQuality;
+use crate::simulate::Simulate;
 use crate::soak::Soak;
 use crate::test::Test;
 use crate::test_times::RunTests;
@@ -94,6 +96,8 @@ enum Task {
     Fuzz(Fuzz),
     /// Run three replicas with three nodes of NATS and a balancer, and break one of them each ten seconds
     Cluster(Cluster),
+    /// Simulate a cluster: seeded worlds with faults, at any size
+    Simulate(Simulate),
     /// Run a soak test: thousands of subscribers, no lost notifications, constant memory
     Soak(Soak),
     /// Print how well search finds, beside other engines
@@ -139,6 +143,7 @@ fn run(task: Task, progress: &Progress) -> anyhow::Result<()> {
         Task::Features(task) => task.run(&workspace, progress),
         Task::Fuzz(task) => task.run(&workspace, progress),
         Task::Cluster(task) => task.run(&workspace, progress),
+        Task::Simulate(task) => task.run(&workspace),
         Task::Soak(task) => task.run(&workspace, progress),
         Task::SearchQuality(task) => task.run(&workspace, progress),
         Task::Bindings => bindings::generate(&workspace, progress),

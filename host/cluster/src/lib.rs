@@ -11,6 +11,7 @@
 //! | [`member`] | the state machine of one replica: who polls, what was missed. Without input and output |
 //! | `replica` | the identity of a replica |
 //! | [`message`], [`record`], `bounded_json` | the messages between replicas, and the records in the bucket |
+//! | [`poll`] | the polls of one plugin: the groups of paths and their tokens. Without input and output |
 //! | [`share`] | a member with a task that performs its outputs: the interface for the watch of plugins |
 //! | [`roster`] | the state machine that tracks which replicas are alive, and which cached responses are stale |
 //! | [`presence`] | a roster with a task that performs its outputs: one for each host |
@@ -33,12 +34,15 @@ pub mod buckets;
 pub mod engine;
 pub mod member;
 pub mod message;
+pub mod poll;
 pub mod presence;
 pub mod record;
 mod replica;
 pub mod roster;
 pub mod session;
 pub mod share;
+#[cfg(test)]
+mod simulation;
 
 pub use self::bounded_json::JsonError;
 pub use self::replica::{ReplicaId, ReplicaIdError};

@@ -1,7 +1,7 @@
 //! The state machine of one replica for one shard of a plugin: it decides which replica polls, and tracks which changes were published.
 //!
 //! Sans I/O: the state machine performs no input or output and has no clock. The caller passes events with the time, and executes the
-//! [`Output`]s. So a simulation can run the same code ([`simulation`]).
+//! [`Output`]s. So a simulation can run the same code (`crate::simulation`).
 //!
 //! # Roles
 //!
@@ -34,6 +34,9 @@
 //! covered, and a replica that wants a path which was never polled is covered up to the version before it. While the holder itself wants
 //! such a path, it polls its own paths, too. So a path for which a provider fails only costs polls, and only of the replicas that want it.
 //!
+//! Own polls, too, may omit paths that have failed and wait to be polled again. The changes of such a path since its last poll are known
+//! to nobody else. So the last own poll ends only when each path was polled since it began, if necessary in several polls.
+//!
 //! # The lease
 //!
 //! A holder writes its record at least every sixth of the lease. It relies on the lease for half of its duration, from the start of the
@@ -59,8 +62,6 @@ mod events;
 mod hold;
 mod listen;
 #[cfg(test)]
-mod simulation;
-#[cfg(test)]
 mod tests;
 mod wants;
 
@@ -71,9 +72,11 @@ use std::time::Duration;
 use crate::message::Message;
 use crate::record::Record;
 use crate::replica::ReplicaId;
+#[cfg(test)]
+use crate::simulation::{Bug, is_planted};
 
 pub use self::events::{
-    Found, MemberStats, Output, OwnTokens, Plan, Revision, RoleName, SharedPoll, Stored, Time, WriteFailure,
+    Found, MemberStats, Output, OwnPolled, OwnTokens, Plan, Revision, RoleName, SharedPoll, Stored, Time, WriteFailure,
 };
 
 use self::hold::Holding;
@@ -179,8 +182,6 @@ pub struct Member {
     wake_at: Option<Time>,
     outputs: VecDeque<Output>,
     stats: MemberStats,
-    #[cfg(test)]
-    planted: Option<simulation::Bug>,
 }
 
 impl Member {
@@ -216,8 +217,6 @@ impl Member {
             wake_at: None,
             outputs: VecDeque::new(),
             stats: MemberStats::default(),
-            #[cfg(test)]
-            planted: None,
         }
     }
 
@@ -322,23 +321,26 @@ impl Member {
         self.polling = Some(Polling::Own { handover: self.handover, tells_all: self.tell_all });
         let tokens = std::mem::replace(&mut self.tokens, OwnTokens::Kept);
         self.stats.own_polls = self.stats.own_polls.saturating_add(1);
-        Plan::Own { tokens, tell_all: self.tell_all }
+        Plan::Own { tokens, tell_all: self.tell_all, handover: self.handover }
     }
 
     /// Handles the end of a poll of this replica's own paths.
-    pub fn own_polled(&mut self, now: Time, is_ok: bool) {
+    pub fn own_polled(&mut self, now: Time, polled: OwnPolled) {
         let Some(Polling::Own { handover, tells_all }) =
             self.polling.take_if(|polling| matches!(polling, Polling::Own { .. }))
         else {
             return;
         };
-        if !is_ok {
+        if polled == OwnPolled::Failed {
             return;
         }
         if tells_all {
             self.tell_all = false;
         }
-        if handover.is_none() || handover != self.handover {
+        let is_complete = polled == OwnPolled::Complete;
+        #[cfg(test)]
+        let is_complete = is_complete || is_planted(Bug::PartialCounted);
+        if handover.is_none() || handover != self.handover || !is_complete {
             return;
         }
         self.handover = None;
@@ -409,24 +411,25 @@ impl Member {
     }
 
     /// Handles a message of any replica, including this one.
-    pub fn receive(&mut self, now: Time, message: Message) {
+    pub fn receive(&mut self, now: Time, message: &Message) {
         if !self.is_active {
             return;
         }
         match message {
             Message::Want(want) => self.wanted_by(now, want),
-            Message::Leave { replica } => self.left(replica),
+            Message::Leave { replica } => self.left(*replica),
             Message::Ask { replica, .. } => {
                 if replica.is_none_or(|replica| replica == self.me) && !matches!(self.role, Role::Holding(_)) {
                     self.answer(now);
                 }
             }
             Message::Changes { history, epoch, seq, part, changed, listing } => {
-                self.hear_changes(Position { history, epoch, seq }, part, changed, listing);
+                let position = Position { history: *history, epoch: *epoch, seq: *seq };
+                self.hear_changes(position, *part, changed, *listing);
             }
             Message::Counted { history, epoch, revision, round, covers } => {
-                let position = Position { history, epoch, seq: round.seq };
-                self.hear_counted(now, position, revision, round, &covers);
+                let position = Position { history: *history, epoch: *epoch, seq: round.seq };
+                self.hear_counted(now, position, *revision, *round, covers);
             }
             Message::Resigned { .. } => {
                 if !matches!(self.role, Role::Holding(_)) {
@@ -453,11 +456,6 @@ impl Member {
         if version >= self.version {
             self.waiting_since = None;
         }
-    }
-
-    #[cfg(test)]
-    fn has_bug(&self, bug: simulation::Bug) -> bool {
-        self.planted == Some(bug)
     }
 }
 

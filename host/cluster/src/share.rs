@@ -19,11 +19,14 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::engine::{Engine, EngineError};
 use crate::member::{
-    Found, MAX_PATHS, Member, MemberStats, Output, Plan, Revision, RoleName, Stored, Time, WriteFailure, part,
+    Found, MAX_PATHS, Member, MemberStats, Output, OwnPolled, Plan, Revision, RoleName, Stored, Time, WriteFailure,
+    part,
 };
 use crate::message::Message;
 use crate::record::Record;
 use crate::replica::ReplicaId;
+#[cfg(test)]
+use crate::simulation::{Bug, is_planted};
 
 /// The maximum size of paths that wait for notification, in bytes.
 pub const MAX_NEWS_BYTES: usize = 16 * 1024 * 1024;
@@ -48,6 +51,8 @@ impl ShardName {
         }
         let digest = hasher.finalize();
         let hexadecimal: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        #[cfg(test)]
+        let shard = if is_planted(Bug::ShardNotNamed) { 0 } else { shard };
         Self(format!("{cluster}.{hexadecimal}.{shard}"))
     }
 
@@ -194,8 +199,8 @@ impl SharedPolls {
     }
 
     /// Handles the end of a poll of this replica's own paths.
-    pub fn own_polled(&self, is_ok: bool) {
-        self.state.with_member(|member, now| member.own_polled(now, is_ok));
+    pub fn own_polled(&self, polled: OwnPolled) {
+        self.state.with_member(|member, now| member.own_polled(now, polled));
     }
 
     /// Handles the end of a poll for all replicas: see [`Member::shared_polled`].
@@ -317,7 +322,7 @@ impl<E: Engine> Task<E> {
 
     fn receive(&self, bytes: &[u8]) {
         match Message::decode(bytes) {
-            Ok(message) => self.state.member().receive(self.state.now(), message),
+            Ok(message) => self.state.member().receive(self.state.now(), &message),
             Err(error) => {
                 self.state.invalid.fetch_add(1, Ordering::Relaxed);
                 tracing::debug!(target: "mcp_host", subject = self.shard.subject(), "a message of the cluster is ignored: {error}");
@@ -460,7 +465,7 @@ mod tests {
     /// Polls a provider without changes once, if there is something to poll, and briefly waits for news.
     async fn serve(polls: &SharedPolls) {
         match polls.begin_poll() {
-            Plan::Own { .. } => polls.own_polled(true),
+            Plan::Own { .. } => polls.own_polled(OwnPolled::Complete),
             Plan::Shared(_) => polls.shared_polled(Found { tokens: vec![None], ..Found::default() }, true),
             Plan::Nothing => {}
         }
@@ -472,7 +477,7 @@ mod tests {
     async fn poll_until(polls: &SharedPolls, role: RoleName) {
         while polls.role() != role {
             match polls.begin_poll() {
-                Plan::Own { .. } => polls.own_polled(true),
+                Plan::Own { .. } => polls.own_polled(OwnPolled::Complete),
                 Plan::Shared(_) => polls.shared_polled(Found { tokens: vec![None], ..Found::default() }, true),
                 Plan::Nothing => {}
             }
@@ -520,7 +525,7 @@ mod tests {
                     assert!(poll.paths.contains_key("a"));
                     one.shared_polled(Found { tokens: vec![None], ..Found::default() }, true);
                 } else {
-                    one.own_polled(true);
+                    one.own_polled(OwnPolled::Complete);
                 }
                 one.wait_for_news().await;
                 one.take_news();

@@ -35,9 +35,9 @@
 //!   never blocks others.
 //! - Updates are throttled: a subscriber gets at most ten notifications per second for one resource, and for the
 //!   listing ([`mailbox`]).
-//! - One call passes at most a thousand paths to a provider ([`groups`]), unless more than 64,000 are watched. Paths
-//!   that make a provider fail are isolated: first one client's paths from other clients', then single paths. However
-//!   many subscribers there are, notifications are sent in batches of about a thousand ([`state`]).
+//! - One call passes at most a thousand paths to a provider ([`poll`](mcp_host_cluster::poll)), unless more than 64,000
+//!   are watched. Paths that make a provider fail are isolated: first one client's paths from other clients', then single
+//!   paths. However many subscribers there are, notifications are sent in batches of about a thousand ([`state`]).
 //! - A dropped [`Subscriber`] leaves no state.
 //!
 //! # Replicas of a cluster
@@ -70,20 +70,17 @@
 
 mod burst_pause;
 mod directories;
-mod groups;
 mod listing;
 mod listing_subscribers;
 mod lookup;
 mod mailbox;
 mod poll_metrics;
 mod poller;
+mod provider_calls;
 mod redelivery;
 pub(crate) mod replicas;
-mod round;
 #[cfg(feature = "search")]
 mod search;
-mod shared_groups;
-mod shared_round;
 mod state;
 mod subscriber;
 mod subscriptions;

@@ -54,7 +54,9 @@ use mcp_host_config::UriGlob;
 use mcp_host_model::caller::{Caller, Identity};
 use mcp_host_model::digest::Digest;
 use mcp_host_model::provider::{Outage, Programs, ProviderInfo};
-use mcp_host_model::resource::{Argument, Completion, Resource, ResourceContents, ResourceTemplate};
+use mcp_host_model::resource::{
+    Argument, Completion, Resource, ResourceContents, ResourceTemplate, WatchedChanges,
+};
 use mcp_host_model::uri::{Mount, Path};
 use mcp_host_sandbox::Sandbox;
 use mcp_host_sandbox::grant_usage::{BucketUsage, GrantUsage};
@@ -93,7 +95,7 @@ pub use self::search_source::SearchSource;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub use self::validation::fuzzing;
-pub use self::validation::{FilteredPage, HOST_PREFIX, WatchedChanges, is_icon_size, is_mime_type};
+pub use self::validation::{FilteredPage, HOST_PREFIX, is_icon_size, is_mime_type};
 pub use mcp_host_sandbox::guest_log::RecentLine;
 
 /// The resource use of a plugin's calls at one moment.

@@ -5,6 +5,7 @@
 //! the client's protocol revision. Every value of these types is valid for clients.
 
 mod annotations;
+mod changes;
 mod entry;
 mod error;
 mod footprint;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use crate::uri::UriTemplate;
 
 pub use annotations::{Annotations, Priority, ResourceIcon, Role, Theme, Timestamp};
+pub use changes::WatchedChanges;
 pub use entry::{Meta, Resource};
 pub use error::Error;
 pub use footprint::Footprint;

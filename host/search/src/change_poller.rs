@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use mcp_host_engine::plugin::{Plugin, WatchedChanges};
+use mcp_host_engine::plugin::Plugin;
+use mcp_host_model::resource::WatchedChanges;
 use mcp_host_model::uri::Path;
 
 /// The maximum number of paths of a group, unless half of `limits.response-items` is less.

@@ -72,11 +72,25 @@ pub enum Plan {
         tokens: OwnTokens,
         /// Whether everything is notified once after the poll has succeeded.
         tell_all: bool,
+        /// The number of the handover for which it is the last own poll; none if there is no handover. Polls with the same number are one:
+        /// together they are [complete](OwnPolled::Complete) once they have polled all paths.
+        handover: Option<u64>,
     },
     /// The paths of all replicas.
     Shared(SharedPoll),
     /// Nothing: another replica polls, or the wants of the others are not yet known.
     Nothing,
+}
+
+/// How a poll of this replica's own paths has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnPolled {
+    /// The provider has failed.
+    Failed,
+    /// Some paths were not polled, as they have failed and wait, or as there was no time.
+    Partial,
+    /// All paths were polled, in this poll or in earlier ones of the same handover.
+    Complete,
 }
 
 /// The tokens of a poll of this replica's own paths.

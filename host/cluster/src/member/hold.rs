@@ -13,6 +13,8 @@ use super::{
     Content, Found, Member, Output, OwnTokens, Polling, Purpose, Request, Revision, Role, Seen, SharedPoll, Stored,
     Time, WriteFailure, part,
 };
+#[cfg(test)]
+use crate::simulation::{Bug, is_planted};
 
 /// The maximum time for which a new holder collects the other replicas' wants.
 const MAX_COLLECTING: Duration = Duration::from_millis(500);
@@ -120,7 +122,7 @@ impl Member {
         let renews = Some(renews).filter(|_| self.request.is_none() && holding.unknown.is_none());
         let loses = Some(holding.confirmed.saturating_add(self.confidence()));
         #[cfg(test)]
-        let loses = loses.filter(|_| !self.has_bug(super::simulation::Bug::LeaseNotChecked));
+        let loses = loses.filter(|_| !is_planted(Bug::LeaseNotChecked));
         [renews, loses, holding.collects_until].into_iter().flatten().min()
     }
 
@@ -130,7 +132,7 @@ impl Member {
         let Role::Holding(holding) = &mut self.role else { return };
         let is_lost = holding.confirmed.saturating_add(confidence) <= now;
         #[cfg(test)]
-        let is_lost = is_lost && self.planted != Some(super::simulation::Bug::LeaseNotChecked);
+        let is_lost = is_lost && !is_planted(Bug::LeaseNotChecked);
         if is_lost {
             self.lose_lease(now);
             return;
@@ -300,9 +302,7 @@ impl Member {
     #[cfg(test)]
     fn planted_result(&self, result: Result<Revision, WriteFailure>) -> Result<Revision, WriteFailure> {
         match &self.role {
-            Role::Holding(holding) if self.has_bug(super::simulation::Bug::LeaseNotChecked) => {
-                Ok(result.unwrap_or(holding.revision))
-            }
+            Role::Holding(holding) if is_planted(Bug::LeaseNotChecked) => Ok(result.unwrap_or(holding.revision)),
             _ => result,
         }
     }
@@ -420,10 +420,8 @@ impl Member {
             let wants = |some: &BTreeSet<Arc<str>>| intersects(some, paths);
             let before = holding.record.covers.get(&replica).filter(|_| !is_me || relies).copied();
             #[cfg(test)]
-            match self.planted {
-                Some(super::simulation::Bug::LostIgnored) if wants(lost) => return Some((replica, version)),
-                Some(super::simulation::Bug::LeftIgnored) if wants(left) => return Some((replica, version)),
-                _ => {}
+            if is_planted(Bug::LostIgnored) && wants(lost) || is_planted(Bug::LeftIgnored) && wants(left) {
+                return Some((replica, version));
             }
             let version = if wants(lost) {
                 None
@@ -486,7 +484,7 @@ impl Member {
                 self.polled_own_in_round(covered);
             }
             #[cfg(test)]
-            let is_late = self.planted == Some(super::simulation::Bug::TokenMovedFirst);
+            let is_late = is_planted(Bug::TokenMovedFirst);
             #[cfg(not(test))]
             let is_late = false;
             let early = self.outputs.len();
@@ -545,14 +543,14 @@ impl Member {
     }
 
     /// Handles a replica's wants.
-    pub(super) fn wanted_by(&mut self, now: Time, want: Want) {
+    pub(super) fn wanted_by(&mut self, now: Time, want: &Want) {
         if want.replica == self.me {
             return;
         }
         let Role::Holding(holding) = &mut self.role else { return };
         let (replica, epoch) = (want.replica, holding.epoch());
         let waits = want.waits || want.base.is_none();
-        match holding.wants.hear(now, self.lease, want) {
+        match holding.wants.hear(now, self.lease, want.clone()) {
             Heard::Nothing => {}
             Heard::Unknown => self.ask(epoch, Some(replica)),
             Heard::New => {

@@ -8,6 +8,8 @@ use crate::record::{Covers, Record, Round};
 use crate::replica::ReplicaId;
 
 use super::{Content, Member, Output, OwnTokens, Position, Revision, Role, Seen, Time};
+#[cfg(test)]
+use crate::simulation::{Bug, is_planted};
 
 /// The rounds that were received without a gap.
 #[derive(Debug)]
@@ -61,7 +63,7 @@ impl Chain {
 
 impl Member {
     /// Handles one part of a round's changes.
-    pub(super) fn hear_changes(&mut self, at: Position, part: u32, changed: Vec<Arc<str>>, listing: bool) {
+    pub(super) fn hear_changes(&mut self, at: Position, part: u32, changed: &[Arc<str>], listing: bool) {
         // A replica that polls for itself detects its paths' changes itself.
         let Some(chain) = &mut self.chain else { return };
         let is_next = at.history == chain.history && chain.seq.checked_add(1) == Some(at.seq);
@@ -74,7 +76,7 @@ impl Member {
         if part == chain.parts.1 {
             chain.parts.1 = part.saturating_add(1);
         }
-        self.outputs.push_back(Output::Changed { changed, listing });
+        self.outputs.push_back(Output::Changed { changed: changed.to_vec(), listing });
     }
 
     /// Handles the message that the record was written.
@@ -99,7 +101,7 @@ impl Member {
         if let Some(chain) = &self.chain {
             let step = chain.step(at.history, round);
             #[cfg(test)]
-            let step = self.planted_step(step, at);
+            let step = planted_step(chain, step, at);
             match step {
                 Step::Old => return,
                 Step::Missed => self.break_chain(now),
@@ -111,7 +113,7 @@ impl Member {
         let covered = self.chain.as_ref().map_or(0, |chain| chain.covered);
         let is_covered = mine >= covered;
         #[cfg(test)]
-        let is_covered = is_covered || self.has_bug(super::simulation::Bug::CoverIgnored);
+        let is_covered = is_covered || is_planted(Bug::CoverIgnored);
         if !is_covered {
             self.break_chain(now);
         }
@@ -127,7 +129,7 @@ impl Member {
                 self.handovers = self.handovers.saturating_add(1);
                 self.handover = Some(self.handovers);
                 #[cfg(test)]
-                if self.has_bug(super::simulation::Bug::NoLastOwnPoll) {
+                if is_planted(Bug::NoLastOwnPoll) {
                     (self.role, self.relies_on_chain, self.handover) = (Role::Following, true, None);
                     self.tokens = OwnTokens::None;
                     self.cover(mine);
@@ -149,17 +151,6 @@ impl Member {
         self.withdraws = true;
         self.answer(now);
         0
-    }
-
-    #[cfg(test)]
-    fn planted_step(&self, step: Step, at: Position) -> Step {
-        use super::simulation::Bug;
-        let Some(chain) = &self.chain else { return step };
-        match step {
-            Step::Missed if self.has_bug(Bug::GapIgnored) && at.seq > chain.seq.saturating_add(1) => Step::Next,
-            Step::Missed if self.has_bug(Bug::PartsNotCounted) && at.seq == chain.seq.saturating_add(1) => Step::Next,
-            step => step,
-        }
     }
 
     /// Handles a possible gap: this replica polls for itself, and notifies everything once if it relied on the chain.
@@ -185,5 +176,14 @@ impl Member {
     /// Requests the wants of one replica, or of all.
     pub(super) fn ask(&mut self, epoch: u64, replica: Option<ReplicaId>) {
         self.outputs.push_back(Output::Publish(Message::Ask { epoch, replica }));
+    }
+}
+
+#[cfg(test)]
+fn planted_step(chain: &Chain, step: Step, at: Position) -> Step {
+    match step {
+        Step::Missed if is_planted(Bug::GapIgnored) && at.seq > chain.seq.saturating_add(1) => Step::Next,
+        Step::Missed if is_planted(Bug::PartsNotCounted) && at.seq == chain.seq.saturating_add(1) => Step::Next,
+        step => step,
     }
 }

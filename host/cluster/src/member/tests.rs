@@ -48,7 +48,7 @@ fn however_often_it_is_asked_a_replica_answers_at_once_and_then_twenty_times_in_
     let (mut member, mut answers) = (member(), Vec::new());
     for now in 1000..2000 {
         for replica in [None, Some(ME), Some(ReplicaId::new(2))] {
-            member.receive(ms(now), Message::Ask { epoch: 1, replica });
+            member.receive(ms(now), &Message::Ask { epoch: 1, replica });
         }
         member.wake(ms(now));
         answers.extend((0..said(&mut member).1).map(|_| now));
@@ -60,7 +60,7 @@ fn however_often_it_is_asked_a_replica_answers_at_once_and_then_twenty_times_in_
     assert_eq!(said(&mut member), (0, 1));
     member.wake(ms(3000));
     assert_eq!(said(&mut member), (0, 0));
-    member.receive(ms(3001), Message::Ask { epoch: 2, replica: None });
+    member.receive(ms(3001), &Message::Ask { epoch: 2, replica: None });
     assert_eq!(said(&mut member), (0, 1));
 }
 
@@ -68,7 +68,7 @@ fn however_often_it_is_asked_a_replica_answers_at_once_and_then_twenty_times_in_
 fn versions_that_a_replica_has_not_made_are_withdrawn_as_seldom() {
     let (mut member, mut withdrawn) = (member(), Vec::new());
     for now in 1000..2000 {
-        member.receive(ms(now), counted(now, 99));
+        member.receive(ms(now), &counted(now, 99));
         member.wake(ms(now));
         let (leaves, wants) = said(&mut member);
         assert_eq!(leaves, wants, "what is withdrawn is said again");
@@ -83,7 +83,7 @@ fn versions_that_a_replica_has_not_made_are_withdrawn_as_seldom() {
 fn who_has_left_answers_nothing() {
     let mut member = member();
     for _ in 0..2 {
-        member.receive(ms(1000), Message::Ask { epoch: 1, replica: None });
+        member.receive(ms(1000), &Message::Ask { epoch: 1, replica: None });
     }
     member.leave(ms(1001));
     outputs(&mut member);
@@ -91,4 +91,19 @@ fn who_has_left_answers_nothing() {
     outputs(&mut member);
     member.wake(ms(1600));
     assert_eq!(said(&mut member), (0, 0));
+}
+
+#[test]
+fn a_replica_follows_once_all_of_its_paths_were_polled_since_the_round_that_covers_them() {
+    let mut member = member();
+    member.receive(ms(1000), &counted(1, 1));
+    for polled in [OwnPolled::Failed, OwnPolled::Partial, OwnPolled::Complete] {
+        assert_eq!(member.role(), RoleName::Alone, "before a poll that ends {polled:?}");
+        let plan = member.begin_poll(ms(1100));
+        assert!(matches!(plan, Plan::Own { handover: Some(1), .. }), "{plan:?}");
+        member.own_polled(ms(1200), polled);
+        outputs(&mut member);
+    }
+    assert_eq!(member.role(), RoleName::Following);
+    assert_eq!(member.begin_poll(ms(2000)), Plan::Nothing);
 }

@@ -1,6 +1,6 @@
 //! The task that polls one plugin for changes.
 //!
-//! A poll covers all watched paths, by the calls of a [round](super::round).
+//! A poll covers all watched paths, by the calls of a [round](mcp_host_cluster::poll).
 //!
 //! Each subscription to a resource that is not polled yet requests a poll, as often as its client [may](super::state). A poll that
 //! took longer than [`QUICK_POLL`] is followed by a pause of the same duration, up to [`MAX_POLL_PAUSE`], for all clients. While a
@@ -15,7 +15,7 @@
 //! or an event is a request to that replica, and its answer replaces a poll. This replica may also poll for others: then it
 //! includes their paths, and uses the tokens that all replicas share.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,20 +23,20 @@ use std::time::Duration;
 
 use mcp_host_base::backoff::Backoff;
 use mcp_host_base::fs_watch::DirectoryWatcher;
-use mcp_host_cluster::member::{Found, OwnTokens, Plan, SharedPoll};
+use mcp_host_cluster::member::{OwnPolled, Plan, SharedPoll};
+use mcp_host_cluster::poll::{Polls, Round};
 use mcp_host_cluster::share::{News, SharedPolls};
 use mcp_host_engine::plugin::Fault;
 use mcp_host_model::caller::Caller;
+use mcp_host_model::requester::Requester;
 use mcp_host_model::uri::{Path, Uri};
 use mcp_host_sandbox::sql::DatabaseNotifications;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::burst_pause::burst_pause;
-use super::groups::PathGroups;
 use super::mailbox::Mailbox;
 use super::poll_metrics::{PollCause, PollTrigger};
-use super::round::Round;
-use super::shared_groups::{self, SharedGroups};
+use super::provider_calls::ProviderCalls;
 use super::state::{BATCH_SIZE, PollOutcome, Unserved, WatcherState};
 use crate::response_cache::DroppedFor;
 
@@ -61,24 +61,14 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// Polls one plugin for changes while it has subscribers.
 pub(super) struct Poller {
-    pub(super) state: Arc<WatcherState>,
+    state: Arc<WatcherState>,
     interval: Duration,
-    pub(super) groups: PathGroups,
-    /// The groups of all replicas, while this replica polls for all.
-    shared_groups: Option<SharedGroups>,
-    /// The findings of a poll for all replicas so far.
-    pub(super) found: Option<Found>,
-    /// The time from which groups that have failed may be polled again.
-    pub(super) retries_from: Instant,
+    polls: Polls<Requester, Fault>,
+    calls: ProviderCalls,
     /// Whether the last poll failed as a whole.
     is_failing: bool,
     /// The delays after consecutive failed polls, from the interval on.
     backoff: Backoff,
-    /// Whether the first poll notifies all subscribers once, instead of the changes it returns, because changes before it are
-    /// unknown.
-    pub(super) notify_all_once: bool,
-    /// In a view, a subscriber with its identity, on whose behalf this poll is made.
-    pub(super) caller: Option<Caller>,
     /// In a view, the subscribers to notify of all their resources once the next poll has succeeded.
     owed: HashSet<u64>,
 }
@@ -86,21 +76,9 @@ pub(super) struct Poller {
 impl Poller {
     pub(super) fn new(state: Arc<WatcherState>, notify_all_once: bool) -> Self {
         let interval = state.plugin.watch_interval();
-        let groups = PathGroups::new(state.plugin.max_items());
-        let backoff = new_backoff(interval);
-        Self {
-            state,
-            interval,
-            groups,
-            shared_groups: None,
-            found: None,
-            retries_from: Instant::now(),
-            is_failing: false,
-            backoff,
-            notify_all_once,
-            caller: None,
-            owed: HashSet::new(),
-        }
+        let polls = Polls::new(state.plugin.max_items(), notify_all_once);
+        let (calls, backoff) = (ProviderCalls::new(state.clone()), new_backoff(interval));
+        Self { state, interval, polls, calls, is_failing: false, backoff, owed: HashSet::new() }
     }
 
     /// Polls until the watcher is retired; in a view, until there are no more subscribers.
@@ -172,7 +150,7 @@ impl Poller {
             };
             // A native provider coalesces its changes and notifies once, so there is no burst to wait for.
             let after_provider = async {
-                Caller::scope_view(self.caller.clone(), self.state.plugin.changed()).await;
+                Caller::scope_view(self.calls.caller.clone(), self.state.plugin.changed()).await;
                 let trigger = PollTrigger::now(PollCause::Notification);
                 pause_of_provider.await;
                 trigger
@@ -231,7 +209,7 @@ impl Poller {
             self.owed.extend(view.take_owed());
             let identity = view.identity;
             let watched;
-            (watched, self.caller) = self.state.watched_in_view(identity).await.unzip();
+            (watched, self.calls.caller) = self.state.watched_in_view(identity).await.unzip();
             return watched;
         }
         let (common, mount) = (&self.state.context, self.state.plugin.mount());
@@ -262,10 +240,8 @@ impl Poller {
         if let Some(shared) = &self.state.shared {
             shared.leave();
         }
-        self.shared_groups = None;
-        self.groups.forget_paths();
+        self.polls.go_idle();
         self.reset_backoff();
-        self.notify_all_once = false;
         self.owed.clear();
         self.state.listing.clear();
         self.state.is_polling.store(false, Ordering::SeqCst);
@@ -278,24 +254,14 @@ impl Poller {
     async fn poll_or_rely(&mut self, watched: Vec<(Uri, Path)>, requested: u64) -> (Duration, bool) {
         let state = self.state.clone();
         let Some(shared) = &state.shared else {
-            self.groups.set_watched(watched, Instant::now());
-            return (self.poll_once(requested).await, true);
+            return (self.poll_once(watched, requested).await, true);
         };
         shared.watch(watched.iter().map(|(_, path)| path.as_str().into()).collect(), requested);
         match shared.begin_poll() {
-            Plan::Own { tokens, tell_all } => {
-                match tokens {
-                    OwnTokens::Kept => {}
-                    OwnTokens::None => self.groups.forget_tokens(),
-                    OwnTokens::Shared => match self.shared_groups.take() {
-                        Some(groups) => self.groups = groups.into_own(self.state.plugin.max_items()),
-                        None => self.groups.forget_tokens(),
-                    },
-                }
-                self.notify_all_once |= tell_all;
-                self.groups.set_watched(watched, Instant::now());
-                let pause = self.poll_once(requested).await;
-                shared.own_polled(!self.is_failing);
+            Plan::Own { tokens, tell_all, handover } => {
+                self.polls.begin_own(Instant::now(), tokens, tell_all, handover);
+                let pause = self.poll_once(watched, requested).await;
+                shared.own_polled(if self.is_failing { OwnPolled::Failed } else { self.polls.own_polled() });
                 (pause, true)
             }
             Plan::Shared(poll) => (self.poll_for_all(shared, poll, requested).await, true),
@@ -308,28 +274,7 @@ impl Poller {
 
     /// Polls the paths of all replicas, and returns the pause before the next poll.
     async fn poll_for_all(&mut self, shared: &SharedPolls, poll: SharedPoll, requested: u64) -> Duration {
-        let (plugin, SharedPoll { paths, tokens, key }) = (self.state.plugin.clone(), poll);
-        let before = match tokens {
-            Some(tokens) => Some(SharedGroups::new(plugin.max_items(), key, tokens)),
-            None => self.shared_groups.take(),
-        };
-        let mut groups = before.unwrap_or_else(|| SharedGroups::new(plugin.max_items(), key, Vec::new()));
-        let mut watched = Vec::with_capacity(paths.len());
-        for (path, replica) in &*paths {
-            // The path comes from another replica, so it may be invalid.
-            watched.extend(plugin.mount().compose(path).ok().map(|located| (located.uri, located.path, *replica)));
-            if watched.len().is_multiple_of(BATCH_SIZE) {
-                tokio::task::yield_now().await;
-            }
-        }
-        groups.set_watched(watched, Instant::now());
-        let mut unanswered = BTreeSet::new();
-        self.found = Some(Found::default());
-        let result = self.poll_shared_groups(&mut groups, &mut unanswered).await;
-        let found = self.found.take().unwrap_or_default();
-        let shared_groups::Unserved { lost, left } = groups.unserved(result.is_ok(), &unanswered, Instant::now());
-        let found = Found { tokens: groups.tokens(), lost, left, ..found };
-        self.shared_groups = Some(groups);
+        let (found, result) = self.polls.poll_shared(&mut self.calls, poll, self.state.plugin.mount()).await;
         shared.shared_polled(found, result.is_ok());
         match result {
             // Waiting subscribers are notified after the tokens are stored, because until then this poll may be lost.
@@ -374,7 +319,7 @@ impl Poller {
             self.state.plugin.clear_cached_responses();
         }
         if all_changed {
-            self.notify_all().await;
+            self.state.notify_all().await;
         } else if !changed.is_empty() {
             let mount = self.state.plugin.mount();
             let located = changed.iter().filter_map(|path| mount.compose(path).ok());
@@ -397,36 +342,27 @@ impl Poller {
     }
 
     /// Polls all groups, publishes the outcome, and returns the pause before the next poll.
-    async fn poll_once(&mut self, requested: u64) -> Duration {
+    async fn poll_once(&mut self, watched: Vec<(Uri, Path)>, requested: u64) -> Duration {
         let began = Instant::now();
-        let round = match self.poll_groups().await {
+        let round = match self.polls.poll_own(&mut self.calls, watched, self.is_failing).await {
             Ok(round) => round,
-            // The tokens are kept, so changes from now on are reported after recovery.
-            Err(fault) => {
-                if self.notify_all_once && !self.is_failing {
-                    self.notify_all().await;
-                }
-                return self.fail(fault, requested);
-            }
+            Err(fault) => return self.fail(fault, requested),
         };
-        if std::mem::take(&mut self.notify_all_once) {
-            self.notify_all().await;
-            self.groups.owe_uncovered();
-        }
         if !self.owed.is_empty() {
             let owed = std::mem::take(&mut self.owed);
             let concerns = |mailbox: &Mailbox, _: &Uri| owed.contains(&mailbox.id) && self.state.concerns(mailbox);
             self.state.context.notify_under(Some(self.state.plugin.mount()), concerns).await;
-            self.groups.owe_uncovered();
+            self.polls.owe_uncovered();
         }
         self.reset_backoff();
         let now = Instant::now();
         let unserved = Arc::new(self.unserved(&round, now));
-        let pause = match self.groups.next_retry() {
+        let pause = match self.polls.groups().next_retry() {
             // The same amount of time is left for other work.
             _ if !round.left.is_empty() => began.elapsed().min(MAX_POLL_PAUSE),
             Some(retry) => {
-                let left = retry.max(self.retries_from).saturating_duration_since(now).max(MIN_POLL_INTERVAL);
+                let retry = self.polls.retries_from().map_or(retry, |from| retry.max(from));
+                let left = retry.saturating_duration_since(now).max(MIN_POLL_INTERVAL);
                 left.min(self.next_delay(round.hint))
             }
             None => self.next_delay(round.hint),
@@ -438,18 +374,13 @@ impl Poller {
     /// Returns the new paths that a poll did not serve.
     fn unserved(&self, round: &Round, now: Instant) -> Unserved {
         let mut unserved = Unserved::default();
-        for id in &round.left {
-            unserved.left.extend(self.groups.uncovered(*id).into_iter().map(|(_, path)| path));
-        }
-        for (id, failure) in self.groups.failing() {
-            let paths = self.groups.uncovered(id).into_iter().map(|(_, path)| path);
-            match failure.until.checked_duration_since(now).filter(|left| !left.is_zero()) {
-                Some(left) => {
-                    let after = left.min(MAX_RETRY_AFTER);
-                    unserved.failed.extend(paths.map(|path| (path, (failure.fault.clone(), after))));
+        for (path, failure) in self.polls.unserved(round, now) {
+            match failure {
+                Some(failure) => {
+                    let after = failure.until.saturating_duration_since(now).min(MAX_RETRY_AFTER);
+                    unserved.failed.insert(path, (failure.fault.clone(), after));
                 }
-                // The group is a half of a group that was split.
-                None => unserved.left.extend(paths),
+                None => drop(unserved.left.insert(path)),
             }
         }
         unserved
@@ -466,13 +397,6 @@ impl Poller {
         let fault = Some((fault, pause.min(MAX_RETRY_AFTER)));
         self.state.last_poll.send_replace(PollOutcome::of_all(requested, fault));
         pause
-    }
-
-    async fn notify_all(&self) {
-        self.state.plugin.clear_cached_responses();
-        self.state.context.notify_under(Some(self.state.plugin.mount()), |_, _| true).await;
-        // The principals' views of directories may be outdated by now.
-        self.state.examine_all().await;
     }
 
     /// Returns the pause before the next poll: the provider's hint, within bounds, else the config's interval.

@@ -217,6 +217,16 @@ impl WatcherState {
         })
     }
 
+    /// Notifies the subscribers of everything below the mount, and checks whether the listing has changed, because changes until now are
+    /// unknown.
+    pub(super) async fn notify_all(&self) {
+        self.plugin.clear_cached_responses();
+        self.listing.mark_dirty();
+        self.context.notify_under(Some(self.plugin.mount()), |_, _| true).await;
+        // The principals' views of directories may be outdated by now.
+        self.examine_all().await;
+    }
+
     /// Returns whether the plugin is polled for changes as a whole, and reports those of its listing.
     pub(super) fn supports_changes(&self) -> bool {
         let info = self.plugin.info();

@@ -19,13 +19,14 @@ mod measure;
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 pub use self::hints::{HOST_PREFIX, is_icon_size, is_mime_type};
 
 use mcp_host_base::text::{Excerpt, truncate};
 use mcp_host_model::provider::{self, ProviderInfo, Template};
-use mcp_host_model::resource::{Completion, Resource, ResourceBody, ResourceContents, ResourceTemplate};
+use mcp_host_model::resource::{
+    Completion, Resource, ResourceBody, ResourceContents, ResourceTemplate, WatchedChanges,
+};
 use mcp_host_model::uri::{Mount, Path, PathError, ResourceId, Uri};
 
 use self::dropped::DroppedItems;
@@ -59,19 +60,6 @@ pub struct FilteredPage<T> {
     pub size: usize,
     /// The provider's cursor of the next page.
     pub next_cursor: Option<String>,
-}
-
-/// The changes of watched paths since a token.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WatchedChanges {
-    /// The token for the next call.
-    pub token: String,
-    /// The watched paths that changed, each once.
-    pub changed: Vec<Path>,
-    /// Whether the listing changed.
-    pub listing_changed: bool,
-    /// The provider's hint for the time of the next poll.
-    pub poll_after: Option<Duration>,
 }
 
 /// The context in which a plugin's answers are validated.

@@ -12,7 +12,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_tim
 use super::bucket::MAX_AGE;
 use super::*;
 use crate::engine::conformance;
-use crate::member::{Found, Plan, RoleName};
+use crate::member::{Found, OwnPolled, Plan, RoleName};
 use crate::record::MAX_RECORD_BYTES;
 use crate::replica::ReplicaId;
 use crate::share::{ShardName, SharedPolls};
@@ -186,7 +186,7 @@ async fn a_key_that_an_admin_has_deleted_is_none_and_can_be_created() {
 async fn poll_until(polls: &SharedPolls, role: RoleName, own_polls: u64) {
     while polls.role() != role || polls.stats().member.own_polls < own_polls {
         match polls.begin_poll() {
-            Plan::Own { .. } => polls.own_polled(true),
+            Plan::Own { .. } => polls.own_polled(OwnPolled::Complete),
             Plan::Shared(_) => polls.shared_polled(Found { tokens: vec![None], ..Found::default() }, true),
             Plan::Nothing => {}
         }

@@ -18,26 +18,28 @@
 //! If a group fails again although all of its paths were answered in parts, it has too many paths: the next poll has twice as many groups.
 
 use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_host_cluster::ReplicaId;
-use mcp_host_engine::plugin::Fault;
 use mcp_host_model::uri::{Path, Uri};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use super::groups::{GroupId, MAX_GROUPS, MEMORY, PathGroups, Polled, max_group_paths};
+use crate::replica::ReplicaId;
+#[cfg(test)]
+use crate::simulation::{Bug, is_planted};
 
 /// All paths of one plugin that replicas watch.
-pub(super) struct SharedGroups {
+pub(super) struct SharedGroups<F> {
     key: u64,
     max_paths: usize,
     /// A power of two.
     groups: Vec<SharedGroup>,
     /// The paths that are in groups, or were in groups at the last poll: whether the token of the group covers each path.
     covered: HashMap<Path, bool>,
-    left_out: PathGroups<ReplicaId>,
+    left_out: PathGroups<ReplicaId, F>,
     /// Paths that the tokens no longer cover. They are not yet reported by a complete poll.
     lost: BTreeSet<Path>,
     /// Whether there are too few groups.
@@ -78,11 +80,17 @@ impl SharedGroup {
     }
 }
 
-impl SharedGroups {
+impl<F: Clone> SharedGroups<F> {
     /// Creates the groups of a plugin with this `limits.response-items`, with the tokens of the last poll, which another replica made.
     pub(super) fn new(max_items: usize, key: u64, tokens: Vec<Option<String>>) -> Self {
         let max_paths = max_group_paths(max_items);
-        let with_token = |token| SharedGroup { token, covers_others: true, ..SharedGroup::default() };
+        #[cfg(test)]
+        let key = if is_planted(Bug::KeyNotShared) { fastrand::u64(..) } else { key };
+        #[cfg(not(test))]
+        let covers_others = true;
+        #[cfg(test)]
+        let covers_others = !is_planted(Bug::OthersTokenAsOwn);
+        let with_token = |token| SharedGroup { token, covers_others, ..SharedGroup::default() };
         let groups = match tokens.len() {
             count if count.is_power_of_two() && count <= MAX_GROUPS => tokens.into_iter().map(with_token).collect(),
             _ => vec![SharedGroup::default()],
@@ -93,7 +101,7 @@ impl SharedGroups {
     }
 
     /// Converts the groups into groups of this replica alone, with the same tokens.
-    pub(super) fn into_own(self, max_items: usize) -> PathGroups {
+    pub(super) fn into_own<C: Clone + Eq + Hash>(self, max_items: usize) -> PathGroups<C, F> {
         let mut own = PathGroups::new(max_items);
         let mask = self.mask();
         let mut paths: Vec<(Vec<_>, Vec<_>)> = vec![Default::default(); self.groups.len()];
@@ -107,6 +115,10 @@ impl SharedGroups {
             if let Some((_, owed)) = paths.get_mut(hash(self.key, &path) & mask) {
                 owed.push(path);
             }
+        }
+        #[cfg(test)]
+        if is_planted(Bug::TokensShifted) {
+            paths.rotate_left(1);
         }
         for (group, (paths, owed)) in self.groups.into_iter().zip(paths) {
             own.add_with_token(group.token, group.covers_others, paths, owed);
@@ -179,6 +191,11 @@ impl SharedGroups {
         // The distance between the halves of a group is half of the number of groups.
         self.groups.iter_mut().for_each(SharedGroup::clear);
         self.groups.extend(self.groups.clone());
+        #[cfg(test)]
+        if is_planted(Bug::MovedWithoutToken) {
+            let half = self.groups.len() / 2;
+            self.groups.iter_mut().skip(half).for_each(|group| group.token = None);
+        }
         true
     }
 
@@ -208,6 +225,19 @@ impl SharedGroups {
 
     /// Stores the answer to the call for a group. The token advances without the paths that are left out.
     pub(super) fn record_answer(&mut self, index: usize, token: String) {
+        #[cfg(test)]
+        if is_planted(Bug::TokenOfOtherGroup) {
+            let other = index ^ self.mask().min(1);
+            let before = self.groups[index].token.clone();
+            self.groups[other].token = Some(token.clone());
+            if other != index {
+                self.groups[index].token = before;
+                self.covered.extend(self.groups[index].watched.iter().map(|(_, path)| (path.clone(), true)));
+                self.groups[index].covers_others = false;
+                self.last_token = Some(token);
+                return;
+            }
+        }
         let Some(group) = self.groups.get_mut(index) else { return };
         let (had_token, covers_others) = (group.token.replace(token.clone()).is_some(), group.covers_others);
         group.covers_others = false;
@@ -219,6 +249,8 @@ impl SharedGroups {
         }
         for path in group.left_out.iter().filter(|path| self.left_out.has(path)) {
             match self.covered.remove(path) {
+                #[cfg(test)]
+                _ if is_planted(Bug::LeftOutNotLost) => {}
                 Some(is_covered) if is_covered || (had_token && covers_others) => drop(self.lost.insert(path.clone())),
                 _ => {}
             }
@@ -228,7 +260,7 @@ impl SharedGroups {
 
     /// Records that the call for a group has failed although the provider answers. All of its paths are left out now. Returns whether the
     /// group must be called again, with the paths that are answered in [parts](Self::next_part).
-    pub(super) fn record_failure(&mut self, index: usize, fault: Fault, took: Duration, now: Instant) -> bool {
+    pub(super) fn record_failure(&mut self, index: usize, fault: F, took: Duration, now: Instant) -> bool {
         let is_room = self.groups.len() < MAX_GROUPS;
         let Some(group) = self.groups.get_mut(index) else { return false };
         group.failures = group.failures.saturating_add(1);
@@ -270,7 +302,7 @@ impl SharedGroups {
     }
 
     /// Records that a call for a part of the left out paths has failed although the provider answers.
-    pub(super) fn record_failed_part(&mut self, part: GroupId, fault: Fault, took: Duration, now: Instant) {
+    pub(super) fn record_failed_part(&mut self, part: GroupId, fault: F, took: Duration, now: Instant) {
         self.left_out.record_failure(part, fault, took, now);
         self.split(part, now);
     }
@@ -310,6 +342,8 @@ impl SharedGroups {
         // Paths that returned to their group after it was polled.
         let unpolled = self.groups.iter().flat_map(|group| group.watched.iter().map(|(_, path)| path));
         let unpolled = unpolled.filter(|path| !self.is_covered(path));
+        #[cfg(test)]
+        let unpolled = unpolled.filter(|_| !is_planted(Bug::ReturnedCounted));
         let left = self.left_out.watched().chain(of_groups).chain(unpolled).map(text);
         let left = left.filter(|path| !lost.contains(path)).collect();
         Unserved { lost, left }
@@ -333,6 +367,8 @@ mod tests {
     use super::*;
     use mcp_host_model::uri::Mount;
 
+    type Fault = String;
+
     const ONE: ReplicaId = ReplicaId::new(1);
     const OTHER: ReplicaId = ReplicaId::new(2);
 
@@ -348,11 +384,11 @@ mod tests {
 
     /// Polls a provider that fails for some paths, until there is nothing left to call. Returns the number of failed calls, and the paths
     /// that were not polled.
-    fn poll(groups: &mut SharedGroups, bad: &[usize], now: Instant) -> (usize, Unserved) {
+    fn poll(groups: &mut SharedGroups<Fault>, bad: &[usize], now: Instant) -> (usize, Unserved) {
         let (mut failed, mut unanswered) = (0, BTreeSet::new());
         let is_bad = |paths: &[Path]| paths.iter().any(|path| bad.contains(&path.as_str().parse().unwrap()));
-        let fault = || Fault::Trap("bad".to_owned());
-        let ask = |groups: &mut SharedGroups, failed: &mut usize| {
+        let fault = || "bad".to_owned();
+        let ask = |groups: &mut SharedGroups<Fault>, failed: &mut usize| {
             while let Some((part, paths)) = groups.next_part(now) {
                 match is_bad(&paths) {
                     false => groups.admit(part),
@@ -389,7 +425,7 @@ mod tests {
     fn replicas_divide_paths_alike_and_go_on_with_each_others_tokens() {
         let tokens = || (0..8).map(|number| Some(number.to_string())).collect::<Vec<_>>();
         let groups = || {
-            let mut groups = SharedGroups::new(10_000, 7, tokens());
+            let mut groups = SharedGroups::<Fault>::new(10_000, 7, tokens());
             groups.set_watched(watched(0..3000), Instant::now());
             groups
         };
@@ -400,12 +436,12 @@ mod tests {
             let polled = one.polled(index);
             assert!(polled.covers_others && !polled.watched.is_empty());
         }
-        assert_eq!(SharedGroups::new(10_000, 7, vec![None; 3]).tokens(), [None], "no host writes three");
+        assert_eq!(SharedGroups::<Fault>::new(10_000, 7, vec![None; 3]).tokens(), [None], "no host writes three");
     }
 
     #[test]
     fn a_path_stays_with_the_token_that_knows_of_it() {
-        let (mut groups, now) = (SharedGroups::new(10_000, 7, vec![None]), Instant::now());
+        let (mut groups, now) = (SharedGroups::<Fault>::new(10_000, 7, vec![None]), Instant::now());
         for (round, count) in [500, 3000, 20_000].into_iter().enumerate() {
             groups.set_watched(watched(0..count), now);
             while let Some((part, _)) = groups.next_part(now) {
@@ -426,12 +462,12 @@ mod tests {
 
     #[test]
     fn a_new_path_that_fails_fails_no_group_and_is_not_asked_about_again_soon() {
-        let (mut groups, now) = (SharedGroups::new(10_000, 7, Vec::new()), Instant::now());
+        let (mut groups, now) = (SharedGroups::<Fault>::new(10_000, 7, Vec::new()), Instant::now());
         groups.set_watched(watched(0..100), now);
         assert_eq!(poll(&mut groups, &[], now), (0, Unserved::default()));
         for _ in 0..3 {
             groups.set_watched(watched(0..101), now);
-            let group = |groups: &SharedGroups| groups.call(0).unwrap().0.len();
+            let group = |groups: &SharedGroups<Fault>| groups.call(0).unwrap().0.len();
             assert_eq!(group(&groups), 100, "it is not part of the group before it was tried");
             let (failed, what) = poll(&mut groups, &[100], now);
             assert!(failed <= 1, "{failed}");
@@ -446,7 +482,7 @@ mod tests {
 
     #[test]
     fn a_path_that_fails_later_is_found_and_is_the_only_one_that_is_lost() {
-        let (mut groups, now) = (SharedGroups::new(10_000, 7, Vec::new()), Instant::now());
+        let (mut groups, now) = (SharedGroups::<Fault>::new(10_000, 7, Vec::new()), Instant::now());
         groups.set_watched(watched(0..1000), now);
         poll(&mut groups, &[], now);
         groups.set_watched(watched(0..1000), now);
@@ -460,18 +496,18 @@ mod tests {
 
     #[test]
     fn what_the_next_holder_cannot_poll_is_lost_as_it_may_have_been_covered() {
-        let (mut groups, now) = (SharedGroups::new(10_000, 7, vec![Some("t".to_owned())]), Instant::now());
+        let (mut groups, now) = (SharedGroups::<Fault>::new(10_000, 7, vec![Some("t".to_owned())]), Instant::now());
         groups.set_watched(watched(0..10), now);
         assert_eq!(poll(&mut groups, &[3], now).1, unserved([3], []));
         // No replica relies on paths without a token.
-        let mut groups = SharedGroups::new(10_000, 7, vec![None]);
+        let mut groups = SharedGroups::<Fault>::new(10_000, 7, vec![None]);
         groups.set_watched(watched(0..10), now);
         assert_eq!(poll(&mut groups, &[3], now).1, unserved([], [3]));
     }
 
     #[test]
     fn many_paths_of_one_replica_that_fail_leave_the_others_theirs() {
-        let (mut groups, now) = (SharedGroups::new(10_000, 7, vec![Some("t".to_owned())]), Instant::now());
+        let (mut groups, now) = (SharedGroups::<Fault>::new(10_000, 7, vec![Some("t".to_owned())]), Instant::now());
         let mut all = watched(0..1000);
         all.iter_mut().skip(100).for_each(|(.., replica)| *replica = OTHER);
         groups.set_watched(all, now);
@@ -483,10 +519,10 @@ mod tests {
 
     #[test]
     fn a_group_of_too_many_paths_is_halved_and_keeps_its_token_until_then() {
-        let (mut groups, now) = (SharedGroups::new(10_000, 7, Vec::new()), Instant::now());
+        let (mut groups, now) = (SharedGroups::<Fault>::new(10_000, 7, Vec::new()), Instant::now());
         groups.set_watched(watched(0..900), now);
         (0..groups.len()).for_each(|index| groups.record_answer(index, "t".to_owned()));
-        let fault = || Fault::Trap("too many".to_owned());
+        let fault = || "too many".to_owned();
         groups.set_watched(watched(0..900), now);
         assert!(groups.record_failure(0, fault(), Duration::ZERO, now));
         while let Some((part, _)) = groups.next_part(now) {
@@ -502,7 +538,7 @@ mod tests {
 
     #[test]
     fn what_returns_to_a_group_that_was_polled_before_is_not_covered() {
-        let (mut groups, now) = (SharedGroups::new(10_000, 7, vec![Some("t".to_owned()); 2]), Instant::now());
+        let (mut groups, now) = (SharedGroups::<Fault>::new(10_000, 7, vec![Some("t".to_owned()); 2]), Instant::now());
         groups.set_watched(watched(0..10), now);
         assert_eq!(poll(&mut groups, &[], now), (0, Unserved::default()));
         groups.set_watched(watched(0..30), now);
@@ -515,7 +551,7 @@ mod tests {
 
     #[test]
     fn what_nobody_would_poll_is_lost_though_its_token_has_not_moved() {
-        let (mut groups, now) = (SharedGroups::new(10_000, 7, vec![Some("t".to_owned()); 32]), Instant::now());
+        let (mut groups, now) = (SharedGroups::<Fault>::new(10_000, 7, vec![Some("t".to_owned()); 32]), Instant::now());
         groups.set_watched(watched(0..5), now);
         assert_eq!(poll(&mut groups, &[], now), (0, Unserved::default()));
         let alone = (1..32).find(|index| groups.call(*index).is_some_and(|(paths, _)| paths.len() == 1)).unwrap();
@@ -526,24 +562,24 @@ mod tests {
 
     #[test]
     fn a_lease_that_is_lost_loses_nothing_of_what_was_left_out() {
-        let (mut groups, now) = (SharedGroups::new(10_000, 7, vec![None]), Instant::now());
+        let (mut groups, now) = (SharedGroups::<Fault>::new(10_000, 7, vec![None]), Instant::now());
         groups.set_watched(watched(0..10), now);
         assert_eq!(poll(&mut groups, &[], now), (0, Unserved::default()));
         groups.set_watched(watched(0..10), now);
-        assert!(groups.record_failure(0, Fault::Trap("down".to_owned()), Duration::ZERO, now));
+        assert!(groups.record_failure(0, "down".to_owned(), Duration::ZERO, now));
         assert!(groups.leaves_out_covered(0));
-        let mut own = groups.into_own(10_000);
+        let mut own = groups.into_own::<ReplicaId>(10_000);
         own.set_watched(watched(0..10).into_iter().map(|(uri, path, _)| (uri, path)).collect(), now);
         assert!(watched(0..10).iter().all(|(_, path, _)| own.is_covered(path)), "its token has not moved");
     }
 
     #[test]
     fn this_replica_alone_goes_on_with_the_same_tokens() {
-        let (mut groups, now) = (SharedGroups::new(10_000, 7, vec![Some("t".to_owned()); 2]), Instant::now());
+        let (mut groups, now) = (SharedGroups::<Fault>::new(10_000, 7, vec![Some("t".to_owned()); 2]), Instant::now());
         groups.set_watched(watched(0..10), now);
         poll(&mut groups, &[3], now);
         groups.set_watched(watched(0..10), now);
-        let mut own = groups.into_own(10_000);
+        let mut own = groups.into_own::<ReplicaId>(10_000);
         own.set_watched(watched(0..10).into_iter().map(|(uri, path, _)| (uri, path)).collect(), now);
         for (_, path, _) in watched(0..10) {
             assert_eq!(own.is_covered(&path), path.as_str() != "3", "{path}");

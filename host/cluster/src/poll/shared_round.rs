@@ -1,6 +1,6 @@
 //! One poll for all replicas: a call of `changes` for each [group](super::shared_groups).
 //!
-//! A failed call is followed by a call without paths, as in a [poll of this replica's own paths](super::round): if the provider does not
+//! A failed call is followed by a call without paths, as in a [poll of this replica's own paths](super::own_round): if the provider does not
 //! answer that call, the poll fails. If the provider answers, the group is called again in the same poll, without the paths that no part
 //! answers. So a path for which the provider fails costs the other paths the time of one call, at its first failure. If there was no time
 //! for any part of a group, the round only calls for the listing, and the group's token does not advance.
@@ -9,70 +9,77 @@
 //! take at most four seconds of a poll and one more call; the remaining paths are left out until the next poll.
 
 use std::collections::BTreeSet;
+use std::hash::Hash;
 use std::time::Duration;
 
-use mcp_host_engine::plugin::Fault;
-use tokio::time::Instant;
-
-use super::poller::Poller;
-use super::round::Round;
+use super::own_round::Round;
 use super::shared_groups::SharedGroups;
+use super::{Caller, Polls, timed_call};
+use crate::member::Found;
 
-impl Poller {
-    /// Polls each of the groups. Adds to `unanswered` the groups without an answer, which keep their tokens; the next poll calls for them
-    /// again. Fails if the provider does not answer. Returns the provider's hint for the next poll.
-    pub(super) async fn poll_shared_groups(
+impl<C: Clone + Eq + Hash + Send + Sync, F: Clone + Send + Sync> Polls<C, F> {
+    /// Polls each of the groups, and adds what they report to `found`. Adds to `unanswered` the groups without an answer, which keep their
+    /// tokens; the next poll calls for them again. Fails if the provider does not answer. Returns the provider's hint for the next poll.
+    pub(super) async fn poll_shared_groups<A>(
         &mut self,
-        groups: &mut SharedGroups,
+        caller: &mut A,
+        groups: &mut SharedGroups<F>,
         unanswered: &mut BTreeSet<usize>,
-    ) -> Result<Option<Duration>, Fault> {
+        found: &mut Found,
+    ) -> Result<Option<Duration>, F>
+    where
+        A: Caller<Fault = F, Client = C>,
+    {
         let mut round = Round::default();
-        if Instant::now() >= self.retries_from {
-            self.ask_about_left_out(groups, &mut round).await?;
+        if self.may_retry(caller.now()) {
+            Self::ask_about_left_out(caller, groups, &mut round).await?;
         }
         for index in 0..groups.len() {
-            if !self.poll_shared_group(groups, index, &mut round).await? {
+            if !self.poll_shared_group(caller, groups, index, &mut round, found).await? {
                 unanswered.insert(index);
             }
         }
-        self.pause_after_failures(&round);
+        self.pause_after_failures(caller, &round);
         Ok(round.hint)
     }
 
     /// Polls one group. If the call fails, polls again without the paths that are not answered. Returns whether the group was answered.
     /// Fails if the provider does not answer.
-    async fn poll_shared_group(
+    async fn poll_shared_group<A>(
         &mut self,
-        groups: &mut SharedGroups,
+        caller: &mut A,
+        groups: &mut SharedGroups<F>,
         index: usize,
         round: &mut Round,
-    ) -> Result<bool, Fault> {
+        found: &mut Found,
+    ) -> Result<bool, F>
+    where
+        A: Caller<Fault = F, Client = C>,
+    {
         while let Some((paths, token)) = groups.call(index) {
             if paths.is_empty() && groups.leaves_out_covered(index) {
                 // There was no time to determine which paths fail, so the token does not advance.
-                let token = self.ask_about_listing(groups.last_token(), round).await?;
+                let token = Self::ask_about_listing(caller, groups.last_token(), round).await?;
                 groups.set_last_token(token);
                 return Ok(true);
             }
-            let (answer, took) = self.call(&paths, token.as_deref()).await;
+            let (answer, took) = timed_call(caller, &paths, token.as_deref()).await;
             match answer {
                 Ok(changes) => {
                     round.answer(&changes);
-                    let changed = self.tell(groups.polled(index), &changes).await;
-                    if let Some(found) = &mut self.found {
-                        found.changed.extend(changed.iter().map(|(_, path)| path.as_str().into()));
-                        found.listing |= changes.listing_changed;
-                    }
+                    let changed = self.tell(caller, groups.polled(index), &changes).await;
+                    found.changed.extend(changed.iter().map(|(_, path)| path.as_str().into()));
+                    found.listing |= changes.listing_changed;
                     groups.record_answer(index, changes.token);
                     return Ok(true);
                 }
                 Err(fault) if paths.is_empty() => return Err(fault),
                 Err(fault) => {
-                    self.check_provider(groups, &fault, took, round).await?;
-                    if !groups.record_failure(index, fault, took, Instant::now()) {
+                    Self::check_provider(caller, groups, &fault, took, round).await?;
+                    if !groups.record_failure(index, fault, took, caller.now()) {
                         return Ok(false);
                     }
-                    self.ask_about_left_out(groups, round).await?;
+                    Self::ask_about_left_out(caller, groups, round).await?;
                 }
             }
         }
@@ -81,19 +88,22 @@ impl Poller {
 
     /// Calls for parts of the left out paths, while there is time. Answered parts return to their groups. Fails if the provider does not
     /// answer.
-    async fn ask_about_left_out(&mut self, groups: &mut SharedGroups, round: &mut Round) -> Result<(), Fault> {
+    async fn ask_about_left_out<A>(caller: &mut A, groups: &mut SharedGroups<F>, round: &mut Round) -> Result<(), F>
+    where
+        A: Caller<Fault = F, Client = C>,
+    {
         while round.has_time_for_parts()
-            && let Some((part, paths)) = groups.next_part(Instant::now())
+            && let Some((part, paths)) = groups.next_part(caller.now())
         {
             // The call has no token, so the answer contains no changes.
-            match self.call(&paths, None).await {
+            match timed_call(caller, &paths, None).await {
                 (Ok(_), took) => {
                     round.answer_part(took);
                     groups.admit(part);
                 }
                 (Err(fault), took) => {
-                    self.check_provider(groups, &fault, took, round).await?;
-                    groups.record_failed_part(part, fault, took, Instant::now());
+                    Self::check_provider(caller, groups, &fault, took, round).await?;
+                    groups.record_failed_part(part, fault, took, caller.now());
                 }
             }
         }
@@ -101,15 +111,18 @@ impl Poller {
     }
 
     /// Counts a failed call. If the provider does not answer a call without paths either, fails with the fault of the failed call.
-    async fn check_provider(
-        &mut self,
-        groups: &mut SharedGroups,
-        fault: &Fault,
+    async fn check_provider<A>(
+        caller: &mut A,
+        groups: &mut SharedGroups<F>,
+        fault: &F,
         took: Duration,
         round: &mut Round,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), F>
+    where
+        A: Caller<Fault = F, Client = C>,
+    {
         round.fail(took);
-        let answer = self.ask_about_listing(groups.last_token(), round).await;
+        let answer = Self::ask_about_listing(caller, groups.last_token(), round).await;
         groups.set_last_token(answer.map_err(|_| fault.clone())?);
         Ok(())
     }

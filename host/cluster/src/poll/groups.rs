@@ -23,10 +23,11 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use mcp_host_base::backoff::Backoff;
-use mcp_host_engine::plugin::Fault;
-use mcp_host_model::requester::Requester;
 use mcp_host_model::uri::{Path, Uri};
 use tokio::time::Instant;
+
+#[cfg(test)]
+use crate::simulation::{Bug, is_planted};
 
 /// The maximum number of paths in a group.
 pub(super) const MAX_GROUP_PATHS: usize = 1000;
@@ -45,11 +46,11 @@ const MIN_BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_mins(1);
 
 /// Identifies a group. Ids are not reused.
-pub(super) type GroupId = u64;
+pub type GroupId = u64;
 
 /// All watched paths of one plugin, each requested by some clients `C`.
-pub(super) struct PathGroups<C = Requester> {
-    groups: BTreeMap<GroupId, PathGroup<C>>,
+pub struct PathGroups<C, F> {
+    groups: BTreeMap<GroupId, PathGroup<C, F>>,
     members: HashMap<Path, Member>,
     next_id: GroupId,
     max_paths: usize,
@@ -70,7 +71,7 @@ struct Member {
 }
 
 /// The paths of one call of `changes`.
-pub(super) struct PathGroup<C = Requester> {
+pub(super) struct PathGroup<C, F> {
     /// The state up to which changes are known; `None` before the first poll.
     pub(super) token: Option<String>,
     /// Whether the token is another replica's, which may cover any path.
@@ -82,12 +83,12 @@ pub(super) struct PathGroup<C = Requester> {
     /// The last call.
     polled_at: Option<Instant>,
     /// Its failures, if it is the result of a split or failed the last time.
-    pub(super) failure: Option<GroupFailure>,
+    pub(super) failure: Option<GroupFailure<F>>,
     /// The client that all its paths belong to, if there is only one. Known after a split.
     client: Option<C>,
 }
 
-impl<C> Default for PathGroup<C> {
+impl<C, F> Default for PathGroup<C, F> {
     fn default() -> Self {
         Self {
             token: None,
@@ -102,15 +103,15 @@ impl<C> Default for PathGroup<C> {
 }
 
 /// The failures of a group.
-pub(super) struct GroupFailure {
+pub struct GroupFailure<F> {
     backoff: Backoff,
     /// The end of the back-off. The group is not polled earlier.
-    pub(super) until: Instant,
+    pub until: Instant,
     /// The last fault of the group, or of the group that it was split from.
-    pub(super) fault: Fault,
+    pub fault: F,
 }
 
-impl<C: Clone + Eq + Hash> PathGroups<C> {
+impl<C: Clone + Eq + Hash, F: Clone> PathGroups<C, F> {
     /// Creates no groups yet, for a plugin with this `limits.response-items`.
     pub(super) fn new(max_items: usize) -> Self {
         Self::with_backoff(max_items, MIN_BACKOFF, MAX_BACKOFF)
@@ -184,7 +185,7 @@ impl<C: Clone + Eq + Hash> PathGroups<C> {
         }
         let mut open = None;
         for (uri, path) in new {
-            let has_room = |group: &PathGroup<C>, max: usize| group.failure.is_none() && group.watched.len() < max;
+            let has_room = |group: &PathGroup<C, F>, max: usize| group.failure.is_none() && group.watched.len() < max;
             open = open.filter(|id| self.groups.get(id).is_some_and(|group| has_room(group, self.max_paths)));
             let id = match open.or_else(|| self.with_room()) {
                 Some(id) => id,
@@ -232,7 +233,7 @@ impl<C: Clone + Eq + Hash> PathGroups<C> {
         self.groups.retain(|id, _| used.contains(id));
     }
 
-    fn add(&mut self, group: PathGroup<C>) -> GroupId {
+    fn add(&mut self, group: PathGroup<C, F>) -> GroupId {
         let id = self.next_id;
         self.next_id = id.saturating_add(1);
         self.groups.insert(id, group);
@@ -251,7 +252,7 @@ impl<C: Clone + Eq + Hash> PathGroups<C> {
     /// Returns the due group whose back-off ended first; among equals, the one with the fewest paths. Without `may_retry`, considers
     /// only groups that a split has just made of a group that worked before.
     pub(super) fn next_due(&self, now: Instant, may_retry: bool) -> Option<GroupId> {
-        let has_worked = |group: &PathGroup<C>| group.watched.iter().any(|(_, path)| self.is_covered(path));
+        let has_worked = |group: &PathGroup<C, F>| group.watched.iter().any(|(_, path)| self.is_covered(path));
         let due = self.groups.iter().filter_map(|(id, group)| {
             let failure = group.failure.as_ref().filter(|failure| failure.until <= now)?;
             let is_due = may_retry || (group.polled_at.is_none() && has_worked(group));
@@ -261,12 +262,19 @@ impl<C: Clone + Eq + Hash> PathGroups<C> {
     }
 
     /// Returns when the first back-off of a group with watched paths ends.
-    pub(super) fn next_retry(&self) -> Option<Instant> {
+    pub fn next_retry(&self) -> Option<Instant> {
         let failing = self.groups.values().filter(|group| !group.watched.is_empty());
         failing.filter_map(|group| Some(group.failure.as_ref()?.until)).min()
     }
 
-    pub(super) fn get(&self, id: GroupId) -> Option<&PathGroup<C>> {
+    /// Returns whether each group with watched paths was answered since a time.
+    pub(super) fn is_polled_since(&self, since: Instant) -> bool {
+        let is_polled =
+            |group: &PathGroup<C, F>| group.failure.is_none() && group.polled_at.is_some_and(|at| at >= since);
+        self.groups.values().all(|group| group.watched.is_empty() || is_polled(group))
+    }
+
+    pub(super) fn get(&self, id: GroupId) -> Option<&PathGroup<C, F>> {
         self.groups.get(&id)
     }
 
@@ -282,7 +290,8 @@ impl<C: Clone + Eq + Hash> PathGroups<C> {
 
     /// Returns the watched paths of groups in back-off.
     pub(super) fn pausing(&self, now: Instant) -> impl Iterator<Item = &Path> {
-        let is_pausing = move |group: &&PathGroup<C>| group.failure.as_ref().is_some_and(|failure| failure.until > now);
+        let is_pausing =
+            move |group: &&PathGroup<C, F>| group.failure.as_ref().is_some_and(|failure| failure.until > now);
         self.groups.values().filter(is_pausing).flat_map(|group| group.watched.iter().map(|(_, path)| path))
     }
 
@@ -303,13 +312,7 @@ impl<C: Clone + Eq + Hash> PathGroups<C> {
     }
 
     /// Adds a group of paths that have failed together, so that it will be split.
-    pub(super) fn add_failed(
-        &mut self,
-        watched: Vec<(Uri, Path)>,
-        fault: Fault,
-        took: Duration,
-        now: Instant,
-    ) -> GroupId {
+    pub(super) fn add_failed(&mut self, watched: Vec<(Uri, Path)>, fault: F, took: Duration, now: Instant) -> GroupId {
         let paths: Vec<_> = watched.iter().map(|(_, path)| path.clone()).collect();
         let group = self.add(PathGroup { watched, ..PathGroup::default() });
         let member = Member { group, is_covered: false, is_watched: true, is_owed: false };
@@ -354,7 +357,7 @@ impl<C: Clone + Eq + Hash> PathGroups<C> {
     }
 
     /// Records the failure of a call for a group, which is polled again after its back-off.
-    pub(super) fn record_failure(&mut self, id: GroupId, fault: Fault, took: Duration, now: Instant) {
+    pub(super) fn record_failure(&mut self, id: GroupId, fault: F, took: Duration, now: Instant) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         let new = || GroupFailure::new(fault.clone(), now, self.backoff);
         let mut failure = group.failure.take().unwrap_or_else(new);
@@ -391,6 +394,8 @@ impl<C: Clone + Eq + Hash> PathGroups<C> {
         };
         let rest = parts.split_off(middle);
         let token = group.token.clone();
+        #[cfg(test)]
+        let token = token.filter(|_| !is_planted(Bug::SplitWithoutToken));
         self.groups.remove(&id);
         let (mut works, mut last) = (None, id);
         for (number, part) in [parts, rest].into_iter().enumerate() {
@@ -448,30 +453,31 @@ impl<C: Clone + Eq + Hash> PathGroups<C> {
     }
 
     /// Returns the failed groups with watched paths.
-    pub(super) fn failing(&self) -> impl Iterator<Item = (GroupId, &GroupFailure)> {
+    pub(super) fn failing(&self) -> impl Iterator<Item = (GroupId, &GroupFailure<F>)> {
         let failing = self.groups.iter().filter(|(_, group)| !group.watched.is_empty());
         failing.filter_map(|(id, group)| Some((*id, group.failure.as_ref()?)))
     }
 }
 
-impl GroupFailure {
-    fn new(fault: Fault, now: Instant, (min, max): (Duration, Duration)) -> Self {
+impl<F> GroupFailure<F> {
+    fn new(fault: F, now: Instant, (min, max): (Duration, Duration)) -> Self {
         Self { backoff: Backoff::new(min, max), until: now, fault }
     }
 }
 
 /// The paths that an answer concerns.
 #[derive(Default)]
-pub(super) struct Polled<'a> {
-    pub(super) watched: &'a [(Uri, Path)],
+pub struct Polled<'a> {
+    /// The paths of the call.
+    pub watched: &'a [(Uri, Path)],
     /// The paths that the token did not cover. A change of these only means that they are new.
-    pub(super) new: Vec<(Uri, Path)>,
+    pub new: Vec<(Uri, Path)>,
     /// The new paths that are notified in any case.
     pub(super) owed: Vec<Path>,
     /// Whether the token was another replica's, which may cover any path.
     pub(super) covers_others: bool,
     /// Whether no state of the listing was known before.
-    pub(super) is_first: bool,
+    pub is_first: bool,
 }
 
 /// Returns the maximum number of paths in one call to a plugin with this `limits.response-items`.
@@ -500,8 +506,10 @@ fn by_client<C: Clone + Eq + Hash>(parts: &mut [((Uri, Path), C)]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mcp_host_model::principal::Principal;
     use mcp_host_model::uri::Mount;
+
+    type Client = String;
+    type Fault = String;
 
     fn watched(numbers: std::ops::Range<usize>) -> Vec<(Uri, Path)> {
         let mount: Mount = "a://x/".parse().unwrap();
@@ -509,19 +517,19 @@ mod tests {
         located.map(|located| (located.uri, located.path)).collect()
     }
 
-    fn groups() -> PathGroups {
+    fn groups() -> PathGroups<Client, Fault> {
         PathGroups::new(10_000)
     }
 
-    fn client(name: &str) -> Requester {
-        Requester::Principal(Principal::new(name))
+    fn client(name: &str) -> Client {
+        name.to_owned()
     }
 
-    fn sizes(groups: &PathGroups) -> Vec<usize> {
+    fn sizes(groups: &PathGroups<Client, Fault>) -> Vec<usize> {
         groups.groups.values().map(|group| group.watched.len()).collect()
     }
 
-    fn ids(groups: &PathGroups) -> Vec<GroupId> {
+    fn ids(groups: &PathGroups<Client, Fault>) -> Vec<GroupId> {
         groups.groups.keys().copied().collect()
     }
 
@@ -556,11 +564,11 @@ mod tests {
     }
 
     /// Fails and splits the groups that contain a bad path, until nothing changes. Returns the number of failed calls.
-    fn isolate(groups: &mut PathGroups, bad: &[Path], client: impl Fn(&Path) -> Requester) -> usize {
+    fn isolate(groups: &mut PathGroups<Client, Fault>, bad: &[Path], client: impl Fn(&Path) -> Client) -> usize {
         let (mut failed, now) = (0, Instant::now());
-        let fault = Fault::Trap("bad".to_owned());
+        let fault = "bad".to_owned();
         loop {
-            let is_bad = |group: &PathGroup| group.watched.iter().any(|(_, path)| bad.contains(path));
+            let is_bad = |group: &PathGroup<Client, Fault>| group.watched.iter().any(|(_, path)| bad.contains(path));
             let failing = ids(groups).into_iter().filter(|id| is_bad(groups.get(*id).unwrap()));
             let mut has_split = false;
             for id in failing.collect::<Vec<_>>() {
@@ -637,7 +645,7 @@ mod tests {
     #[test]
     fn new_paths_that_fail_again_and_again_never_take_those_that_work_with_them() {
         let (mut groups, now) = (groups(), Instant::now());
-        let (all, fault) = (watched(0..700), Fault::Trap("bad".to_owned()));
+        let (all, fault) = (watched(0..700), "bad".to_owned());
         for bad in 100..700 {
             let mut now_watched = all[..100].to_vec();
             now_watched.push(all[bad].clone());
@@ -670,7 +678,7 @@ mod tests {
         let (mut groups, now) = (groups(), Instant::now());
         groups.set_watched(watched(0..2), now);
         groups.record_answer(0, "t".to_owned(), Duration::ZERO, now);
-        groups.record_failure(0, Fault::Trap(String::new()), Duration::ZERO, now);
+        groups.record_failure(0, String::new(), Duration::ZERO, now);
         groups.set_watched(watched(0..1), now);
         groups.record_answer(0, "without it".to_owned(), Duration::ZERO, now);
         groups.set_watched(watched(0..2), now);
@@ -695,7 +703,7 @@ mod tests {
         let (mut groups, now) = (groups(), Instant::now());
         groups.set_watched(watched(0..1), now);
         assert_eq!(groups.working(|_| false), [0]);
-        groups.record_failure(0, Fault::Trap(String::new()), Duration::ZERO, now);
+        groups.record_failure(0, String::new(), Duration::ZERO, now);
         assert_eq!((groups.working(|_| false), groups.next_due(now, true)), (vec![], None));
         let retry = groups.next_retry().unwrap();
         assert!(retry > now && groups.next_due(retry, true) == Some(0));
