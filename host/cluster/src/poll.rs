@@ -83,8 +83,10 @@ pub struct Polls<C, F> {
     groups: PathGroups<C, F>,
     /// The groups of all replicas, while this replica polls for all.
     shared_groups: Option<SharedGroups<F>>,
-    /// The time from which groups that have failed may be polled again.
+    /// The time from which groups that have failed may be polled again, and the time from which parts of the paths that shared groups leave
+    /// out may be. They are independent, because a replica that polls both would otherwise spend all time for retries on one of them.
     retries_from: Option<Instant>,
+    shared_retries_from: Option<Instant>,
     /// Whether the next poll notifies all subscribers once, instead of the changes it returns, because changes before it are unknown.
     notify_all_once: bool,
     /// The handover that own polls complete, and when the first of them began.
@@ -96,8 +98,9 @@ impl<C: Clone + Eq + Hash + Send + Sync, F: Clone + Send + Sync> Polls<C, F> {
     /// notifies everything, because changes before it are unknown.
     pub fn new(max_items: usize, notify_all_once: bool) -> Self {
         let groups = PathGroups::new(max_items);
-        let (shared_groups, retries_from, handover) = (None, None, None);
-        Self { max_items, groups, shared_groups, retries_from, notify_all_once, handover }
+        let (shared_groups, handover) = (None, None);
+        let (retries_from, shared_retries_from) = (None, None);
+        Self { max_items, groups, shared_groups, retries_from, shared_retries_from, notify_all_once, handover }
     }
 
     /// Returns the groups of this replica's own paths.
@@ -126,10 +129,6 @@ impl<C: Clone + Eq + Hash + Send + Sync, F: Clone + Send + Sync> Polls<C, F> {
     /// has notified subscribers by itself.
     pub fn owe_uncovered(&mut self) {
         self.groups.owe_uncovered();
-    }
-
-    fn may_retry(&self, now: Instant) -> bool {
-        self.retries_from.is_none_or(|from| now >= from)
     }
 
     /// Removes all paths, because nothing is watched any more. The token of the listing is kept.

@@ -156,6 +156,12 @@ fn no_change_is_lost_by_partitions_pauses_crashes_lost_messages_and_a_lost_engin
     assert_all_good(Weather::Storm, 600);
 }
 
+/// With more groups than those of small worlds. Seed 40 has found that a holder never retried its own paths.
+#[test]
+fn twelve_replicas_with_two_thousand_streams_lose_nothing() {
+    command::assert_all_good(38..46);
+}
+
 #[test]
 fn each_planted_bug_is_found() {
     let bugs = [

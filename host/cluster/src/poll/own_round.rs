@@ -16,6 +16,7 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use mcp_host_model::resource::WatchedChanges;
+use tokio::time::Instant;
 
 use super::groups::GroupId;
 use super::{Caller, Polls, timed_call};
@@ -71,6 +72,13 @@ impl Round {
         self.hint = self.hint.into_iter().chain(changes.poll_after).min();
     }
 
+    /// Returns the time from which failed paths may be polled again: delayed in proportion to the duration of this round's failed calls; none
+    /// if no call has failed.
+    pub(super) fn next_retries(&self, now: Instant) -> Option<Instant> {
+        let pause = self.failed_time.saturating_mul(FAILED_PAUSE_FACTOR).min(MAX_FAILED_PAUSE);
+        (!pause.is_zero()).then(|| now.checked_add(pause).unwrap_or(now))
+    }
+
     /// Counts a failed call.
     pub(super) fn fail(&mut self, took: Duration) {
         self.failed_time = self.failed_time.saturating_add(took.max(MIN_FAILED_TIME));
@@ -99,7 +107,7 @@ impl<C: Clone + Eq + Hash + Send + Sync, F: Clone + Send + Sync> Polls<C, F> {
                 working.push_front(works);
             }
         }
-        let may_retry = self.may_retry(began);
+        let may_retry = self.retries_from.is_none_or(|from| began >= from);
         while round.has_time()
             && let Some(id) = self.groups.next_due(caller.now(), may_retry)
         {
@@ -108,7 +116,7 @@ impl<C: Clone + Eq + Hash + Send + Sync, F: Clone + Send + Sync> Polls<C, F> {
         if !round.has_answer {
             self.poll_listing(caller, &mut round).await?;
         }
-        self.pause_after_failures(caller, &round);
+        self.retries_from = round.next_retries(caller.now()).or(self.retries_from);
         Ok(round)
     }
 
@@ -148,15 +156,6 @@ impl<C: Clone + Eq + Hash + Send + Sync, F: Clone + Send + Sync> Polls<C, F> {
         let token = Self::ask_about_listing(caller, self.groups.last_token(), round).await?;
         self.groups.set_last_token(token);
         Ok(())
-    }
-
-    /// Delays the next calls for failed groups, in proportion to the duration of this round's failed calls.
-    pub(super) fn pause_after_failures<A: Caller>(&mut self, caller: &A, round: &Round) {
-        if !round.failed_time.is_zero() {
-            let pause = round.failed_time.saturating_mul(FAILED_PAUSE_FACTOR).min(MAX_FAILED_PAUSE);
-            let now = caller.now();
-            self.retries_from = Some(now.checked_add(pause).unwrap_or(now));
-        }
     }
 
     /// Notifies the changes of a group, and stores its token.

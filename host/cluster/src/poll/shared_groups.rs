@@ -16,6 +16,7 @@
 //! its group without consequences.
 //!
 //! If a group fails again although all of its paths were answered in parts, it has too many paths: the next poll has twice as many groups.
+//! If there are [`MAX_GROUPS`] already, half of its paths are left out like a path that has failed alone.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
@@ -266,12 +267,16 @@ impl<F: Clone> SharedGroups<F> {
         group.failures = group.failures.saturating_add(1);
         group.failed_with = group.failed_with.max(group.watched.len());
         if group.failures > 1 && group.watched.len() > 1 {
-            (group.failures, group.failed_with) = (0, 0);
             // The next poll calls the halves, with the token of the group.
             if is_room {
+                (group.failures, group.failed_with) = (0, 0);
                 self.doubles = true;
                 return false;
             }
+            let rest = group.watched.split_off(group.watched.len() / 2);
+            group.left_out.extend(rest.iter().map(|(_, path)| path.clone()));
+            self.left_out.add_failed(rest, fault, took, now);
+            return true;
         }
         let watched = std::mem::take(&mut group.watched);
         group.left_out.extend(watched.iter().map(|(_, path)| path.clone()));
@@ -534,6 +539,33 @@ mod tests {
         assert_eq!(groups.tokens(), vec![Some("t".to_owned()); 2]);
         assert!((0..2).all(|index| groups.polled(index).new.is_empty()));
         assert_eq!(poll(&mut groups, &[], now), (0, Unserved::default()));
+    }
+
+    #[test]
+    fn a_group_of_too_many_paths_that_cannot_be_halved_leaves_some_out_and_is_not_called_again_and_again() {
+        let (mut groups, now) = (SharedGroups::<Fault>::new(10_000, 7, vec![None; MAX_GROUPS]), Instant::now());
+        groups.set_watched(watched(0..640), now);
+        let mut failed = 0;
+        for index in 0..groups.len() {
+            while let Some((paths, _)) = groups.call(index) {
+                if paths.len() <= 8 {
+                    groups.record_answer(index, "t".to_owned());
+                    break;
+                }
+                failed += 1;
+                assert!(groups.record_failure(index, "too many".to_owned(), Duration::ZERO, now));
+                while let Some((part, paths)) = groups.next_part(now) {
+                    match paths.len() <= 8 {
+                        true => groups.admit(part),
+                        false => groups.record_failed_part(part, "too many".to_owned(), Duration::ZERO, now),
+                    }
+                }
+            }
+        }
+        assert!(failed <= 4 * groups.len(), "{failed} calls have failed");
+        let Unserved { lost, left } = groups.unserved(true, &BTreeSet::new(), now);
+        let polled: usize = (0..groups.len()).map(|index| groups.polled(index).watched.len()).sum();
+        assert!(polled >= 4 * groups.len() && lost.is_empty() && polled + left.len() == 640, "{polled} {}", left.len());
     }
 
     #[test]

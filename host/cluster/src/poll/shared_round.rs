@@ -31,7 +31,7 @@ impl<C: Clone + Eq + Hash + Send + Sync, F: Clone + Send + Sync> Polls<C, F> {
         A: Caller<Fault = F, Client = C>,
     {
         let mut round = Round::default();
-        if self.may_retry(caller.now()) {
+        if self.shared_retries_from.is_none_or(|from| caller.now() >= from) {
             Self::ask_about_left_out(caller, groups, &mut round).await?;
         }
         for index in 0..groups.len() {
@@ -39,7 +39,7 @@ impl<C: Clone + Eq + Hash + Send + Sync, F: Clone + Send + Sync> Polls<C, F> {
                 unanswered.insert(index);
             }
         }
-        self.pause_after_failures(caller, &round);
+        self.shared_retries_from = round.next_retries(caller.now()).or(self.shared_retries_from);
         Ok(round.hint)
     }
 

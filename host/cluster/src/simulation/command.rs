@@ -108,6 +108,16 @@ impl Total {
     }
 }
 
+/// Runs these worlds at the default size.
+pub(super) fn assert_all_good(seeds: std::ops::Range<u64>) {
+    let (size, mut total) = (size(), Total::default());
+    for seed in seeds {
+        total.add(seed, size, &World::new(seed, weather(seed), size, None, false).run());
+    }
+    assert!(total.failures.is_empty(), "{}", total.failures.join("\n"));
+    assert!(total.notifications > total.changes);
+}
+
 /// Runs as many worlds as the environment says, on all processors.
 #[test]
 #[ignore = "a command: cargo xtask simulate"]

@@ -60,7 +60,8 @@ impl Provider {
         if now < self.down_until || paths.len() > self.max_call || has_bad {
             return None;
         }
-        let since = since.map(|token| &self.tokens[token.parse::<usize>().unwrap()]);
+        // An unknown token is no state.
+        let since = since.and_then(|token| self.tokens.get(token.parse::<usize>().unwrap()));
         let edited = |path: &u32| self.edited[usize::try_from(*path).unwrap()];
         let (mut changed, mut has_listing_changed) = (Vec::new(), false);
         if let Some(since) = since {
