@@ -4,6 +4,7 @@
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use mcp_host_model::resource::{Annotations, Meta, NOTICES_META_KEY, Notice, ResourceIcon, Role, Theme, Timestamp};
