@@ -497,5 +497,5 @@ impl Drop for ViewLease {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "upstream"))]
 mod tests;
