@@ -84,7 +84,7 @@ fn print(context: &Context, lines: &[String]) -> Result<(), CliError> {
 
 /// The printed lines of an update: what was replaced, and the commands that build and test the project.
 fn updated(update: &Update, dir: &Path) -> Vec<String> {
-    let sdk = dir.join("sdk");
+    let sdk = if dir == Path::new(".") { "sdk".into() } else { dir.join("sdk") };
     let version = env!("CARGO_PKG_VERSION");
     if update.is_empty() {
         return vec![format!(
