@@ -47,6 +47,10 @@ pub(crate) struct Simulate {
     #[arg(long, default_value_t = 1000)]
     interval: u64,
 
+    /// Plant a bug, such as `TokenOfOtherGroup`, which must be found
+    #[arg(long)]
+    bug: Option<String>,
+
     /// The number of worlds at a time: as many as there are processors, if not given
     #[arg(long)]
     threads: Option<u64>,
@@ -80,6 +84,10 @@ impl Simulate {
                 None => command.env_remove(name),
             };
         }
+        match &self.bug {
+            Some(bug) => command.env("MCP_HOST_SIMULATION_BUG", bug),
+            None => command.env_remove("MCP_HOST_SIMULATION_BUG"),
+        };
         ensure!(cargo::pass_through(&mut command)?, "the simulation has failed; see above");
         Ok(())
     }

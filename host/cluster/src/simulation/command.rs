@@ -4,9 +4,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::fault_of;
 use super::replica::Load;
 use super::world::{Outcome, Size, Weather, World};
+use super::{BUGS, Bug, fault_of};
 
 /// Returns a number that the command has set in the environment.
 fn setting(name: &str) -> Option<u64> {
@@ -29,6 +29,13 @@ fn size() -> Size {
         max_items: number("ITEMS", u64::try_from((paths.div_ceil(shards) / 8).clamp(8, 2000)).unwrap()),
         interval: Duration::from_millis(setting("INTERVAL").unwrap_or(1000)),
     }
+}
+
+/// The bug that is planted in all worlds; none if the environment names none.
+fn bug() -> Option<Bug> {
+    let name = std::env::var("MCP_HOST_SIMULATION_BUG").ok()?;
+    let bug = BUGS.iter().map(|(bug, _)| *bug).find(|bug| format!("{bug:?}") == name);
+    Some(bug.unwrap_or_else(|| panic!("there is no bug {name:?}, but {BUGS:?}")))
 }
 
 /// The faults of a seed: each fourth world has the same.
@@ -125,7 +132,7 @@ fn simulate() {
     let (size, began) = (size(), Instant::now());
     if let Some(seed) = setting("SEED") {
         let is_traced = setting("TRACE").is_some();
-        let outcome = World::new(seed, weather(seed), size, None, is_traced).run();
+        let outcome = World::new(seed, weather(seed), size, bug(), is_traced).run();
         outcome.trace.iter().for_each(|line| println!("{line}"));
         let mut total = Total::default();
         total.add(seed, size, &outcome);
@@ -143,7 +150,7 @@ fn simulate() {
                     if seed >= seeds {
                         return;
                     }
-                    let outcome = World::new(seed, weather(seed), size, None, false).run();
+                    let outcome = World::new(seed, weather(seed), size, bug(), false).run();
                     let mut total = total.lock().unwrap();
                     total.add(seed, size, &outcome);
                     if total.seeds.is_multiple_of((seeds / 20).max(1)) {

@@ -132,7 +132,6 @@ enum Event {
     Mend {
         shard: u32,
         path: u32,
-        began: Time,
     },
     Fault,
     /// Streams come, move and go.
@@ -213,6 +212,8 @@ struct Shard {
     hindered: Time,
     /// When each path last failed, or had to wait because it had failed.
     path_hindered: Vec<Time>,
+    /// Since when each path has failed, without a pause in which replicas poll it again: the longer, the longer they wait.
+    path_began: Vec<Time>,
     /// The replicas that hold the lease.
     holders: BTreeSet<usize>,
 }
@@ -484,13 +485,14 @@ impl World {
             Event::Edit => self.edit(),
             Event::EditListing => self.edit_listing(),
             Event::Break => self.break_path(),
-            Event::Mend { shard, path, began } => {
+            Event::Mend { shard, path } => {
                 self.note_world(|| format!("shard {shard} is good again for p{path}"));
                 let now = self.now;
                 let shard = &mut self.shards[index_of(shard)];
                 if shard.provider.bad.remove(&path) {
                     // The back-off of a group is at most as long as it has failed.
-                    shard.path_hindered[index_of(path)] = now + (now - began) * 12 / 10 + AFTER_FAILURE / 2;
+                    let failed = now - shard.path_began[index_of(path)];
+                    shard.path_hindered[index_of(path)] = now + failed * 13 / 10 + AFTER_FAILURE / 2;
                 }
                 shard.provider.slow.remove(&path);
             }
@@ -1176,14 +1178,16 @@ impl World {
         }
         let (shard, path) = (self.random.usize(..self.size.shards), self.random.u32(..self.size.paths));
         let mends = self.milliseconds(100, 8_000);
-        let provider = &mut self.shards[shard].provider;
+        let at = &mut self.shards[shard];
         if self.random.u32(..4) == 0 {
-            provider.slow.insert(path);
-        } else if !provider.bad.insert(path) {
+            at.provider.slow.insert(path);
+        } else if !at.provider.bad.insert(path) {
             return self.after(SECOND, 0, Event::Break);
+        } else if at.path_hindered[index_of(path)] < self.now {
+            at.path_began[index_of(path)] = self.now;
         }
         self.note_world(|| format!("shard {shard} fails for p{path}, or is slow"));
-        self.after(mends, 0, Event::Mend { shard: short(shard), path, began: self.now });
+        self.after(mends, 0, Event::Mend { shard: short(shard), path });
         let next = self.milliseconds(500, 15_000);
         self.after(next, 0, Event::Break);
     }
@@ -1361,6 +1365,7 @@ impl Shard {
             provider: Provider::new(size.paths, max_call),
             hindered: Time::ZERO,
             path_hindered: vec![Time::ZERO; index_of(size.paths)],
+            path_began: vec![Time::ZERO; index_of(size.paths)],
             holders: BTreeSet::new(),
         }
     }
