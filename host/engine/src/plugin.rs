@@ -54,9 +54,7 @@ use mcp_host_config::UriGlob;
 use mcp_host_model::caller::{Caller, Identity};
 use mcp_host_model::digest::Digest;
 use mcp_host_model::provider::{Outage, Programs, ProviderInfo};
-use mcp_host_model::resource::{
-    Argument, Completion, Resource, ResourceContents, ResourceTemplate, WatchedChanges,
-};
+use mcp_host_model::resource::{Argument, Completion, Resource, ResourceContents, ResourceTemplate, WatchedChanges};
 use mcp_host_model::uri::{Mount, Path};
 use mcp_host_sandbox::Sandbox;
 use mcp_host_sandbox::grant_usage::{BucketUsage, GrantUsage};

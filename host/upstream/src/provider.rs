@@ -230,10 +230,12 @@ async fn release_when_idle(shared: Arc<Shared>) {
             () = shared.released.notified() => {}
         }
         let mut subscriptions = shared.subscriptions.lock().await;
-        let is_idle = shared.asked_at.lock().is_none_or(|at| at.elapsed() >= shared.idle);
-        if is_idle {
+        let asked_at = *shared.asked_at.lock();
+        if asked_at.is_none() {
+            // Otherwise the host may be waiting for an upstream that fails, and changes meanwhile are found after its recovery.
             shared.poller.forget();
         }
+        let is_idle = asked_at.is_none_or(|at| at.elapsed() >= shared.idle);
         if is_idle && !subscriptions.is_empty() {
             let link = shared.connector.open_link();
             subscriptions.release(link.as_ref());

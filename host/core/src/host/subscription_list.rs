@@ -105,15 +105,18 @@ impl<R: Copy> AttemptQueue<R> {
         let mut in_flight = FuturesUnordered::new();
         loop {
             self.release_due(Instant::now());
-            while let Some((plugin, resource)) = self.pop(Instant::now()) {
+            // One time for both decisions: a hold that ends in between would neither permit an attempt nor be waited for.
+            let mut now = Instant::now();
+            while let Some((plugin, resource)) = self.pop(now) {
                 let trying = attempt(resource);
                 in_flight.push(async move { (plugin, resource, trying.await) });
                 // The first poll: an attempt that a limit rejects ends here.
                 while let Some(Some((plugin, resource, outcome))) = in_flight.next().now_or_never() {
                     self.end(plugin, resource, outcome, Instant::now());
                 }
+                now = Instant::now();
             }
-            let next = self.next_attempt(Instant::now());
+            let next = self.next_attempt(now);
             tokio::select! {
                 Some((plugin, resource, outcome)) = in_flight.next() => {
                     self.end(plugin, resource, outcome, Instant::now());

@@ -10,7 +10,7 @@
 //! connection waits without being polled, and must not take the wake-up of the stream that replaced it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mcp_host_model::caller::AccessToken;
@@ -41,6 +41,8 @@ pub(super) struct Mailbox {
     principal: RwLock<(Principal, Option<Instant>)>,
     /// The access token of the principal's last request, if a plugin has views. It expires with the groups.
     access_token: RwLock<Option<AccessToken>>,
+    /// The number of changes of the principal, its groups included, and of the access token.
+    credential_changes: AtomicU64,
     /// The client that subscribed last. The cost of all its subscriptions is attributed to this client.
     requester: RwLock<Requester>,
     pending: Mutex<PendingUpdates>,
@@ -94,6 +96,7 @@ impl Mailbox {
             requester: RwLock::new(Requester::Principal(principal.identity())),
             principal: RwLock::new((principal, None)),
             access_token: RwLock::default(),
+            credential_changes: AtomicU64::new(0),
             pending: Mutex::default(),
             notify: Notify::new(),
         }
@@ -158,7 +161,13 @@ impl Mailbox {
             return false;
         }
         *self.access_token.write() = token;
+        self.credential_changes.fetch_add(1, Ordering::Relaxed);
         true
+    }
+
+    /// Returns the number of changes of its principal and of its access token so far.
+    pub(super) fn credential_changes(&self) -> u64 {
+        self.credential_changes.load(Ordering::Relaxed)
     }
 
     /// Returns the client that has subscribed last.
@@ -178,7 +187,10 @@ impl Mailbox {
         let (_, before) = std::mem::replace(&mut *self.principal.write(), (principal.clone(), until));
         let is_sooner = until.is_some_and(|until| before.is_none_or(|before| until < before));
         match (is_another, is_sooner) {
-            (true, _) => PrincipalChange::Principal,
+            (true, _) => {
+                self.credential_changes.fetch_add(1, Ordering::Relaxed);
+                PrincipalChange::Principal
+            }
             (false, true) => PrincipalChange::Expiry,
             (false, false) => PrincipalChange::None,
         }

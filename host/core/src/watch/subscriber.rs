@@ -618,7 +618,8 @@ mod tests {
         let attempt = subscriber.begin("A://x/f", &uri, LIMITS).unwrap();
         attempt.register(&mount(), false);
         attempt.activate(false);
-        let _pending = subscriber.begin("a://x/g", &pending, LIMITS);
+        let limits = ShareLimits { client: 10_000, overall: 10_000 };
+        let _pending = subscriber.begin("a://x/g", &pending, limits).unwrap();
         assert_eq!(subscriber.requested_uris(), [("a://x/f".to_owned(), "A://x/f".to_owned())]);
         assert!(subscriber.is_subscribed("a://x/g") && !subscriber.is_subscribed("A://x/f"));
         subscriber.notify_all();

@@ -412,7 +412,10 @@ async fn a_principal_that_comes_to_see_a_plugin_has_it_polled_and_is_told_of_its
         let mut config = Config::new();
         config.rules.push(rule);
         host.reload(config).await.unwrap();
-        assert_eq!(timeout(TIMEOUT, mallory.next()).await.expect("the listing is another"), Update::Listing);
+        assert_eq!(
+            timeout(TIMEOUT, mallory.next()).await.unwrap_or_else(|_| panic!("the listing is another: {allow}")),
+            Update::Listing
+        );
         wait_for_polled(&host, polled).await;
     }
 }

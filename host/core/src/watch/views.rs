@@ -13,7 +13,7 @@
 //!
 //! What is stored here is only the identity that each subscriber had when [`Views::check`] looked last. A check follows each reload, each
 //! change of groups or access tokens, and each `watch-interval`, because groups expire. It begins the views that are missing. A subscriber
-//! whose identity is another one since the last check, or that was not known to this generation of the plugin, is notified of each of
+//! whose identity or credentials are others since the last check, or that was not known to this generation of the plugin, is notified of each of
 //! its resources once, after the next poll of its view, so that no change is lost in between; or at once, if it sees nothing any more.
 //!
 //! # Lifetime
@@ -125,8 +125,17 @@ struct View {
 struct Seen {
     /// None if it saw nothing.
     identity: Option<Identity>,
+    /// The number of its credentials' changes then: it may have had another identity between two checks.
+    credential_changes: u64,
     /// The check that saw it, or the last one before it subscribed.
     check: u64,
+}
+
+/// What a check has found of a subscriber.
+struct Found {
+    mailbox: Arc<Mailbox>,
+    credential_changes: u64,
+    identity: Option<Identity>,
 }
 
 /// Why there is no view.
@@ -263,7 +272,12 @@ impl Views {
         let (mount, mut found, mut from) = (self.plugin.mount(), HashMap::new(), None);
         loop {
             from = self.context.subscription_index().visit(mount, from.as_ref(), BATCH_SIZE, |_, _, mailbox| {
-                found.entry(mailbox.id).or_insert_with(|| (mailbox.clone(), self.identity(mailbox)));
+                found.entry(mailbox.id).or_insert_with(|| Found {
+                    mailbox: mailbox.clone(),
+                    // Before the identity, so that a change meanwhile is found by the next check.
+                    credential_changes: mailbox.credential_changes(),
+                    identity: self.identity(mailbox),
+                });
             });
             if from.is_none() {
                 break;
@@ -277,15 +291,16 @@ impl Views {
     }
 
     /// Has those subscribers notified whose identity is another one. Returns those that see nothing any more.
-    fn compare(self: &Arc<Self>, check: u64, found: HashMap<u64, (Arc<Mailbox>, Option<Identity>)>) -> HashSet<u64> {
+    fn compare(self: &Arc<Self>, check: u64, found: HashMap<u64, Found>) -> HashSet<u64> {
         let mut lost = HashSet::new();
         let mut table = self.table();
         let table = &mut *table;
         if table.is_closed {
             return lost;
         }
-        for (id, (mailbox, identity)) in found {
-            if let Some(seen) = table.subscribers.get_mut(&id).filter(|seen| seen.identity == identity) {
+        for (id, Found { mailbox, credential_changes, identity }) in found {
+            let is_same = |seen: &&mut Seen| (seen.identity, seen.credential_changes) == (identity, credential_changes);
+            if let Some(seen) = table.subscribers.get_mut(&id).filter(is_same) {
                 seen.check = check;
                 if identity.is_none_or(|identity| table.views.contains_key(&identity)) {
                     continue;
@@ -308,7 +323,10 @@ impl Views {
                     None
                 }
             };
-            let before = table.subscribers.insert(id, Seen { identity, check }).and_then(|seen| seen.identity);
+            let before = table
+                .subscribers
+                .insert(id, Seen { identity, credential_changes, check })
+                .and_then(|seen| seen.identity);
             let left = before.filter(|before| Some(*before) != identity);
             if let Some(view) = left.and_then(|left| table.views.get(&left)) {
                 // It may have been the last one.
@@ -472,7 +490,8 @@ impl ViewLease {
     pub(super) fn note(&self, mailbox: &Mailbox) {
         let mut table = self.views.table();
         let (check, identity) = (table.checks, Some(self.identity));
-        table.subscribers.entry(mailbox.id).or_insert(Seen { identity, check });
+        let credential_changes = mailbox.credential_changes();
+        table.subscribers.entry(mailbox.id).or_insert(Seen { identity, credential_changes, check });
     }
 
     /// Waits until changes of a registered resource are reported.

@@ -42,6 +42,8 @@ const NO_MESSAGE: u64 = 10_037;
 pub(super) const NO_STREAM: u64 = 10_059;
 pub(super) const WRONG_SEQUENCE: [u64; 2] = [10_071, 10_164];
 const NAME_IN_USE: u64 = 10_058;
+/// JetStream is not available at the moment: the stream has no leader, for example.
+const NOT_AVAILABLE: [u64; 3] = [10_008, 10_009, 10_117];
 const NOT_CLUSTERED: [u64; 2] = [10_074, 10_005];
 /// The header of a message that marks its key as deleted.
 const DELETED: &[u8] = b"KV-Operation:";
@@ -53,6 +55,13 @@ pub(super) struct Bucket {
     kind: Kind,
     /// Whether it existed, or was created, when it was last used.
     pub(super) is_made: AtomicBool,
+}
+
+impl From<&ApiError> for EngineError {
+    fn from(error: &ApiError) -> Self {
+        let reason = error.description.clone();
+        if NOT_AVAILABLE.contains(&error.err_code) { Self::NoAnswer(reason) } else { Self::Refused(reason) }
+    }
 }
 
 /// What a bucket has.
@@ -181,7 +190,7 @@ impl Nats {
                     break;
                 }
                 Some(error) if replicas > 1 && NOT_CLUSTERED.contains(&error.err_code) => {}
-                Some(error) => return Err(EngineError::Refused(error.description)),
+                Some(error) => return Err(EngineError::from(&error)),
             }
         }
         self.bucket.is_made.store(true, Ordering::Relaxed);
@@ -204,7 +213,7 @@ impl Nats {
             return Ok(());
         }
         let answer = self.stream_request("STREAM.UPDATE", &Value::Object(config)).await?;
-        answer.error.map_or(Ok(()), |error| Err(EngineError::Refused(error.description)))
+        answer.error.map_or(Ok(()), |error| Err(EngineError::from(&error)))
     }
 
     pub(super) async fn last(&self, key: &str) -> Result<Option<Last>, EngineError> {
@@ -219,7 +228,7 @@ impl Nats {
         };
         match answer {
             Answer { error: Some(error), .. } if error.err_code == NO_MESSAGE => Ok(None),
-            Answer { error: Some(error), .. } => Err(EngineError::Refused(error.description)),
+            Answer { error: Some(error), .. } => Err(EngineError::from(&error)),
             Answer { message: Some(message), .. } => {
                 let invalid = |error: base64::DecodeError| EngineError::NoAnswer(error.to_string());
                 let headers = STANDARD.decode(&message.hdrs).map_err(invalid)?;
@@ -262,7 +271,7 @@ impl Nats {
     ) -> Result<u64, EngineError> {
         self.store(key, value, expected, lifetime).await?.map_err(|error| {
             let is_conflict = WRONG_SEQUENCE.contains(&error.err_code);
-            if is_conflict { EngineError::Conflict } else { EngineError::Refused(error.description) }
+            if is_conflict { EngineError::Conflict } else { EngineError::from(&error) }
         })
     }
 

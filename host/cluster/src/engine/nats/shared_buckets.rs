@@ -44,8 +44,6 @@ const OPERATION: &str = "KV-Operation";
 /// Error codes of JetStream.
 const NOT_STORED: u64 = 10_077;
 const MESSAGE_TOO_LARGE: u64 = 10_054;
-/// JetStream is not available at the moment: the stream has no leader, for example.
-const NOT_AVAILABLE: [u64; 3] = [10_008, 10_009, 10_117];
 
 /// The buckets of plugins, on a connection of their own.
 pub struct NatsBuckets {
@@ -105,9 +103,7 @@ fn write_error(error: &ApiError, length: usize, max: usize) -> BucketError {
 }
 
 fn api_error(error: &ApiError) -> BucketError {
-    let reason = quoted(&error.description);
-    let is_temporary = NOT_AVAILABLE.contains(&error.err_code);
-    if is_temporary { BucketError::NoAnswer(reason) } else { BucketError::Refused(reason) }
+    EngineError::from(error).into()
 }
 
 /// The last token of the subject of a key.
