@@ -175,14 +175,16 @@ async fn subscriptions_survive_reloads_between_one_identity_for_all_and_one_for_
     world.reload(WITHOUT_ADA).await;
     ada.assert_updated().await;
     bob.assert_updated().await;
-    (ada.drain().await, bob.drain().await);
+    ada.drain().await;
+    bob.drain().await;
     world.edit("a");
     world.edit("o");
     bob.assert_updated().await;
     ada.assert_quiet().await;
     world.reload(TOKENS).await;
     ada.assert_updated().await;
-    (ada.drain().await, bob.drain().await);
+    ada.drain().await;
+    bob.drain().await;
     world.edit("a");
     ada.assert_updated().await;
     bob.assert_quiet().await;
@@ -191,7 +193,8 @@ async fn subscriptions_survive_reloads_between_one_identity_for_all_and_one_for_
         world.reload(keys).await;
         ada.assert_updated().await;
         bob.assert_updated().await;
-        (ada.drain().await, bob.drain().await);
+        ada.drain().await;
+        bob.drain().await;
         world.edit(user);
         ada.assert_updated().await;
         if user == "host" {
@@ -199,7 +202,8 @@ async fn subscriptions_survive_reloads_between_one_identity_for_all_and_one_for_
         } else {
             bob.assert_quiet().await;
         }
-        (ada.drain().await, bob.drain().await);
+        ada.drain().await;
+        bob.drain().await;
     }
     world.server.end().await;
 }

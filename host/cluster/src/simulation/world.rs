@@ -463,10 +463,10 @@ impl World {
                     });
                 }
             }
-            Event::Poll { shard, life, begun } if self.is_alive(index, life) => {
-                if self.watch(index, index_of(shard)).begun == begun {
-                    self.poll(index, index_of(shard));
-                }
+            Event::Poll { shard, life, begun }
+                if self.is_alive(index, life) && self.watch(index, index_of(shard)).begun == begun =>
+            {
+                self.poll(index, index_of(shard));
             }
             Event::CallReads { shard, life } if self.is_alive(index, life) => self.call_reads(index, index_of(shard)),
             Event::CallEnds { shard, life } if self.is_alive(index, life) => self.resume(index, index_of(shard)),

@@ -516,5 +516,5 @@ impl Drop for ViewLease {
     }
 }
 
-#[cfg(all(test, feature = "upstream"))]
+#[cfg(test)]
 mod tests;

@@ -486,7 +486,7 @@ async fn unread_batches_take_no_more_than_the_share_of_their_client_whatever_the
     // Rejected, because it has no method.
     let rejected = |id: u64| json!({ "jsonrpc": "2.0", "id": format!("{id:01000}") });
     let ping = of_method("ping", json!({}));
-    let partly_rejected = |id: u64| if id % 16 == 0 { ping(id) } else { rejected(id) };
+    let partly_rejected = |id: u64| if id.is_multiple_of(16) { ping(id) } else { rejected(id) };
     let cases: [(&str, &dyn Fn(u64) -> Value); 6] = [
         ("a long URI", &of_method("resources/read", json!({ "uri": long_uri }))),
         ("malformed parameters", &of_method("resources/read", json!({ "uri": 5 }))),

@@ -1,4 +1,5 @@
 //! Views of a native provider whose data depend on the caller.
+#![cfg(feature = "upstream")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path as FilePath;
