@@ -17,6 +17,7 @@
 //! | `resolve` | from a URI to a plugin and a path, with the access decision |
 //! | `directory_index` | the content of directories, made of the children that the principal may list |
 //! | `children`, `completion`, `completion_filter`, `streams`, `subscribe` | listings below a resource, completion, whole listings, subscriptions |
+//! | `subscription_list` | attempts to subscribe to the resources of a list, in the background |
 //! | `search` | requests to search; what search needs of the host |
 //! | `skills` | lists of skills |
 //! | `audit` | records of requests: the audit log, and events of the access log |

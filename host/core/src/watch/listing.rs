@@ -73,9 +73,10 @@ impl ListingMonitor {
         self.dirty.notify_one();
     }
 
-    /// Removes all fingerprints: without subscribers they are no longer kept up to date.
-    pub(super) fn clear(&self) {
-        self.fingerprints().clear();
+    /// Removes the fingerprints of all other principals: without subscribers they are no longer kept up to date. Principals that have just
+    /// lost the right to see anything keep theirs until the walk that follows a reload has compared it.
+    pub(super) fn retain(&self, principals: &HashSet<Principal>) {
+        self.fingerprints().retain(|principal, _| principals.contains(principal));
     }
 
     /// Waits until the principal has a fingerprint, so that changes of its listing are detected.

@@ -243,7 +243,8 @@ impl Poller {
         self.polls.go_idle();
         self.reset_backoff();
         self.owed.clear();
-        self.state.listing.clear();
+        let principals = self.state.context.subscription_index().listing_principals();
+        self.state.listing.retain(&principals);
         self.state.is_polling.store(false, Ordering::SeqCst);
         let fault = Some((Fault::Host("there are no more subscribers".to_owned()), MIN_POLL_INTERVAL));
         self.state.last_poll.send_replace(PollOutcome::of_all(requested, fault));

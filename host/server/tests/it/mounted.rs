@@ -465,56 +465,6 @@ async fn errors_are_charged_until_their_bodies_are_dropped() {
 }
 
 #[tokio::test]
-async fn unread_batches_take_no_more_than_the_share_of_their_client_whatever_their_answers_are() {
-    let application = Application::start(with_small_shares, HttpOptions::new()).await;
-    let send = async |session: Option<&str>, message: &Value| {
-        let mut request = post("ada", session, message);
-        // Clients of the revision with batches do not send it.
-        request.headers_mut().remove("mcp-protocol-version");
-        application.send(request).await
-    };
-    let client = json!({ "name": "test", "version": "1" });
-    let params = json!({ "protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": client });
-    let opened = send(None, &message(0, "initialize", &params)).await;
-    let session = opened.headers()["mcp-session-id"].to_str().unwrap().to_owned();
-    drop(text(opened).await);
-    let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-    assert_eq!(send(Some(&session), &initialized).await.status(), StatusCode::ACCEPTED);
-
-    let long_uri = format!("x:{}", "a".repeat(8000));
-    let of_method = |method: &'static str, params: Value| move |id: u64| message(id, method, &params);
-    // Rejected, because it has no method.
-    let rejected = |id: u64| json!({ "jsonrpc": "2.0", "id": format!("{id:01000}") });
-    let ping = of_method("ping", json!({}));
-    let partly_rejected = |id: u64| if id.is_multiple_of(16) { ping(id) } else { rejected(id) };
-    let cases: [(&str, &dyn Fn(u64) -> Value); 6] = [
-        ("a long URI", &of_method("resources/read", json!({ "uri": long_uri }))),
-        ("malformed parameters", &of_method("resources/read", json!({ "uri": 5 }))),
-        ("an unknown method", &of_method("no/such", json!({}))),
-        ("ping", &ping),
-        ("rejected", &rejected),
-        ("partly rejected", &partly_rejected),
-    ];
-    let batch = |size: u64, number: u64, message_of: &dyn Fn(u64) -> Value| {
-        Value::Array((0..size).map(|index| message_of(number * size + index)).collect())
-    };
-    for (what, message_of) in cases {
-        let mut held = Vec::new();
-        // A batch takes a small part of the share: one without room fails, and takes nothing any more.
-        for number in 0..64 {
-            held.push(send(Some(&session), &batch(4, number, message_of)).await);
-        }
-        wait_until_refused(&application, true, what).await;
-        drop(held);
-        wait_until_refused(&application, false, what).await;
-    }
-    let (_, long) = cases[0];
-    let too_large = send(Some(&session), &batch(64, 0, long)).await;
-    let body = timeout(TIMEOUT, too_large.into_body().collect()).await.unwrap();
-    assert!(body.is_err(), "a batch without room for all of its answers fails");
-}
-
-#[tokio::test]
 async fn shutting_down_ends_streams_and_refuses_new_requests() {
     let application = Application::with_defaults().await;
     let session = application.open_session("ada").await;
