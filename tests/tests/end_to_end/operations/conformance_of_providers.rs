@@ -237,7 +237,7 @@ async fn the_report_says_what_is_wrong_and_what_to_do() {
     let failed = test(&guest, &["--set", "fault=sizes"]).await;
     assert_eq!(failed.code(), 1);
     let text = failed.text();
-    for expected in ["`d` says 999 bytes and has 1", "to fix:  set `size`", "1 failed"] {
+    for expected in ["`d` is listed with 999 bytes and has 1", "to fix:  set `size`", "1 failed"] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
     assert!(failed.stderr.contains("1 check failed"), "{}", failed.stderr);
