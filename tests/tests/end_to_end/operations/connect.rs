@@ -176,7 +176,7 @@ async fn a_file_that_cannot_be_changed_safely_is_left_as_it_is() {
     assert!(ended.code == 1 && ended.err.contains("is not UTF-8: line 2 column 1"), "{}", ended.err);
     fs::write(&file, "{\"mcpServers\": {\"notes\": {\"command\": \"other\"}}}").unwrap();
     let ended = user.connect_notes("cursor", &["--write", "--force"]).await.success();
-    assert!(ended.err.contains("in place of other"), "{}", ended.err);
+    assert!(ended.err.contains("instead of other"), "{}", ended.err);
     assert_eq!(user.json(".cursor/mcp.json")["mcpServers"]["notes"]["type"], "stdio");
     fs::remove_file(&file).unwrap();
     std::os::unix::fs::symlink("nowhere", &file).unwrap();

@@ -105,7 +105,7 @@ async fn what_the_rules_do_not_allow_is_not_found_and_the_command_says_that_they
         let arguments = [command, "sample://a/secret", "--as", "anonymous", "--config", path.to_str().unwrap()];
         let denied = run(arguments).await;
         assert_eq!(denied.code(), 1, "{}", denied.stderr);
-        let advice = format!("`mcp-host explain --as anonymous --op {operation} sample://a/secret` says why");
+        let advice = format!("`mcp-host explain --as anonymous --op {operation} sample://a/secret` shows why");
         assert!(denied.stderr.contains(&advice) && denied.stderr.contains("there is no resource"), "{}", denied.stderr);
     }
 }
@@ -123,7 +123,7 @@ async fn a_text_that_no_client_can_send_as_a_token_has_no_digest() {
         let message = String::from_utf8(output.stderr).unwrap();
         assert_eq!(message.contains("is not a token: it has spaces"), expected.is_none(), "{message}");
         assert!(!message.contains("mcp_x"), "{message}");
-        assert_eq!(message.contains("a token of 5 characters can be found by trying"), expected.is_some(), "{message}");
+        assert_eq!(message.contains("a token of 5 characters can be found from its digest by brute force"), expected.is_some(), "{message}");
     }
 }
 
