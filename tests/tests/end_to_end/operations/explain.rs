@@ -123,7 +123,11 @@ async fn a_text_that_no_client_can_send_as_a_token_has_no_digest() {
         let message = String::from_utf8(output.stderr).unwrap();
         assert_eq!(message.contains("is not a token: it has spaces"), expected.is_none(), "{message}");
         assert!(!message.contains("mcp_x"), "{message}");
-        assert_eq!(message.contains("a token of 5 characters can be found from its digest by brute force"), expected.is_some(), "{message}");
+        assert_eq!(
+            message.contains("a token of 5 characters can be found from its digest by brute force"),
+            expected.is_some(),
+            "{message}"
+        );
     }
 }
 
