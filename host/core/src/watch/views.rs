@@ -1,8 +1,8 @@
-//! The views of a plugin whose changes depend on who asks, such as an upstream with a token for each principal.
+//! The views of a plugin whose changes depend on the caller, such as an upstream with a token for each principal.
 //!
-//! A provider with [views](mcp_host_model::provider::ProviderInfo::views) tells which [`Identity`] a caller has. Each identity with
+//! A provider with [views](mcp_host_model::provider::ProviderInfo::views) returns the [`Identity`] of a caller. Each identity with
 //! subscribers has a view: a poller with tokens, groups of paths and lookups of its own, whose calls have one of those subscribers as
-//! their caller. An update goes to subscribers of the same identity only, and is asked of the rules at delivery as everywhere.
+//! their caller. An update goes to subscribers of the same identity only, and the rules are checked at delivery as everywhere.
 //!
 //! # Who belongs to a view is never stored
 //!
@@ -19,8 +19,8 @@
 //! # Lifetime
 //!
 //! The table belongs to one generation of a plugin. When this is replaced, the table is closed under its lock: views of the old plugin end
-//! with all of their tasks, and whoever is subscribing meanwhile begins again at the new plugin. A view without subscribers ends after
-//! its poller has [lingered](super::poller), unless somebody is about to subscribe ([`ViewLease`]).
+//! with all of their tasks, and a subscription in progress begins again at the new plugin. A view without subscribers ends after
+//! its poller has [lingered](super::poller), unless a subscription in it is in progress ([`ViewLease`]).
 //!
 //! # Bounds
 //!
@@ -368,7 +368,7 @@ impl Views {
         table.views.get(&scope.identity).filter(|view| view.state.id == state.id).map(|view| view.entered)
     }
 
-    /// Ends a view that nobody has entered since, and nobody is about to subscribe in. Returns whether it has ended.
+    /// Ends a view without new leases since `entered`, and without open leases. Returns whether it has ended.
     fn end_idle(&self, state: &WatcherState, scope: &ViewScope, entered: u64) -> bool {
         let mut table = self.table();
         let Entry::Occupied(place) = table.views.entry(scope.identity) else { return true };
@@ -468,7 +468,7 @@ impl WatcherState {
     }
 }
 
-/// A view that does not end, because somebody is about to subscribe in it.
+/// A view that does not end, because a subscription in it is in progress.
 pub(super) struct ViewLease {
     views: Arc<Views>,
     state: Arc<WatcherState>,
