@@ -78,6 +78,13 @@ impl DevServer {
         Self::start_command(project.command()).await
     }
 
+    /// Starts it with these options, and waits until it listens.
+    pub async fn start_with(project: &DevProject, options: &[&str]) -> Self {
+        let mut command = project.command();
+        command.args(options);
+        Self::start_command(command).await
+    }
+
     /// Starts it in a directory with those environment variables, and waits until it listens.
     pub async fn start_in(dir: PathBuf, environment: impl IntoIterator<Item = (&'static str, String)>) -> Self {
         let mut command = host_command();

@@ -6,6 +6,7 @@
 //! | `snapshot`, `sources` | which files are the sources, and which have changed |
 //! | `builds` | the state of builds: the cause of a build, and the result of the last one |
 //! | `build`, `build_output` | a run of the build command, and its output |
+//! | `debugging` | the server for a debugger of the provider |
 //! | `compilations`, `preparations` | whether the host is compiling a new component; the progress of the provider's preparation |
 //! | `listing`, `listing_diff` | the listing, and how a reload changed it |
 //! | `read`, `checks` | the actions of the keys `r` and `t` |
@@ -30,6 +31,7 @@ mod build_output;
 mod builds;
 mod checks;
 mod compilations;
+mod debugging;
 mod kind;
 mod line_editor;
 mod listing;
@@ -54,6 +56,7 @@ use mcp_host_config::{ANONYMOUS, BuildCommand, Config, PrincipalSelector, Rule};
 use mcp_host_server as server;
 
 use self::compilations::Compilations;
+use self::debugging::DebugServer;
 use self::project::Project;
 use self::session::Session;
 use self::terminal::Terminal;
@@ -75,7 +78,8 @@ Keys: r read a resource, t test the provider, l list, b build now, ? help, q qui
 Examples:
   mcp-host dev                           the project here
   mcp-host dev ~/src/notes               another one
-  mcp-host dev --build 'make release'    built by another command than its config says";
+  mcp-host dev --build 'make release'    built by another command than its config says
+  mcp-host dev --debug 1234              for LLDB, or an editor that uses it";
 
 /// The color of success.
 const GOOD: AnsiColor = AnsiColor::Green;
@@ -95,6 +99,10 @@ pub(super) struct Args {
     /// Build with this shell command, instead of the command of the config
     #[arg(long, value_name = "COMMAND")]
     build: Option<BuildCommand>,
+
+    /// Serve debuggers of the provider at this port of loopback; 0 is any free port
+    #[arg(long, value_name = "PORT")]
+    debug: Option<u16>,
 
     #[command(flatten)]
     observation: ObservationArgs,
@@ -125,6 +133,10 @@ impl Args {
         let hangup = Hangup::new().context("cannot listen to signals")?;
         let listener = serve::listen(listen_address(&settings.config).into(), serve::ADDRESS_KEY).await?;
         let address = listener.local_addr().context("the listener has no address")?;
+        let debug_server = match self.debug {
+            Some(port) => Some(DebugServer::bind(port).await?),
+            None => None,
+        };
         let config = serve_locally(settings.servable());
         let scheme = if config.http.tls.is_some() { "https" } else { "http" };
         context.messages.listening(scheme, address);
@@ -140,7 +152,12 @@ impl Args {
             .outside_cluster()
             .incremental_compilation()
             .progress(compilations.progress(&context.messages));
+        let builder = match &debug_server {
+            Some(server) => builder.engine(server.engine()?),
+            None => builder,
+        };
         let host = Arc::new(builder.start_loading()?);
+        let _debugging = debug_server.map(|server| server.start(host.clone(), &context.messages));
         let server = tokio::spawn(server::serve_http(host.clone(), listener, shutdown.clone()));
         let url = format!("{scheme}://{address}/mcp");
         let session = Session::start(context, project, settings, host.clone(), compilations, url).await;

@@ -256,6 +256,7 @@ impl CompileContext {
             key: self.cache.code_key(self.engine.wasmtime(), &file.digest),
             functions: is_incremental.then(|| self.cache.functions(self.engine.wasmtime(), &file.path)),
             into: pending.writer()?,
+            is_debuggable: self.engine.debugger().is_some(),
             can_outlive_host: pending.can_outlive_host(),
             cancelled,
         })

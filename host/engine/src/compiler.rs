@@ -35,7 +35,7 @@ use tokio_util::sync::CancellationToken;
 use self::functions::{FunctionFiles, Functions};
 use self::job::{CHILD_ARGUMENT, CompileJob};
 use super::code_key::CodeKey;
-use super::config::{MAX_COMPONENT_SIZE, codegen_config};
+use super::config::{MAX_COMPONENT_SIZE, engine_config};
 use super::static_content::StaticContent;
 use crate::confinement::confine_compiler;
 
@@ -149,6 +149,8 @@ pub(crate) struct CompileRequest {
     pub(crate) functions: Option<FunctionFiles>,
     /// The file that the code and its tag are written to.
     pub(crate) into: File,
+    /// Whether the code is instrumented for a debugger.
+    pub(crate) is_debuggable: bool,
     /// Whether a later host can use the code if this host ends first.
     pub(crate) can_outlive_host: bool,
     /// Cancels the compilation, even when its future is dropped.
@@ -227,7 +229,7 @@ fn child_main(arguments: impl Iterator<Item = String>) -> Result<(), CompileErro
     lower_priority(NICENESS);
     confine_compiler();
     job.exit_at_end();
-    let (code, content) = compile(io::stdin().lock(), job.digest, functions.as_ref())?;
+    let (code, content) = compile(io::stdin().lock(), job.digest, job.is_debuggable, functions.as_ref())?;
     let output = |error: io::Error| CompileError::Output(error.to_string());
     key.write_code(&code, &content, io::stdout().lock()).map_err(output)?;
     drop(code);
@@ -238,6 +240,7 @@ fn child_main(arguments: impl Iterator<Item = String>) -> Result<(), CompileErro
 fn compile(
     component: impl Read,
     digest: Digest,
+    is_debuggable: bool,
     functions: Option<&Functions>,
 ) -> Result<(Vec<u8>, StaticContent), CompileError> {
     let mut bytes = Vec::new();
@@ -249,7 +252,7 @@ fn compile(
         return Err(CompileError::Changed);
     }
     let invalid = |error: wasmtime::Error| CompileError::Invalid(format!("{error:#}"));
-    let mut config = codegen_config();
+    let mut config = engine_config(is_debuggable);
     if let Some(functions) = functions {
         config.enable_incremental_compilation(functions.store()).map_err(invalid)?;
     }
@@ -271,7 +274,7 @@ impl Compiler {
         let program = match self {
             Self::InProcess => {
                 let compiled = tokio::task::spawn_blocking(move || {
-                    let (code, content) = compile(request.component, request.digest, None)?;
+                    let (code, content) = compile(request.component, request.digest, request.is_debuggable, None)?;
                     let written = request.key.write_code(&code, &content, request.into);
                     written.map_err(|error| CompileError::Output(error.to_string()))
                 });

@@ -45,8 +45,17 @@ pub(super) fn codegen_config() -> wasmtime::Config {
     config
 }
 
+/// The settings of an engine, and of the compiler for it. With `is_debuggable`, code is instrumented for a debugger.
+pub(super) fn engine_config(is_debuggable: bool) -> wasmtime::Config {
+    let mut config = codegen_config();
+    if is_debuggable {
+        config.guest_debug(true);
+    }
+    config
+}
+
 /// An engine with a pool of `max_instances`.
-pub(super) fn pooling_engine(max_instances: u32) -> wasmtime::Result<wasmtime::Engine> {
+pub(super) fn pooling_engine(max_instances: u32, is_debuggable: bool) -> wasmtime::Result<wasmtime::Engine> {
     // A recorded instance has a second one between itself and the host.
     let max_instances = max_instances.saturating_add(u32::try_from(MAX_RECORDED).unwrap_or(u32::MAX));
     let parts = max_instances.saturating_mul(AVG_CORE_INSTANCES_PER_COMPONENT);
@@ -68,7 +77,7 @@ pub(super) fn pooling_engine(max_instances: u32) -> wasmtime::Result<wasmtime::E
         .linear_memory_keep_resident(KEEP_RESIDENT)
         .table_keep_resident(TABLE_KEEP_RESIDENT)
         .pagemap_scan(Enabled::Auto);
-    let mut config = codegen_config();
+    let mut config = engine_config(is_debuggable);
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     wasmtime::Engine::new(&config)
 }

@@ -6,10 +6,12 @@ use mcp_host_config::limits::Limits;
 use mcp_host_sandbox::cpu::{HostCpuBudget, OutOfCpu};
 use mcp_host_sandbox::memory::{CallOwner, Denial};
 use mcp_host_sandbox::state::GuestState;
-use wasmtime::{Engine, Store, UpdateDeadline};
+use wasmtime::{Store, UpdateDeadline};
 
+use super::Engine;
 use super::bindings::Exports;
 use super::cpu::CpuClock;
+use super::debugger::Debugger;
 use super::diagnostics::CallTrace;
 use super::epoch::TICK;
 use super::function::Guest;
@@ -37,9 +39,19 @@ pub(crate) enum Linked<'a> {
 }
 
 impl Linked<'_> {
-    async fn instantiate(self, store: &mut Store<GuestState>, is_for_preparation: bool) -> wasmtime::Result<Exports> {
+    async fn instantiate(
+        self,
+        store: &mut Store<GuestState>,
+        is_for_preparation: bool,
+        debugger: Option<&Debugger>,
+    ) -> wasmtime::Result<Exports> {
         match self {
-            Self::Host(component) => Exports::instantiate(&component.pre, store, is_for_preparation).await,
+            Self::Host(component) => {
+                if let Some(debugger) = debugger {
+                    debugger.enter(store, component.pre.instance_pre().component()).await?;
+                }
+                Exports::instantiate(&component.pre, store, is_for_preparation).await
+            }
             Self::Recorder(recording) => recording.instantiate(store, is_for_preparation).await,
             Self::Record(replays) => replays.instantiate(store, is_for_preparation).await,
         }
@@ -51,6 +63,7 @@ pub(crate) struct Instance {
     store: Store<GuestState>,
     /// None before the first call, because instantiation counts against this call's limits.
     exports: Option<Exports>,
+    debugger: Option<Debugger>,
     calls: usize,
     /// The last field to be dropped: the slot must not be free before the memory is.
     _permit: Option<InstancePermit>,
@@ -70,9 +83,13 @@ impl Instance {
     ) -> Result<Self, Denial> {
         let passthrough = if state.recording.is_some() { PASSTHROUGH_BYTES } else { 0 };
         state.memory.charge_static(component.instance_bytes().saturating_add(passthrough))?;
-        let mut store = Store::new(engine, state);
+        let mut store = Store::new(engine.wasmtime(), state);
         store.limiter(|state| &mut state.memory);
-        Ok(Self { store, exports: None, calls: 0, _permit: permit })
+        let debugger = engine.debugger().cloned();
+        if let Some(debugger) = &debugger {
+            debugger.observe(&mut store);
+        }
+        Ok(Self { store, exports: None, debugger, calls: 0, _permit: permit })
     }
 
     /// Begins one call: applies the limits, and instantiates the component if needed. `clock` is the call's CPU
@@ -90,7 +107,7 @@ impl Instance {
         self.apply_limits(limits, clock.clone(), trace.cloned());
         let exports = match self.exports.take() {
             Some(exports) => exports,
-            None => linked.instantiate(&mut self.store, is_for_preparation).await?,
+            None => linked.instantiate(&mut self.store, is_for_preparation, self.debugger.as_ref()).await?,
         };
         let Exports { provider, preparing } = self.exports.insert(exports);
         Ok(Guest {

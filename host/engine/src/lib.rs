@@ -13,6 +13,7 @@
 //! | `pool`, `instance_permits`, `shares` | idle instances of a plugin; the slots of the instance pool, and how plugins share them |
 //! | `executor`, `cpu` | the threads that calls run on, and their processor time |
 //! | [`plugin`] | the call path: admission, circuit breaker, calls under limits, validation of responses |
+//! | [`debugger`] | for authors: a server that debuggers of guests connect to |
 //! | [`diagnostics`], [`recording`] | for authors: what a call did, and recordings of calls with their replays |
 //! | `confinement` | seccomp and Landlock for this project's processes |
 
@@ -29,6 +30,8 @@ mod config;
 pub mod confinement;
 pub(crate) mod cpu;
 mod custom_section;
+#[cfg_attr(not(feature = "debugger"), path = "debugger/absent.rs")]
+pub mod debugger;
 pub mod diagnostics;
 pub(crate) mod epoch;
 mod error;
@@ -55,7 +58,8 @@ use mcp_host_sandbox::state::{self, GuestState};
 use tokio::sync::Semaphore;
 use wasmtime::component::Linker;
 
-use self::config::{codegen_config, pooling_engine};
+use self::config::{engine_config, pooling_engine};
+use self::debugger::Debugger;
 use self::epoch::Ticker;
 use self::executor::GuestExecutor;
 use self::instance_permits::InstancePermits;
@@ -74,18 +78,19 @@ pub(crate) use self::trap::CallEnd;
 /// The default of [`EngineOptions::max_instances`].
 const DEFAULT_MAX_INSTANCES: u32 = 256;
 
-/// The size of an [`Engine`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The size of an [`Engine`], and its debugger.
+#[derive(Clone, Debug)]
 pub struct EngineOptions {
     max_instances: u32,
     worker_threads: usize,
+    debugger: Option<Debugger>,
 }
 
 impl Default for EngineOptions {
-    /// 256 instances, and one worker thread per processor.
+    /// 256 instances, one worker thread per processor, and no debugger.
     fn default() -> Self {
         let worker_threads = available_parallelism().map_or(1, usize::from);
-        Self { max_instances: DEFAULT_MAX_INSTANCES, worker_threads }
+        Self { max_instances: DEFAULT_MAX_INSTANCES, worker_threads, debugger: None }
     }
 }
 
@@ -110,6 +115,14 @@ impl EngineOptions {
     #[must_use]
     pub fn worker_threads(mut self, threads: usize) -> Self {
         self.worker_threads = threads.max(1);
+        self
+    }
+
+    /// Sets the debugger of all guests of the engine. Their code is instrumented and slow, and their calls have no deadline: for the
+    /// author of a provider, never for a server that has clients.
+    #[must_use]
+    pub fn debugger(mut self, debugger: Debugger) -> Self {
+        self.debugger = Some(debugger);
         self
     }
 }
@@ -137,6 +150,7 @@ pub struct Engine {
     pub(crate) recorded: Arc<Semaphore>,
     /// One permit for each preparing call. Plugins take turns.
     pub(crate) preparations: Arc<Semaphore>,
+    debugger: Option<Debugger>,
 }
 
 impl fmt::Debug for Engine {
@@ -156,11 +170,11 @@ impl Engine {
     /// The operating system or wasmtime reports an error.
     pub fn new(options: EngineOptions) -> Result<Arc<Self>, EngineError> {
         compiler::exit_if_started_as_compiler();
-        let EngineOptions { max_instances, worker_threads } = options;
-        let wasmtime = pooling_engine(max_instances).or_else(|error| {
+        let EngineOptions { max_instances, worker_threads, debugger } = options;
+        let wasmtime = pooling_engine(max_instances, debugger.is_some()).or_else(|error| {
             // The pool reserves address space (not memory) by the terabyte, which `ulimit -v` or a small machine may refuse.
             tracing::warn!(target: log_target::PLUGIN, %error, "no address space for an instance pool: every call will map its own memory, which is slower");
-            wasmtime::Engine::new(&codegen_config()).map_err(EngineError::wasmtime)
+            wasmtime::Engine::new(&engine_config(debugger.is_some())).map_err(EngineError::wasmtime)
         })?;
         let slots = usize::try_from(max_instances).unwrap_or(usize::MAX);
         Ok(Arc::new(Self {
@@ -172,12 +186,18 @@ impl Engine {
             recorded: Arc::new(Semaphore::new(config::MAX_RECORDED)),
             preparations: Arc::new(Semaphore::new(worker_threads.div_ceil(2))),
             wasmtime,
+            debugger,
         }))
     }
 
     /// Returns the engine that components are deserialized for.
     pub(crate) fn wasmtime(&self) -> &wasmtime::Engine {
         &self.wasmtime
+    }
+
+    /// Returns the debugger of all guests, if there is one.
+    pub(crate) fn debugger(&self) -> Option<&Debugger> {
+        self.debugger.as_ref()
     }
 
     /// Returns the linker, which has all functions that a component may import.

@@ -198,7 +198,8 @@ impl Plugin {
 
     /// Returns whether its responses with a time to live may be cached.
     pub fn caches_responses(&self) -> bool {
-        self.caches_responses
+        // A debugger is to see each call.
+        self.caches_responses && self.call_context.engine.debugger().is_none()
     }
 
     /// The source of its search index; none if it is not searched.

@@ -44,9 +44,9 @@ struct IdleSet {
 }
 
 impl Pool {
-    /// Creates the pool of this plugin, if it opted into reuse.
+    /// Creates the pool of this plugin, if it opted into reuse. Each call that is debugged has its own instance.
     pub(crate) fn from_config(plugin: &Plugin, engine: &Arc<Engine>) -> Option<Arc<Self>> {
-        let instances = plugin.instances.as_ref()?;
+        let instances = plugin.instances.as_ref().filter(|_| engine.debugger().is_none())?;
         let max_idle = instances.max_idle.get();
         let memory = usize::try_from(plugin.limits.memory.bytes()).unwrap_or(usize::MAX);
         let pool = Arc::new(Self {

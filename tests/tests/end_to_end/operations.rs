@@ -9,6 +9,7 @@ mod componentize;
 mod config_warnings;
 mod conformance_of_providers;
 mod connect;
+mod debugger;
 mod dev;
 mod diagnostics;
 mod explain;

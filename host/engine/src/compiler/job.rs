@@ -28,33 +28,42 @@ pub(super) struct CompileJob {
     memory: u64,
     /// Wall-clock time in milliseconds.
     deadline: u64,
+    /// Whether the code is instrumented for a debugger.
+    pub(super) is_debuggable: bool,
     /// Whether a later host can use the code if the host that started this process ends first.
     can_outlive_host: bool,
 }
 
 impl CompileJob {
     /// Creates a job to compile the component with this digest within these limits.
-    pub(super) fn new(digest: Digest, limits: &config::limits::CompileLimits, can_outlive_host: bool) -> Self {
+    pub(super) fn new(
+        digest: Digest,
+        limits: &config::limits::CompileLimits,
+        is_debuggable: bool,
+        can_outlive_host: bool,
+    ) -> Self {
         Self {
             digest,
             cpu: limits.cpu.duration().as_secs(),
             memory: limits.memory.bytes(),
             deadline: u64::try_from(limits.deadline.duration().as_millis()).unwrap_or(u64::MAX),
+            is_debuggable,
             can_outlive_host,
         }
     }
 
     /// Returns the arguments of the process.
-    pub(super) fn arguments(&self) -> [String; 6] {
-        let Self { digest, cpu, memory, deadline, can_outlive_host } = self;
-        let [digest, cpu, memory, deadline, can_outlive_host] = [
+    pub(super) fn arguments(&self) -> [String; 7] {
+        let Self { digest, cpu, memory, deadline, is_debuggable, can_outlive_host } = self;
+        [
+            CHILD_ARGUMENT.to_owned(),
             digest.to_string(),
             cpu.to_string(),
             memory.to_string(),
             deadline.to_string(),
+            is_debuggable.to_string(),
             can_outlive_host.to_string(),
-        ];
-        [CHILD_ARGUMENT.to_owned(), digest, cpu, memory, deadline, can_outlive_host]
+        ]
     }
 
     /// Parses the arguments after the first; none if they are invalid.
@@ -64,6 +73,7 @@ impl CompileJob {
             cpu: arguments.next()?.parse().ok()?,
             memory: arguments.next()?.parse().ok()?,
             deadline: arguments.next()?.parse().ok()?,
+            is_debuggable: arguments.next()?.parse().ok()?,
             can_outlive_host: arguments.next()?.parse().ok()?,
         };
         arguments.next().is_none().then_some(job)
@@ -104,9 +114,9 @@ mod tests {
 
     #[test]
     fn an_order_arrives_as_it_was_given() {
-        for can_outlive_host in [false, true] {
+        for (is_debuggable, can_outlive_host) in [(false, false), (false, true), (true, false)] {
             let limits = config::limits::CompileLimits::default();
-            let job = CompileJob::new(Digest::compute(b"component"), &limits, can_outlive_host);
+            let job = CompileJob::new(Digest::compute(b"component"), &limits, is_debuggable, can_outlive_host);
             let [first, rest @ ..] = job.arguments();
             assert_eq!(first, CHILD_ARGUMENT);
             assert_eq!(CompileJob::from_arguments(rest.into_iter()), Some(job));

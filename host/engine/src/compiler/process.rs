@@ -49,7 +49,7 @@ pub(super) async fn run(program: PathBuf, request: CompileRequest, limits: &Comp
         command.process_group(0);
     }
     let child = command
-        .args(CompileJob::new(request.digest, limits, request.can_outlive_host).arguments())
+        .args(CompileJob::new(request.digest, limits, request.is_debuggable, request.can_outlive_host).arguments())
         .env_clear()
         .env(CHILD_ENV_VAR, "1")
         // In the environment, because every user of the machine may read arguments.

@@ -229,7 +229,7 @@ impl ComponentBackend {
         match self.sandbox.new_store_data(memory).await {
             Ok(mut state) => {
                 let interception = may_intercept.then(|| self.intercept(&mut state, &function)).flatten();
-                match Instance::new(engine.wasmtime(), &self.component, state, permit) {
+                match Instance::new(engine, &self.component, state, permit) {
                     Ok(instance) => {
                         let start = Start { began, interception };
                         self.call_instance(engine, instance, limits, record, function, start).await

@@ -38,6 +38,7 @@ use super::search_source::SearchSource;
 use super::validation::{self, ValidationContext};
 use super::{NativePlugin, Plugin, Requirements};
 use crate::compile_metrics::CompileMetrics;
+use crate::debugger::debuggable_limits;
 use crate::diagnostics::{CallObserver, ObservedPlugin};
 use crate::loader::{CompiledComponent, LinkedComponent, Loader};
 use crate::pool::Pool;
@@ -332,6 +333,10 @@ impl PluginRuntime {
         backend: Backend,
         component: Option<(Arc<Path>, Digest)>,
     ) -> Plugin {
+        let limits = &match self.engine.debugger() {
+            Some(_) => debuggable_limits(limits),
+            None => limits.clone(),
+        };
         let budget = || MemoryBudget::new(limits.memory.bytes(), None);
         let memory = backend.sandbox().map_or_else(budget, |sandbox| sandbox.memory().clone());
         let probe_memory = backend.sandbox().map(|sandbox| sandbox.probe_memory().clone());

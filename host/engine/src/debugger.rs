@@ -1,0 +1,238 @@
+//! A debugger for guests: the [GDB remote serial protocol] over TCP, with the extensions of LLDB for WebAssembly. For authors; a server
+//! that has clients has no debugger.
+//!
+//! An [`Engine`](crate::Engine) with a [`Debugger`] compiles components with instrumentation, which costs time and memory: each instance
+//! has its own copy of the code, so that breakpoints can be written into it. A guest that stops keeps its stack, and answers questions
+//! about it until it is resumed ([`Hook`]). The debugger sees one process with one thread: guests that stop while another one is stopped
+//! wait for their turn.
+//!
+//! The protocol begins with a stopped process, and a provider runs only while it is called. So a new connection
+//! [asks for a call](Debugger::call_wanted), which stops before its first instruction; an interrupt does so, too. A breakpoint is kept for
+//! later instances of the same component. Instances are not reused, so that each of them begins with all breakpoints.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `session` | one connection: packets, and the events of guests |
+//! | `target` | what the protocol asks of a stopped guest |
+//! | `address_space` | addresses for modules and memories |
+//!
+//! Calls have no deadline and a long CPU limit, and run one at a time ([`debuggable_limits`]). The listener has no authentication: whoever
+//! connects reads and writes the memory of guests, so it must be on loopback, as `mcp-host dev` has it.
+//!
+//! [GDB remote serial protocol]: https://sourceware.org/gdb/current/onlinedocs/gdb.html/Remote-Protocol.html
+
+mod address_space;
+mod session;
+mod target;
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mcp_host_base::log_target;
+use mcp_host_config::limits::Limits;
+use mcp_host_sandbox::state::GuestState;
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, mpsc};
+use wasmtime::component::Component;
+use wasmtime::{AsContextMut, DebugEvent, DebugHandler, Module, ModulePC, Store, StoreContextMut, Trap};
+
+use self::session::Session;
+
+/// The CPU limit of a debugged call: the maximum of `limits.cpu`. A stopped guest uses none.
+const DEBUGGED_CPU: Duration = Duration::from_mins(10);
+
+/// A debugger of the guests of one engine. Clones are the same debugger.
+#[derive(Clone, Debug, Default)]
+pub struct Debugger {
+    shared: Arc<Shared>,
+}
+
+/// The state that the connection and the guests share.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Where guests report that they have stopped; none if no debugger is attached.
+    attached: Mutex<Option<mpsc::Sender<Stop>>>,
+    /// Whether the next guest that runs is to stop.
+    is_interrupted: AtomicBool,
+    /// Notified when a guest is to stop, whether or not one runs.
+    call_wanted: Notify,
+    /// The breakpoints, as they were requested.
+    breakpoints: Mutex<Vec<Breakpoint>>,
+}
+
+/// A guest has stopped, and takes commands until it is resumed. It is gone if its call ends first.
+struct Stop {
+    reason: StopReason,
+    commands: mpsc::UnboundedSender<Command>,
+}
+
+/// A command to a guest that is stopped.
+enum Command {
+    /// Run a function on its store.
+    Query(Box<dyn FnOnce(StoreContextMut<'_, GuestState>) + Send>),
+    /// Continue; with `is_step`, until the next instruction.
+    Resume { is_step: bool },
+}
+
+/// Why a guest has stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StopReason {
+    /// At a breakpoint, or after one instruction.
+    Breakpoint,
+    /// It traps, and ends when it is resumed.
+    Trap(Trap),
+    /// By an interrupt, or because a debugger has connected.
+    Interrupt,
+}
+
+/// A breakpoint in any instance of a module.
+#[derive(Clone)]
+struct Breakpoint {
+    module: Module,
+    pc: u32,
+}
+
+impl std::fmt::Debug for Breakpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Breakpoint").field("module", &self.module.name()).field("pc", &self.pc).finish()
+    }
+}
+
+impl Debugger {
+    /// A debugger that nobody is connected to.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Serves debuggers that connect to this listener, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// The listener fails.
+    pub async fn serve(&self, listener: TcpListener) -> io::Result<Infallible> {
+        loop {
+            let (connection, peer) = listener.accept().await?;
+            let (shared, runtime) = (self.shared.clone(), Handle::current());
+            // On a thread for blocking work: questions to a stopped guest block until it has answered.
+            let session = move || runtime.block_on(Session::run(shared, connection));
+            match tokio::task::spawn_blocking(session).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    tracing::warn!(target: log_target::PLUGIN, %peer, %error, "the debugger was disconnected")
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Waits until a guest is to stop. If none runs, a call makes one that does.
+    pub async fn call_wanted(&self) {
+        self.shared.call_wanted.notified().await;
+    }
+
+    /// Has the guests of this new store stop at breakpoints.
+    pub(crate) fn observe(&self, store: &mut Store<GuestState>) {
+        store.set_debug_handler(Hook { shared: self.shared.clone() });
+    }
+
+    /// Prepares a store for the instantiation of its component: sets the breakpoints, and stops if that was requested.
+    pub(crate) async fn enter(&self, store: &mut Store<GuestState>, component: &Component) -> wasmtime::Result<()> {
+        if self.shared.attached.lock().is_none() {
+            return Ok(());
+        }
+        store.debug_register_component(component)?;
+        let modules = store.debug_all_modules();
+        let breakpoints = self.shared.breakpoints.lock().clone();
+        if let Some(mut edit) = store.edit_breakpoints() {
+            let is_registered = |one: &Breakpoint| {
+                modules.iter().any(|module| module.debug_index_in_engine() == one.module.debug_index_in_engine())
+            };
+            for one in breakpoints.iter().filter(|one| is_registered(one)) {
+                edit.add_breakpoint(&one.module, ModulePC::new(one.pc))?;
+            }
+        }
+        if self.shared.is_interrupted.swap(false, Ordering::SeqCst) {
+            let hook = Hook { shared: self.shared.clone() };
+            hook.stop(store.as_context_mut(), StopReason::Interrupt).await;
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Has a guest stop: one that runs, or the next one.
+    fn interrupt(&self) {
+        self.is_interrupted.store(true, Ordering::SeqCst);
+        self.call_wanted.notify_one();
+    }
+}
+
+/// The limits of a plugin whose guests are debugged: its calls run one at a time, and may compute for long. They have no deadline, either.
+pub(crate) fn debuggable_limits(limits: &Limits) -> Limits {
+    let mut limits = limits.clone();
+    limits.cpu = DEBUGGED_CPU.try_into().unwrap_or(limits.cpu);
+    limits.concurrency = 1.try_into().unwrap_or(limits.concurrency);
+    limits
+}
+
+/// Called by wasmtime in a guest, at each event that may stop it.
+#[derive(Clone)]
+struct Hook {
+    shared: Arc<Shared>,
+}
+
+impl DebugHandler for Hook {
+    type Data = GuestState;
+
+    fn handle(&self, store: StoreContextMut<'_, GuestState>, event: DebugEvent<'_>) -> impl Future<Output = ()> + Send {
+        let reason = match event {
+            DebugEvent::Breakpoint => Some(StopReason::Breakpoint),
+            DebugEvent::Trap(trap) => Some(StopReason::Trap(trap)),
+            DebugEvent::EpochYield => {
+                let is_interrupted = self.shared.is_interrupted.swap(false, Ordering::SeqCst);
+                is_interrupted.then_some(StopReason::Interrupt)
+            }
+            // Exceptions may be caught; errors of host functions are limits, or results that the guest sees.
+            DebugEvent::Exception(_) | DebugEvent::HostcallError(_) => None,
+        };
+        async move {
+            if let Some(reason) = reason {
+                self.stop(store, reason).await;
+            }
+        }
+    }
+}
+
+impl Hook {
+    /// Stops the guest of this store: answers questions about it until it is resumed, or the debugger is gone.
+    async fn stop(&self, mut store: StoreContextMut<'_, GuestState>, reason: StopReason) {
+        let Some(attached) = self.shared.attached.lock().clone() else { return };
+        let (commands, mut received) = mpsc::unbounded_channel();
+        if attached.send(Stop { reason, commands }).await.is_err() {
+            return;
+        }
+        drop(attached);
+        while let Some(command) = received.recv().await {
+            match command {
+                Command::Query(query) => query(store.as_context_mut()),
+                Command::Resume { is_step } => {
+                    let edit = store.as_context_mut().edit_breakpoints();
+                    if let Some(Err(error)) = edit.map(|mut edit| edit.single_step(is_step)) {
+                        tracing::warn!(target: log_target::PLUGIN, %error, "the guest cannot be stepped");
+                    }
+                    return;
+                }
+            }
+        }
+        // Without a debugger, it runs to its end.
+        if let Some(mut edit) = store.edit_breakpoints() {
+            let _ = edit.single_step(false);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! One connection of a debugger, from its first packet to its end.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+
+use gdbstub::conn::Connection;
+use gdbstub::stub::state_machine::{GdbStubStateMachine, GdbStubStateMachineInner, state::Running};
+use gdbstub::stub::{GdbStub, GdbStubError, MultiThreadStopReason};
+use gdbstub_arch::wasm::reg::id::WasmRegId;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::mpsc;
+
+use super::target::GuestTarget;
+use super::{Shared, Stop};
+
+type Machine = GdbStubStateMachine<'static, GuestTarget, ReplyBuffer>;
+
+/// Why a connection ended, other than by its debugger.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SessionError {
+    /// The connection failed.
+    #[error(transparent)]
+    Connection(#[from] io::Error),
+    /// A packet is not one of the protocol.
+    #[error("{0}")]
+    Protocol(#[from] GdbStubError<Infallible, io::Error>),
+}
+
+/// One connection.
+pub(super) struct Session {
+    /// Buffered, because the protocol is parsed byte by byte.
+    packets: BufReader<OwnedReadHalf>,
+    replies: OwnedWriteHalf,
+    stops: mpsc::Receiver<Stop>,
+    target: GuestTarget,
+    shared: Arc<Shared>,
+}
+
+/// Replies that are not written to the connection yet.
+#[derive(Default)]
+struct ReplyBuffer(Vec<u8>);
+
+impl Connection for ReplyBuffer {
+    type Error = io::Error;
+
+    fn write(&mut self, byte: u8) -> Result<(), io::Error> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> Result<(), io::Error> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), io::Error> {
+        Ok(())
+    }
+}
+
+impl Session {
+    /// Serves a debugger until it disconnects. Then all guests continue, without breakpoints.
+    pub(super) async fn run(shared: Arc<Shared>, connection: TcpStream) -> Result<(), SessionError> {
+        connection.set_nodelay(true)?;
+        let (packets, replies) = connection.into_split();
+        let (attached, stops) = mpsc::channel(1);
+        *shared.attached.lock() = Some(attached);
+        let target = GuestTarget::new(shared.clone());
+        let session = Self { packets: BufReader::new(packets), replies, stops, target, shared: shared.clone() };
+        let ended = session.serve().await;
+        shared.breakpoints.lock().clear();
+        *shared.attached.lock() = None;
+        ended
+    }
+
+    async fn serve(mut self) -> Result<(), SessionError> {
+        // The protocol begins with a stopped guest.
+        self.shared.interrupt();
+        let Some(stop) = self.stops.recv().await else { return Ok(()) };
+        self.target.stop(&stop);
+        let mut machine = GdbStub::new(ReplyBuffer::default()).run_state_machine(&mut self.target)?;
+        loop {
+            machine = match machine {
+                GdbStubStateMachine::Idle(mut inner) => {
+                    self.flush(inner.borrow_conn()).await?;
+                    let Some(byte) = packet_byte(&mut self.packets).await? else { return Ok(()) };
+                    inner.incoming_data(&mut self.target, byte)?
+                }
+                GdbStubStateMachine::Running(mut inner) => {
+                    self.flush(inner.borrow_conn()).await?;
+                    tokio::select! {
+                        Some(stop) = self.stops.recv() => self.report(&stop, inner)?,
+                        byte = packet_byte(&mut self.packets) => {
+                            let Some(byte) = byte? else { return Ok(()) };
+                            inner.incoming_data(&mut self.target, byte)?
+                        }
+                    }
+                }
+                GdbStubStateMachine::CtrlCInterrupt(inner) => {
+                    // The stop of a guest is the answer.
+                    self.shared.interrupt();
+                    inner.interrupt_handled(&mut self.target, None::<MultiThreadStopReason<u64>>)?
+                }
+                GdbStubStateMachine::Disconnected(mut inner) => {
+                    self.flush(inner.borrow_conn()).await?;
+                    return Ok(());
+                }
+            };
+        }
+    }
+
+    /// Reports that a guest has stopped. LLDB needs the program counter in the same packet.
+    fn report(
+        &mut self,
+        stop: &Stop,
+        inner: GdbStubStateMachineInner<'static, Running, GuestTarget, ReplyBuffer>,
+    ) -> Result<Machine, SessionError> {
+        let reason = self.target.stop(stop);
+        let pc = self.target.pc().to_le_bytes();
+        let mut registers = std::iter::once((WasmRegId::Pc, pc.as_slice()));
+        Ok(inner.report_stop_with_regs(&mut self.target, reason, &mut registers)?)
+    }
+
+    async fn flush(&mut self, buffer: &mut ReplyBuffer) -> io::Result<()> {
+        self.replies.write_all(&std::mem::take(&mut buffer.0)).await
+    }
+}
+
+/// Reads one byte; none at the end of the connection.
+async fn packet_byte(packets: &mut BufReader<OwnedReadHalf>) -> io::Result<Option<u8>> {
+    match packets.read_u8().await {
+        Ok(byte) => Ok(Some(byte)),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) => Err(error),
+    }
+}
