@@ -101,7 +101,7 @@ pub(super) struct Args {
     build: Option<BuildCommand>,
 
     /// Serve debuggers of the provider at this port of loopback; 0 is any free port
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", conflicts_with = "record")]
     debug: Option<u16>,
 
     #[command(flatten)]
@@ -157,7 +157,7 @@ impl Args {
             None => builder,
         };
         let host = Arc::new(builder.start_loading()?);
-        let _debugging = debug_server.map(|server| server.start(host.clone(), &context.messages));
+        let _debugging = debug_server.map(|server| server.start(host.clone(), &context.messages, shutdown.clone()));
         let server = tokio::spawn(server::serve_http(host.clone(), listener, shutdown.clone()));
         let url = format!("{scheme}://{address}/mcp");
         let session = Session::start(context, project, settings, host.clone(), compilations, url).await;

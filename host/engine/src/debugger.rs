@@ -39,6 +39,7 @@ use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc};
+use tokio_util::sync::CancellationToken;
 use wasmtime::component::Component;
 use wasmtime::{AsContextMut, DebugEvent, DebugHandler, Module, ModulePC, Store, StoreContextMut, Trap};
 
@@ -110,20 +111,22 @@ impl Debugger {
         Self::default()
     }
 
-    /// Serves debuggers that connect to this listener, one after the other.
+    /// Serves debuggers that connect to this listener, one after the other. Dropping the future ends the connection.
     ///
     /// # Errors
     ///
     /// The listener fails.
     pub async fn serve(&self, listener: TcpListener) -> io::Result<Infallible> {
+        let ended = CancellationToken::new();
+        let _end = ended.clone().drop_guard();
         loop {
             let (connection, peer) = listener.accept().await?;
-            let (shared, runtime) = (self.shared.clone(), Handle::current());
+            let session = ended.clone().run_until_cancelled_owned(Session::run(self.shared.clone(), connection));
             // On a thread for blocking work: questions to a stopped guest block until it has answered.
-            let session = move || runtime.block_on(Session::run(shared, connection));
-            match tokio::task::spawn_blocking(session).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => {
+            let runtime = Handle::current();
+            match tokio::task::spawn_blocking(move || runtime.block_on(session)).await {
+                Ok(None | Some(Ok(()))) => {}
+                Ok(Some(Err(error))) => {
                     tracing::warn!(target: log_target::PLUGIN, %peer, %error, "the debugger was disconnected")
                 }
                 Err(error) => return Err(error.into()),

@@ -14,6 +14,7 @@ use mcp_host_engine::{Engine, EngineOptions};
 use mcp_resource_host::Host;
 use mcp_resource_host::access::Principal;
 use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::NEUTRAL;
@@ -43,8 +44,14 @@ impl DebugServer {
         Ok(Engine::new(options).context("cannot start the engine for the debugger")?)
     }
 
-    /// Serves debuggers, and prints how to connect. A debugger that connects, or interrupts, needs a guest that runs: the listing is read.
-    pub(super) fn start(self, host: Arc<Host>, messages: &Messages) -> AbortOnDropHandle<()> {
+    /// Serves debuggers until the shutdown, and prints how to connect. A debugger that connects, or interrupts, needs a guest that runs:
+    /// the listing is read.
+    pub(super) fn start(
+        self,
+        host: Arc<Host>,
+        messages: &Messages,
+        shutdown: CancellationToken,
+    ) -> AbortOnDropHandle<Option<()>> {
         let Self { listener, debugger } = self;
         if let Ok(address) = listener.local_addr() {
             let connect = format!("process connect --plugin wasm connect://{address}");
@@ -58,7 +65,8 @@ impl DebugServer {
             );
         }
         let messages = messages.clone();
-        AbortOnDropHandle::new(tokio::spawn(async move {
+        // A guest that is stopped would keep its request, and so the server, from ending.
+        AbortOnDropHandle::new(tokio::spawn(shutdown.run_until_cancelled_owned(async move {
             let calling = async {
                 loop {
                     debugger.call_wanted().await;
@@ -73,6 +81,6 @@ impl DebugServer {
             };
             let Err(error) = ended;
             messages.error(&format!("the server for debuggers has ended: {error}"));
-        }))
+        })))
     }
 }

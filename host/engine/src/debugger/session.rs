@@ -43,6 +43,13 @@ pub(super) struct Session {
 #[derive(Default)]
 struct ReplyBuffer(Vec<u8>);
 
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.shared.breakpoints.lock().clear();
+        *self.shared.attached.lock() = None;
+    }
+}
+
 impl Connection for ReplyBuffer {
     type Error = io::Error;
 
@@ -69,14 +76,10 @@ impl Session {
         let (attached, stops) = mpsc::channel(1);
         *shared.attached.lock() = Some(attached);
         let target = GuestTarget::new(shared.clone());
-        let session = Self { packets: BufReader::new(packets), replies, stops, target, shared: shared.clone() };
-        let ended = session.serve().await;
-        shared.breakpoints.lock().clear();
-        *shared.attached.lock() = None;
-        ended
+        Self { packets: BufReader::new(packets), replies, stops, target, shared }.serve().await
     }
 
-    async fn serve(mut self) -> Result<(), SessionError> {
+    async fn serve(&mut self) -> Result<(), SessionError> {
         // The protocol begins with a stopped guest.
         self.shared.interrupt();
         let Some(stop) = self.stops.recv().await else { return Ok(()) };
