@@ -17,10 +17,11 @@
 //! A world has one to three *shards*: leases of their own, which different replicas hold. The paths of a shard are polled in *groups*, each
 //! with a token of its own; groups are small here (`max_items`), so that few paths are many groups.
 //!
-//! The checked promise: each stream with an active subscription to a path, which its principal may see, is notified of each edit of it in
-//! time, and each replica notifies each change of the listing, unless in that time the replica or the holder was stopped, or the provider
-//! failed, as a whole or for this path. At the end nothing fails, and nothing may be missing. No stream is notified of a path that it may
-//! not see. If replicas only crash, and nothing worse happens, no replica notifies everything: the next holder continues with the token.
+//! The checked promise (`world::check`): each stream with an active subscription to a path, which its principal may see, is notified of each
+//! edit of it in time, and each replica notifies each change of the listing, unless in that time the replica or the holder was stopped, or
+//! the provider failed, as a whole or for this path. At the end nothing fails, and nothing may be missing. No stream is notified of a path
+//! that it may not see. If replicas only crash, and nothing worse happens, no replica notifies everything: the next holder continues with
+//! the token.
 //!
 //! The test can plant bugs ([`Bug`]). Each must be found; if not, the simulation proves nothing.
 
