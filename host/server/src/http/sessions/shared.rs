@@ -172,7 +172,7 @@ impl SharedCopy {
             stream: None,
             subscriptions: [].into(),
         };
-        Self::new(store, forms, client, id, true, record, None)
+        Self::new(store, forms, client, id, record, None)
     }
 
     /// Creates the copy of a session of another replica.
@@ -184,7 +184,7 @@ impl SharedCopy {
         record: SessionRecord,
         place: RecordPlace,
     ) -> Self {
-        Self::new(store, forms, client, id, false, record, Some(place))
+        Self::new(store, forms, client, id, record, Some(place))
     }
 
     fn new(
@@ -192,7 +192,6 @@ impl SharedCopy {
         forms: Arc<dyn NormalForms>,
         client: Arc<str>,
         id: &str,
-        is_home: bool,
         mut record: SessionRecord,
         place: Option<RecordPlace>,
     ) -> Self {
@@ -211,7 +210,7 @@ impl SharedCopy {
             store,
             client,
             key: SessionKey::of(id),
-            is_home,
+            is_home: place.is_none(),
             tag: fastrand::u64(..),
             known: tokio::sync::Mutex::new(Known { record, place }),
             status: Mutex::new(status),
