@@ -12,7 +12,7 @@
 //! | the loop that polls, tasks, sockets | [`world`], by events |
 //! | NATS | [`ModelServer`](crate::engine::model::ModelServer), and messages by events |
 //! | providers | `provider` |
-//! | which streams there are, and what each may see | records, and a table for each version of the rules |
+//! | streams, and what each may see | records, and a table for each version of the rules |
 //!
 //! A world has one to three *shards*: leases of their own, which different replicas hold. The paths of a shard are polled in *groups*, each
 //! with a token of its own; groups are small here (`max_items`), so that few paths are many groups.
@@ -75,7 +75,7 @@ pub(crate) enum Bug {
     SplitWithoutToken,
     /// Paths that were not polled when everything was notified are not notified later.
     OwedForgotten,
-    /// A last own poll without some paths, which wait as they have failed, counts as one of all paths.
+    /// A last own poll that omits paths in back-off counts as a poll of all paths.
     PartialCounted,
     /// Notifications are not checked against the rules.
     PolicyNotAsked,
@@ -155,7 +155,7 @@ fn no_change_is_lost_by_partitions_pauses_crashes_lost_messages_and_a_lost_engin
     assert_all_good(Weather::Storm, 600);
 }
 
-/// With more groups than those of small worlds. Seed 40 has found that a holder never retried its own paths.
+/// With more groups than small worlds have. Seed 40 has found a holder that never retried its own paths.
 #[test]
 fn twelve_replicas_with_two_thousand_streams_lose_nothing() {
     command::assert_all_good(38..46);

@@ -66,7 +66,7 @@ pub(crate) struct CallerClients {
 struct Client {
     provider: Arc<UpstreamProvider>,
     used_at: Instant,
-    /// Whether anybody subscribes as this identity.
+    /// Whether there are subscribers with this identity.
     is_watched: bool,
 }
 

@@ -4,8 +4,8 @@
 //! besides these clients, so no answer reaches another identity: connections, spellings and metadata of listings are separate, and cursors
 //! are bound to the identity. A caller without a token, and the host itself, see nothing.
 //!
-//! Each client has subscriptions of its own. The host asks each identity for its changes on behalf of a subscriber that has this identity
-//! at that time, so a change is told to subscribers with the token that was told of it.
+//! Each client has subscriptions of its own. The host requests the changes of each identity on behalf of a subscriber that has this
+//! identity at that time. So a change is only notified to subscribers whose token has received it.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;

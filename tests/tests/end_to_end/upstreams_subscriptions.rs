@@ -1,5 +1,5 @@
-//! Subscriptions at an upstream with an identity for each principal or group: each is told of its own changes, across
-//! reloads too.
+//! Subscriptions at an upstream with an identity for each principal or group: each is notified of its own changes,
+//! also across reloads.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -55,7 +55,7 @@ struct World {
 }
 
 impl World {
-    /// Starts a host whose upstream has these keys. `FILE` stands for the directory of the tokens.
+    /// Starts a host whose upstream has these keys. `FILE` is replaced with the directory of the tokens.
     async fn start(keys: &str) -> Self {
         let (origin, versions) = (MockOrigin::http().await, Versions::default());
         let of_server = versions.clone();

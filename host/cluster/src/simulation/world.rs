@@ -109,7 +109,7 @@ enum Event {
     Break,
     Mend { shard: u32, path: u32 },
     Fault,
-    // Streams come, move and go.
+    // Streams connect, move and disconnect.
     Churn,
     // Streams connect to other replicas.
     Connect { streams: Vec<u32> },
@@ -176,7 +176,8 @@ struct Shard {
     hindered: Time,
     /// When each path last failed, or had to wait because it had failed.
     path_hindered: Vec<Time>,
-    /// Since when each path has failed, without a pause in which replicas poll it again: the longer, the longer they wait.
+    /// Since when each path has failed without a pause in which replicas poll it again. Their back-off grows with this
+    /// time.
     path_began: Vec<Time>,
     /// The replicas that hold the lease.
     holders: BTreeSet<usize>,

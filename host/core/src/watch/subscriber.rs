@@ -177,8 +177,8 @@ impl Subscriber {
         }
     }
 
-    /// Replaces the access token with which plugins with views see the principal: that of its last request. Must be called after
-    /// [`set_principal`](Self::set_principal), with whose groups it expires.
+    /// Replaces the access token that plugins with views get for this principal: the token of its last request. Must be called
+    /// after [`set_principal`](Self::set_principal), with whose groups it expires.
     pub fn set_access_token(&self, token: Option<AccessToken>) {
         let token = token.filter(|_| self.hub.context.access.load().has_views());
         if self.mailbox.set_access_token(token) {

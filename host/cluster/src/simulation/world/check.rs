@@ -60,7 +60,7 @@ impl World {
         for id in streams {
             let stream = self.streams[index_of(id)];
             let is_allowed = self.allows(rules, shard, path, stream.principal);
-            // What may not be seen is not told.
+            // A stream is not notified of a path that it may not see.
             if !is_allowed && !is_planted(Bug::PolicyNotAsked) {
                 continue;
             }

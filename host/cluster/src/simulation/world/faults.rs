@@ -54,7 +54,7 @@ impl World {
         self.after(next, 0, Event::Fault);
         let victims = if self.weather == Weather::Storm { (self.replicas.len() / 50).max(1) } else { 1 };
         for _ in 0..victims {
-            // Usually a holder, which matters most.
+            // Usually a holder, whose failure has the most effects.
             let shard = self.random.usize(..self.size.shards);
             let holder = self.shards[shard].holders.first().copied().filter(|_| self.random.u32(..3) > 0);
             let index = holder.unwrap_or_else(|| self.random.usize(..self.replicas.len()));
@@ -175,8 +175,8 @@ impl World {
         self.after(again, 0, Event::Connect { streams });
     }
 
-    /// Few replicas crash at a time, because others must continue. In worlds where no replica may notify everything, it is one, and the
-    /// next holder has time to make a round.
+    /// Few replicas are down at a time, because others must continue. In worlds where no replica may notify everything, it is one at a
+    /// time, and the next holder has time to make a round.
     pub(super) fn may_crash(&self) -> bool {
         let (is_storm, down) = (self.weather == Weather::Storm, self.replicas.iter().filter(|replica| !replica.is_up));
         let is_settled = is_storm || self.now >= self.last_crash + LEASE * 2;

@@ -1,4 +1,5 @@
-//! The event streams of clients: they come, move to other replicas and paths, and go. And the rules: what each may see.
+//! The event streams of clients, which connect, move to other replicas and paths, and disconnect; and the rules, which
+//! change.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -66,7 +67,7 @@ impl World {
         }
     }
 
-    /// Some streams come to a replica, for other paths, or go.
+    /// Some streams subscribe to other paths at a replica, or disconnect.
     pub(super) fn churn(&mut self, index: usize) {
         // In the end, subscriptions no longer change.
         if !self.has_faults() {

@@ -37,9 +37,9 @@
 //! - Records: a client has as many as its share of `http.limits.sessions`, and twice as many that wait for their deletion; beyond that, it opens no further
 //!   session. The tombstone of a deletion stays for some seconds.
 //! - The size of records, and of the changes that wait: at most 1024 subscriptions of 256 KiB, one for all spellings of a resource
-//!   ([`subscriptions`](super::subscriptions)). A request beyond that fails, also while NATS is gone. Those that were made at other replicas
-//!   are charged to the client at the replica that opened the session, as those made there are. If they leave too little of the client's share
-//!   of `http.limits.subscription-memory`, or the record is too large after a partition, the session ends.
+//!   ([`subscriptions`](super::subscriptions)). A request beyond that fails, also while NATS is gone. Subscriptions made at other replicas are
+//!   charged to the client at the replica that opened the session, like the subscriptions made there. If they leave too little of the client's
+//!   share of `http.limits.subscription-memory`, or the record is too large after a partition, the session ends.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};

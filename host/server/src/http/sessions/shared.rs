@@ -110,7 +110,7 @@ struct Status {
     stream: Option<StreamPlace>,
 }
 
-/// Changes that are not in the record yet, except those of subscriptions.
+/// Changes that are not in the record yet, except changes of subscriptions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Pending {
     log_level: Option<LogLevel>,
@@ -594,7 +594,7 @@ mod tests {
                 assert_eq!(subscribe(format!("a://x/{number}")).await, Ok(is_reachable));
             }
             assert_eq!(subscribe("a://x/more".to_owned()).await, Err(ShareError::TooLarge));
-            // Another spelling of one that there is.
+            // Another spelling of an existing subscription.
             assert_eq!(subscribe("A://x/1".to_owned()).await, Ok(is_reachable));
             assert_eq!(home.record().await.subscriptions.len(), 1024);
             let cancel = Change::Unsubscribe("A://x/1".to_owned());
