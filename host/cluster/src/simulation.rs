@@ -106,7 +106,7 @@ fn fault_of(weather: Weather, outcome: &Outcome) -> Option<String> {
         return Some(failure.clone());
     }
     if matches!(weather, Weather::Calm | Weather::Crashes) && *gaps > 0 {
-        return Some(format!("{gaps} replicas told everything, and only crashes happened"));
+        return Some(format!("{gaps} replicas have notified everything, although only crashes happened"));
     }
     for (shard, roles) in roles.iter().enumerate() {
         let holders = roles.iter().filter(|role| **role == RoleName::Holding).count();

@@ -69,11 +69,12 @@ impl World {
             let is_foreign = (stream.replica, stream.shard, stream.path) != (Some(short(index)), short(shard), path);
             if is_foreign || !is_allowed {
                 self.outcome.denied += 1;
-                self.failure =
-                    Some(format!("r{index} told stream {id} of p{path} of shard {shard}, which it may not see"));
+                self.failure = Some(format!(
+                    "r{index} has notified stream {id} of p{path} of shard {shard}, which it may not see"
+                ));
             }
         }
-        self.note(index, || format!("shard {shard} tells p{path}"));
+        self.note(index, || format!("shard {shard} notifies p{path}"));
     }
 
     pub(super) fn tell_everything(&mut self, index: usize, shard: usize) {
@@ -83,7 +84,7 @@ impl World {
     }
 
     pub(super) fn tell_listing(&mut self, index: usize, shard: usize) {
-        self.note(index, || format!("shard {shard} tells the listing"));
+        self.note(index, || format!("shard {shard} notifies the listing"));
         self.watch(index, shard).listing_untold = None;
     }
 
@@ -107,7 +108,7 @@ impl World {
             {
                 self.outcome.lost += 1;
                 self.failure = Some(format!(
-                    "r{index} has not told stream {id} of the edit of p{path} of shard {shard} at {at:?}"
+                    "r{index} has not notified stream {id} of the edit of p{path} of shard {shard} at {at:?}"
                 ));
                 return;
             }
@@ -119,7 +120,8 @@ impl World {
             let untold = self.replicas[index].watches[shard].listing_untold;
             if untold.is_some_and(|untold| untold <= at) && self.hindered(index, shard, None) < at {
                 self.outcome.lost += 1;
-                self.failure = Some(format!("r{index} has not told the listing of shard {shard} of {at:?}"));
+                self.failure =
+                    Some(format!("r{index} has not notified the change of the listing of shard {shard} at {at:?}"));
                 return;
             }
         }
@@ -135,7 +137,7 @@ impl World {
                 self.outcome.lost += 1;
                 let (path, shard) = (stream.path, stream.shard);
                 self.failure =
-                    Some(format!("r{index} never told stream {id} of p{path} of shard {shard}, since {untold} µs"));
+                    Some(format!("r{index} never notified stream {id} of p{path} of shard {shard}, since {untold} µs"));
             }
         }
         for index in 0..self.replicas.len() {
@@ -143,7 +145,7 @@ impl World {
                 let untold = self.replicas[index].watches[shard].listing_untold;
                 if untold.is_some_and(|untold| untold <= latest) && self.hindered(index, shard, None) <= latest {
                     self.outcome.lost += 1;
-                    self.failure = Some(format!("r{index} never told the listing of shard {shard}"));
+                    self.failure = Some(format!("r{index} never notified the change of the listing of shard {shard}"));
                 }
             }
         }
