@@ -84,7 +84,7 @@ pub enum BucketError {
     #[error("the bucket has no room for more keys")]
     FullOfKeys,
     /// The value is too large for the store. Nothing was written.
-    #[error("a value of {length} bytes, and the store takes at most {max}")]
+    #[error("a value of {length} bytes is too large for the store, which takes at most {max}")]
     TooLarge {
         /// The size of the value.
         length: usize,

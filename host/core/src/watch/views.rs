@@ -158,7 +158,7 @@ impl From<Refused> for SubscribeError {
                 format!("its limit of {max} identities with subscriptions at a time is reached; try again later")
             }
             Refused::Share => format!(
-                "you have subscriptions with {MAX_VIEWS_OF_PRINCIPAL} access tokens, which is the limit; unsubscribe those of older ones"
+                "you have subscriptions with {MAX_VIEWS_OF_PRINCIPAL} access tokens, which is the limit; cancel subscriptions of older access tokens"
             ),
         };
         Self::Limited(Fault::Unavailable { reason, retry_after: Some(RETRY_AFTER) }, LimitScope::Plugin)
@@ -346,7 +346,7 @@ impl Views {
             let (plugin, principal) = (self.plugin.name(), mailbox.principal().name().to_owned());
             tracing::warn!(
                 target: log_target::WATCH, plugin, principal, %fault, more,
-                "changes of the plugin are not reported to a subscriber whose identity there has changed, which is tried again"
+                "changes of the plugin are not reported to a subscriber, because its new identity has no view; this is tried again"
             );
         }
     }
