@@ -46,7 +46,7 @@ def send(
         outgoing.set_path_with_query((parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
         sent = outgoing.body()
         future = handler.handle(outgoing, _options(timeout))
-        # A body that is not taken, as when the request is denied: what becomes of the request says why.
+        # If the body is not accepted, for example because the request is denied, the result of the request has the reason.
         with contextlib.suppress(Err):
             _write(sent, body)
         with future.subscribe() as settled:
@@ -54,7 +54,7 @@ def send(
         result: Any = future.get()
     except Err as error:
         raise _failure(url, error.value) from None
-    # Results in results: of having settled, of not having been taken before, and of the request.
+    # Nested results: whether the future is ready, whether it was read before, and the result of the request.
     while isinstance(result, Ok):
         result = result.value
     if isinstance(result, Err):

@@ -14,7 +14,7 @@ from ._failures import Unavailable
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """The host follows none."""
+    """Follows no redirects, as the host."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -32,7 +32,7 @@ def send(
     incoming: HTTPResponse | HTTPError
     try:
         incoming = _opener.open(outgoing, timeout=timeout)
-    except HTTPError as answered:  # A status is none of a failure.
+    except HTTPError as answered:  # An unsuccessful status is a response, not a failure.
         incoming = answered
     except OSError as error:
         raise Unavailable(f"{url}: {error}") from None
