@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
+use ring::digest::{SHA256, digest};
 use tempfile::{NamedTempFile, TempDir};
 use toml::{Table, Value};
 
@@ -85,6 +86,13 @@ impl ConfigFile {
     pub fn search(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.search.insert(key.to_owned(), value.into());
         self
+    }
+
+    /// Adds a principal with this token.
+    pub fn principal(self, name: &str, token: &str) -> Self {
+        let digest = digest(&SHA256, token.as_bytes());
+        let digest: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        self.append(&format!("\n[[principal]]\nname = \"{name}\"\ntoken-sha256 = \"{digest}\"\n"))
     }
 
     /// Adds a rule.

@@ -5,10 +5,10 @@
 //!
 //! Each write of a key has a revision, which is greater than all earlier revisions in its bucket. So a compare-and-swap cannot be deceived
 //! by a value that was written again (ABA problem), and a listing in the order of revisions, from the revision at which the last page
-//! ended, never misses a key that exists throughout. It may show a key twice that is written meanwhile.
+//! ended, never misses a key that exists throughout. A key that is written during the listing may appear twice.
 //!
-//! Everything that a store returns is untrusted input: the store bounds it, and the caller charges it to the plugin. A request that is
-//! dropped may have been carried out.
+//! Everything that a store returns is untrusted input: the store bounds it, and the caller charges it to the plugin. A request whose
+//! future is dropped may have been executed.
 
 use std::fmt;
 use std::pin::Pin;
@@ -56,7 +56,7 @@ impl Expected {
 /// One page of the keys of a bucket, in the order of their revisions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BucketPage {
-    /// The keys. There may be none although there is a next page: the bucket may have entries of others.
+    /// The keys. A page may be empty although another one follows: the bucket may have entries of other clients.
     pub keys: Vec<String>,
     /// The revision after which the next page begins; none on the last page.
     pub next: Option<u64>,
@@ -84,14 +84,14 @@ pub enum BucketError {
     #[error("the bucket has no room for more keys")]
     FullOfKeys,
     /// The value is too large for the store. Nothing was written.
-    #[error("a value of {length} bytes, and the store takes at most {max}")]
+    #[error("a value of {length} bytes is too large for the store, which takes at most {max}")]
     TooLarge {
         /// The size of the value.
         length: usize,
         /// The maximum.
         max: usize,
     },
-    /// The store did not answer in time. It is unknown whether the request was carried out.
+    /// The store did not answer in time. It is unknown whether the request was executed.
     #[error("no answer: {0}")]
     NoAnswer(String),
     /// The store rejects the request. Nothing was written.

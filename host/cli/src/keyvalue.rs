@@ -82,7 +82,7 @@ enum KeyvalueCommand {
         #[arg(long, short, value_name = "FILE", conflicts_with = "value")]
         file: Option<PathBuf>,
     },
-    /// Delete keys, all or none; of a shared bucket, one after the other
+    /// Delete keys: all or none, or one by one in a shared bucket
     Delete {
         #[command(flatten)]
         place: Place,

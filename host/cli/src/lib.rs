@@ -30,7 +30,6 @@
 mod admin;
 mod browser;
 mod check;
-mod color;
 mod completions;
 mod componentize;
 mod confinement;

@@ -15,9 +15,8 @@ use clap::ColorChoice;
 use clap::builder::styling::{AnsiColor, Style};
 use mcp_host_base::text::wrap;
 
-use super::color;
 use super::escape;
-use super::output::terminal_width;
+use super::output::{is_colored, terminal_width};
 use super::stderr::{Spinner, Stderr};
 
 /// The maximum wait of a terminating server for its last lines.
@@ -33,7 +32,7 @@ pub(super) struct Messages {
 impl Messages {
     /// This process's standard error. Also receives panic messages.
     pub(super) fn stderr(choice: ColorChoice) -> Self {
-        let messages = Self { stderr: Stderr::start(), colored: color::is_colored(choice, &io::stderr()) };
+        let messages = Self { stderr: Stderr::start(), colored: is_colored(choice, &io::stderr()) };
         let panics = messages.clone();
         std::panic::set_hook(Box::new(move |panic| panics.print_line(&format_panic(panic, &Backtrace::capture()))));
         messages

@@ -46,11 +46,11 @@ pub(super) struct Args {
     #[arg(long, value_name = LANGUAGES, required_unless_present = "update", conflicts_with = "update")]
     lang: Option<Language>,
 
-    /// Replace the SDK of a project by that of this program; NAME is the current directory unless given
+    /// Replace the SDK of a project with the SDK of this program; NAME is the current directory by default
     #[arg(long)]
     update: bool,
 
-    /// With --update, replace also files of the SDK that were edited
+    /// With --update, also replace files of the SDK that were edited
     #[arg(long, requires = "update")]
     force: bool,
 }

@@ -8,12 +8,13 @@
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
 
+use anstream::AutoStream;
+use anstream::stream::RawStream;
 use clap::ColorChoice;
 use mcp_host_base::text::wrap;
 use mcp_host_server::json::Encoder;
 use serde::Serialize;
 
-use super::color;
 use super::escape;
 
 /// The destination of standard output.
@@ -39,7 +40,7 @@ impl Output<'static> {
     pub(super) fn stdout(choice: ColorChoice) -> Self {
         let stdout = io::stdout();
         let destination = if stdout.is_terminal() { Destination::Terminal } else { Destination::Pipe };
-        let colored = color::is_colored(choice, &stdout);
+        let colored = is_colored(choice, &stdout);
         let width = terminal_width(&stdout);
         Self { writer: Box::new(BufWriter::new(stdout.lock())), destination, width, colored }
     }
@@ -145,6 +146,16 @@ impl<'a> Output<'a> {
     /// Writes the buffer.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.writer.flush()
+    }
+}
+
+/// Returns whether output to this stream is colored. `--color always` and `never` override the environment: `NO_COLOR`, `CLICOLOR`,
+/// `CLICOLOR_FORCE`, and terminals without colors.
+pub(super) fn is_colored(choice: ColorChoice, stream: &impl RawStream) -> bool {
+    match choice {
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto => AutoStream::choice(stream) != anstream::ColorChoice::Never,
     }
 }
 

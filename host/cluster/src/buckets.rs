@@ -14,9 +14,9 @@ const MAX_WRITTEN_OUT: usize = 200;
 
 /// Returns the name of a plugin's bucket: of letters, digits, `-` and `_`, and different for different clusters, plugins and buckets.
 ///
-/// `mcp-host-CLUSTER-KV-PLUGIN-BUCKET`, in which other characters of the plugin and the bucket than letters and digits are `_` and two
-/// hexadecimal digits. No cluster's name has capital letters, so the first `-KV-` ends it; the escaped names have no `-`. A name that would
-/// be too long ends in a hash instead, after `-KH-`.
+/// `mcp-host-CLUSTER-KV-PLUGIN-BUCKET`, in which each character of the plugin and the bucket that is not a letter or digit is written as
+/// `_` and two hexadecimal digits. No cluster's name has capital letters, so the first `-KV-` ends it; the escaped names have no `-`. A
+/// name that would be too long ends in a hash instead, after `-KH-`.
 pub(crate) fn bucket_name(cluster: &str, plugin: &str, bucket: &str) -> String {
     let name = format!("mcp-host-{cluster}-KV-{}-{}", escape(plugin), escape(bucket));
     if name.len() <= MAX_WRITTEN_OUT {

@@ -34,8 +34,8 @@
 //! covered, and a replica that wants a path which was never polled is covered up to the version before it. While the holder itself wants
 //! such a path, it polls its own paths, too. So a path for which a provider fails only costs polls, and only of the replicas that want it.
 //!
-//! Own polls, too, may omit paths that have failed and wait to be polled again. The changes of such a path since its last poll are known
-//! to nobody else. So the last own poll ends only when each path was polled since it began, if necessary in several polls.
+//! Own polls may also omit failed paths in back-off. No other replica knows the changes of these paths since their last poll. So the
+//! last own poll ends only when each path was polled since it began, if necessary in several polls.
 //!
 //! # The lease
 //!

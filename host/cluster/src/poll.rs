@@ -1,6 +1,6 @@
 //! The polls of one plugin, without input and output: which paths are polled with which token, and what an answer means.
 //!
-//! [`Polls`] is the state. A poll is a round of calls of `changes`, one for each group of paths, sequentially. What a round needs is a
+//! [`Polls`] is the state. A poll is a round of calls of `changes`, one for each group of paths, sequentially. A round uses a
 //! [`Caller`]: the provider, a clock, and the subscribers. So the watch of plugins and the simulation run the same code.
 //!
 //! | module | subject |
@@ -37,14 +37,14 @@ pub use self::own_round::Round;
 /// The number of paths that are processed before a poll yields.
 const BATCH_SIZE: usize = 1024;
 
-/// What a poll needs of its caller.
+/// The environment of a poll: the provider, a clock, and the subscribers.
 ///
 /// For each call of [`call`](Self::call) that is answered, [`answered`](Self::answered) or [`answered_listing`](Self::answered_listing)
 /// follows before the next one, and then [`notify`](Self::notify); except for calls that only determine which paths fail.
 pub trait Caller: Send {
     /// Why a call has failed.
     type Fault: Clone + Send + Sync;
-    /// A client, whose paths are kept apart from those of others if they fail.
+    /// A client. Its failing paths are separated from the paths of other clients.
     type Client: Clone + Eq + Hash + Send + Sync;
 
     /// Returns the time.
@@ -69,7 +69,7 @@ pub trait Caller: Send {
     /// Notifies the subscribers of everything below the mount, and of the listing.
     fn notify_all(&mut self) -> impl Future<Output = ()> + Send;
 
-    /// Handles that these paths were polled, for this replica alone.
+    /// Handles that these paths were polled for this replica only.
     fn polled(&mut self, watched: &[(Uri, Path)]) -> impl Future<Output = ()> + Send;
 
     /// Returns the client of each of these paths, which have failed together.
@@ -83,8 +83,8 @@ pub struct Polls<C, F> {
     groups: PathGroups<C, F>,
     /// The groups of all replicas, while this replica polls for all.
     shared_groups: Option<SharedGroups<F>>,
-    /// The time from which groups that have failed may be polled again, and the time from which parts of the paths that shared groups leave
-    /// out may be. They are independent, because a replica that polls both would otherwise spend all time for retries on one of them.
+    /// The times from which failed groups, and parts of the paths that shared groups leave out, may be polled again. They are independent:
+    /// otherwise a replica that polls both could spend all time for retries on one of them.
     retries_from: Option<Instant>,
     shared_retries_from: Option<Instant>,
     /// Whether the next poll notifies all subscribers once, instead of the changes it returns, because changes before it are unknown.
@@ -155,7 +155,7 @@ impl<C: Clone + Eq + Hash + Send + Sync, F: Clone + Send + Sync> Polls<C, F> {
         });
     }
 
-    /// Returns how an own poll has ended that has not failed as a whole.
+    /// Returns the result of an own poll in which the provider has answered.
     pub fn own_polled(&self) -> OwnPolled {
         match self.handover {
             Some((_, began)) if self.groups.is_polled_since(began) => OwnPolled::Complete,
@@ -301,7 +301,7 @@ mod tests {
         answer(&mut polls, 0, second(4));
         polls.groups.record_failure(1, "bad".to_owned(), Duration::ZERO, second(4));
         assert_eq!(polls.own_polled(), OwnPolled::Partial);
-        // The same handover continues with what it has polled.
+        // A poll of the same handover counts the answers of earlier ones.
         polls.begin_own(second(5), OwnTokens::Kept, false, Some(1));
         answer(&mut polls, 1, second(6));
         assert_eq!(polls.own_polled(), OwnPolled::Complete);

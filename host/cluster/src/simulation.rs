@@ -12,15 +12,16 @@
 //! | the loop that polls, tasks, sockets | [`world`], by events |
 //! | NATS | [`ModelServer`](crate::engine::model::ModelServer), and messages by events |
 //! | providers | `provider` |
-//! | which streams there are, and what each may see | records, and a table for each version of the rules |
+//! | streams, and what each may see | records, and a table for each version of the rules |
 //!
 //! A world has one to three *shards*: leases of their own, which different replicas hold. The paths of a shard are polled in *groups*, each
 //! with a token of its own; groups are small here (`max_items`), so that few paths are many groups.
 //!
-//! The checked promise: each stream with an active subscription to a path, which its principal may see, is notified of each edit of it in
-//! time, and each replica notifies each change of the listing, unless in that time the replica or the holder was stopped, or the provider
-//! failed, as a whole or for this path. At the end nothing fails, and nothing may be missing. No stream is notified of a path that it may
-//! not see. If replicas only crash, and nothing worse happens, no replica notifies everything: the next holder continues with the token.
+//! The checked promise (`world::check`): each stream with an active subscription to a path, which its principal may see, is notified of each
+//! edit of it in time, and each replica notifies each change of the listing, unless in that time the replica or the holder was stopped, or
+//! the provider failed, as a whole or for this path. At the end nothing fails, and nothing may be missing. No stream is notified of a path
+//! that it may not see. If replicas only crash, and nothing worse happens, no replica notifies everything: the next holder continues with
+//! the token.
 //!
 //! The test can plant bugs ([`Bug`]). Each must be found; if not, the simulation proves nothing.
 
@@ -74,7 +75,7 @@ pub(crate) enum Bug {
     SplitWithoutToken,
     /// Paths that were not polled when everything was notified are not notified later.
     OwedForgotten,
-    /// A last own poll without some paths, which wait as they have failed, counts as one of all paths.
+    /// A last own poll that omits paths in back-off counts as a poll of all paths.
     PartialCounted,
     /// Notifications are not checked against the rules.
     PolicyNotAsked,
@@ -105,7 +106,7 @@ fn fault_of(weather: Weather, outcome: &Outcome) -> Option<String> {
         return Some(failure.clone());
     }
     if matches!(weather, Weather::Calm | Weather::Crashes) && *gaps > 0 {
-        return Some(format!("{gaps} replicas told everything, and only crashes happened"));
+        return Some(format!("{gaps} replicas have notified everything, although only crashes happened"));
     }
     for (shard, roles) in roles.iter().enumerate() {
         let holders = roles.iter().filter(|role| **role == RoleName::Holding).count();
@@ -154,7 +155,7 @@ fn no_change_is_lost_by_partitions_pauses_crashes_lost_messages_and_a_lost_engin
     assert_all_good(Weather::Storm, 600);
 }
 
-/// With more groups than those of small worlds. Seed 40 has found that a holder never retried its own paths.
+/// With more groups than small worlds have. Seed 40 has found a holder that never retried its own paths.
 #[test]
 fn twelve_replicas_with_two_thousand_streams_lose_nothing() {
     command::assert_all_good(38..46);

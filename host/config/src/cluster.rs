@@ -250,7 +250,7 @@ impl Config {
         self.report_shared_buckets(table);
     }
 
-    /// Reports buckets that are shared between the replicas of no cluster.
+    /// Reports shared buckets in a config without a cluster.
     fn report_shared_buckets(&self, table: &Table<'_>) {
         // A section with mistakes has been reported. If no table has problems, the list is complete and in the order of the file.
         if self.cluster.is_some() || table.has("cluster") || table.has_problems() {

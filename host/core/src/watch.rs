@@ -50,8 +50,8 @@
 //!
 //! # Views
 //!
-//! If changes depend on who asks, as at an upstream with a token for each principal, each identity has a poller of its own, and its
-//! updates go to subscribers with this identity only ([`views`]). Other replicas do not poll for it.
+//! If changes depend on the caller, as at an upstream with a token for each principal, each identity has a poller of its own, and
+//! its updates go to subscribers with this identity only ([`views`]). Other replicas do not poll for it.
 //!
 //! # Preparations
 //!
@@ -171,18 +171,18 @@ pub(crate) enum SubscribeError {
     Permanent(Fault),
     /// The result may differ after this time.
     Transient(Fault, Duration),
-    /// A limit is reached, which holds for other resources, too.
+    /// A limit is reached that applies to other resources, too.
     Limited(Fault, LimitScope),
     /// The plugin was replaced or removed meanwhile.
     PluginReplaced,
 }
 
-/// The resources that a reached limit holds for.
+/// The resources to which a reached limit applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LimitScope {
     /// All resources that the subscriber does not subscribe to yet.
     Subscriber,
-    /// Those of the plugin.
+    /// The resources of the plugin.
     Plugin,
 }
 
@@ -392,7 +392,7 @@ impl Hub {
                 pending.activate(notify_now);
                 Ok(())
             }
-            // A watcher that was replaced meanwhile is not enough, and neither is the view of an identity that was.
+            // The watcher, or the identity of the view, may have been replaced meanwhile.
             Ok(()) | Err(PollError::Retired) => Err(SubscribeError::PluginReplaced),
             Err(PollError::Fault(fault, after)) => Err(SubscribeError::Transient(fault, after)),
         }
@@ -454,7 +454,7 @@ impl Hub {
         }
         let new = Arc::new(watchers);
         self.watchers.store(new.clone());
-        // Those that have come meanwhile may have had only the old watchers track their listing.
+        // Only the old watchers may track the listing of principals that were added meanwhile.
         let later = self.context.subscription_index().listing_principals();
         later.difference(&listing_principals).for_each(|principal| self.track_listing_of(principal));
         let mut to_notify = Vec::new();
@@ -497,8 +497,8 @@ impl Hub {
         self.watchers().values().for_each(|watcher| watcher.retire());
     }
 
-    /// Has the watchers track the listing of a principal, which is new among the subscribers of the listing. A watcher of which it may
-    /// see nothing is left alone. Must be called after the subscriber was added, so that a reload of the rules finds it.
+    /// Makes the watchers track the listing of a principal that is new among the subscribers of the listing, except watchers of whose
+    /// plugin it may see nothing. Must be called after the subscriber was added, so that a reload of the rules finds it.
     fn track_listing_of(&self, principal: &Principal) {
         let policy = self.context.access.load().policy(principal);
         self.watchers().values().for_each(|watcher| watcher.watch_listing(&policy));

@@ -2,7 +2,7 @@
 //!
 //! A project has a template of `sdk-guest/templates/LANG`, the files of `sdk-guest/templates/common`, and in `sdk/` the SDK of
 //! the language with the contract, so that it builds outside of this repository. All of these are embedded in the program:
-//! `build.rs` archives them. [`update()`] replaces the SDK of a project by that of another version of the program.
+//! `build.rs` archives them. [`update()`] replaces the SDK of a project with the SDK of this program.
 //!
 //! These placeholders in a template are replaced:
 //!

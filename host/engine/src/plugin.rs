@@ -282,7 +282,7 @@ impl Plugin {
         contain_panic(|| provider.identity(caller)).ok().flatten()
     }
 
-    /// Tells its provider that nobody subscribes as this identity any more.
+    /// Informs its provider that no subscriber has this identity any more.
     pub fn end_view(&self, identity: &Identity) {
         if let Some(provider) = self.call_context.backend.native() {
             // A panic of the provider ends nothing else.

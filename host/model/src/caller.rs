@@ -58,8 +58,8 @@ impl fmt::Debug for AccessToken {
     }
 }
 
-/// What a provider distinguishes callers by: callers with the same identity see the same data. Only a digest, so that it can be a key
-/// for the lifetime of a subscription without being a secret.
+/// The key by which a provider distinguishes callers: callers with the same identity see the same data. Only a digest, so that it can
+/// be a key for the lifetime of a subscription without being a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity(Digest);
 
@@ -132,7 +132,7 @@ impl Caller {
         CURRENT.try_with(Option::clone).ok().flatten()
     }
 
-    /// Executes a task of the host that watches on behalf of this subscriber, or of nobody.
+    /// Executes a task of the host that watches on behalf of this subscriber, or of none.
     pub fn scope_view<F: Future>(caller: Option<Self>, task: F) -> TaskLocalFuture<Option<Self>, F> {
         VIEW.scope(caller, task)
     }

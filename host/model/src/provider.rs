@@ -156,7 +156,7 @@ pub trait Provider: Send + Sync + 'static {
         None
     }
 
-    /// Called when nobody subscribes as this identity any more, before the next call of [`changes`](Self::changes) as this identity.
+    /// Called when no subscriber has this identity any more, before the next call of [`changes`](Self::changes) with this identity.
     /// Must return immediately. Default: nothing.
     fn end_view(&self, identity: &Identity) {
         let _ = identity;
@@ -326,9 +326,9 @@ pub struct ProviderInfo {
     /// Whether [`Provider::changes`](Provider::changes) is implemented. If not, the host never calls it, and no resource can be
     /// subscribed to.
     pub watches: bool,
-    /// The maximum number of identities that may have subscriptions at a time, if changes and tokens are those of the
+    /// The maximum number of identities that may have subscriptions at a time, if changes and tokens depend on the
     /// [identity](Provider::identity) of the [caller](crate::caller::Caller), as at an upstream with a token for each principal; 0 if they
-    /// are the same for all. With views, [`Provider::changes`] and [`Provider::changed`] are called for each identity on its own, changes
+    /// are the same for all. With views, [`Provider::changes`] and [`Provider::changed`] are called for each identity separately, changes
     /// of the listing are not notified, and listable resources cannot be subscribed to.
     pub views: usize,
 }

@@ -5,7 +5,6 @@
 //! the client's protocol revision. Every value of these types is valid for clients.
 
 mod annotations;
-mod changes;
 mod entry;
 mod error;
 mod footprint;
@@ -13,10 +12,9 @@ mod notice;
 
 use std::time::Duration;
 
-use crate::uri::UriTemplate;
+use crate::uri::{Path, UriTemplate};
 
 pub use annotations::{Annotations, Priority, ResourceIcon, Role, Theme, Timestamp};
-pub use changes::WatchedChanges;
 pub use entry::{Meta, Resource};
 pub use error::Error;
 pub use footprint::Footprint;
@@ -101,6 +99,19 @@ impl Completion {
         self.values.truncate(Self::MAX_VALUES);
         self
     }
+}
+
+/// The changes of watched paths since a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchedChanges {
+    /// The token for the next call.
+    pub token: String,
+    /// The watched paths that changed, each once.
+    pub changed: Vec<Path>,
+    /// Whether the listing changed.
+    pub listing_changed: bool,
+    /// The provider's hint for the time of the next poll.
+    pub poll_after: Option<Duration>,
 }
 
 /// A content, and the resource to which it belongs.

@@ -6,8 +6,8 @@
 //! only. It is SQLite, not an embedded store for a single process, because several hosts may share a state directory: two desktop
 //! clients that each start `mcp-host` with the same config see the same buckets, at the same time.
 //!
-//! A bucket with `shared = true` is not in this database, but in a store that the replicas of a cluster share ([`shared`]); the
-//! guarantees below are those of SQLite.
+//! A bucket with `shared = true` is not in this database, but in a store that the replicas of a cluster share ([`shared`]). The
+//! guarantees below apply to buckets in SQLite.
 //!
 //! Guests use `wasi:keyvalue` in the standard's newest draft ([`wasi_draft2`]), or in the previous one
 //! ([`wasi_draft1`]), which other hosts implement. Both are thin: [`Operations`] has one method per operation, and
@@ -159,7 +159,7 @@ enum Place {
     Disk,
     /// In a store that the replicas of a cluster share.
     Shared(SharedStore),
-    /// In such a store, and this host has none.
+    /// In a shared store, which this host does not have.
     NoCluster,
 }
 

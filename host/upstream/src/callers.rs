@@ -33,7 +33,7 @@ use tokio::runtime::Handle;
 
 use crate::connection::{self, ConnectError, Connector, Means};
 use crate::http::{Credentials, HttpClient};
-use crate::identities::not_shared;
+use crate::identities::{list_as, not_shared};
 use crate::provider::{Opening, UpstreamProvider};
 use crate::tokens::TokenClient;
 
@@ -66,7 +66,7 @@ pub(crate) struct CallerClients {
 struct Client {
     provider: Arc<UpstreamProvider>,
     used_at: Instant,
-    /// Whether anybody subscribes as this identity.
+    /// Whether there are subscribers with this identity.
     is_watched: bool,
 }
 
@@ -187,15 +187,7 @@ impl Provider for CallerClients {
     }
 
     async fn list(&self, parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page> {
-        let Some((client, mark)) = self.client() else {
-            return if parent.is_some() { Err(Failure::NotFound) } else { Ok(Page::last([])) };
-        };
-        let foreign = || Failure::invalid("the cursor does not belong to this listing");
-        let cursor = cursor.map(|cursor| cursor.strip_prefix(mark.as_str()).ok_or_else(foreign)).transpose()?;
-        let mut page = client.list(parent, cursor, limit).await?;
-        page.entries.iter_mut().for_each(not_shared);
-        page.next_cursor = page.next_cursor.map(|cursor| mark + &cursor);
-        Ok(page)
+        list_as(self.client(), parent, cursor, limit).await
     }
 
     async fn read(&self, path: &str) -> Result<Vec<Contents>> {

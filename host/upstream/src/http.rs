@@ -54,7 +54,7 @@ const MAX_ERROR_BODY: usize = 64 * 1024;
 const MAX_OTHERS: usize = 1000;
 /// The maximum time to read an event stream to its end after the answer, so that its connection can be reused.
 const MAX_END: Duration = Duration::from_secs(1);
-/// The maximum size of what is read for this purpose, in bytes.
+/// The maximum number of bytes that are read for this purpose.
 const MAX_REST: usize = 64 << 10;
 
 const ACCEPTED: HeaderValue = HeaderValue::from_static("text/event-stream, application/json");

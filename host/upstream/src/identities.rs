@@ -4,8 +4,8 @@
 //! besides these clients, so no answer reaches another identity: connections, spellings and metadata of listings are separate, and cursors
 //! are bound to the identity. A caller without a token, and the host itself, see nothing.
 //!
-//! Each client has subscriptions of its own. The host asks each identity for its changes on behalf of a subscriber that has this identity
-//! at that time, so a change is told to subscribers with the token that was told of it.
+//! Each client has subscriptions of its own. The host requests the changes of each identity on behalf of a subscriber that has this
+//! identity at that time. So a change is only notified to subscribers whose token has received it.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -132,16 +132,8 @@ impl Provider for Identities {
     }
 
     async fn list(&self, parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page> {
-        let Some(client) = self.client() else {
-            return if parent.is_some() { Err(Failure::NotFound) } else { Ok(Page::last([])) };
-        };
-        let mark = client.mark();
-        let foreign = || Failure::invalid("the cursor does not belong to this listing");
-        let cursor = cursor.map(|cursor| cursor.strip_prefix(mark.as_str()).ok_or_else(foreign)).transpose()?;
-        let mut page = client.provider.list(parent, cursor, limit).await?;
-        page.entries.iter_mut().for_each(not_shared);
-        page.next_cursor = page.next_cursor.map(|cursor| mark + &cursor);
-        Ok(page)
+        let client = self.client().map(|client| (client.provider.clone(), client.mark()));
+        list_as(client, parent, cursor, limit).await
     }
 
     async fn read(&self, path: &str) -> Result<Vec<Contents>> {
@@ -226,6 +218,24 @@ fn name_of(holder: &TokenHolder) -> String {
         TokenHolder::Principal(name) => format!("the principal `{name}`"),
         TokenHolder::Group(name) => format!("the group `{name}`"),
     }
+}
+
+/// Lists with the client of the caller, if there is one. Its mark is the prefix of its cursors, which binds them to its identity.
+pub(crate) async fn list_as(
+    client: Option<(Arc<UpstreamProvider>, String)>,
+    parent: Option<&str>,
+    cursor: Option<&str>,
+    limit: usize,
+) -> Result<Page> {
+    let Some((client, mark)) = client else {
+        return if parent.is_some() { Err(Failure::NotFound) } else { Ok(Page::last([])) };
+    };
+    let foreign = || Failure::invalid("the cursor does not belong to this listing");
+    let cursor = cursor.map(|cursor| cursor.strip_prefix(mark.as_str()).ok_or_else(foreign)).transpose()?;
+    let mut page = client.list(parent, cursor, limit).await?;
+    page.entries.iter_mut().for_each(not_shared);
+    page.next_cursor = page.next_cursor.map(|cursor| mark + &cursor);
+    Ok(page)
 }
 
 /// Prevents caching of an identity's entry, because all callers share the cache.

@@ -116,7 +116,7 @@ impl Poller {
         self.stopped.cancel();
     }
 
-    /// Forgets what was read: nobody watches any more.
+    /// Forgets the results of readings, because nothing is watched any more.
     pub(crate) fn forget(&self) {
         self.readings.lock().by_key.clear();
     }

@@ -57,7 +57,7 @@ use crate::walks::Walks;
 
 use self::survey::Survey;
 
-/// The shortest time for which a subscription is held that nobody asks for.
+/// The minimum time for which a subscription is kept without a request for its changes.
 const MIN_IDLE: Duration = Duration::from_secs(90);
 /// The time between two lines of the log with the same reason.
 const LOG_PERIOD: Duration = Duration::from_secs(60);
@@ -82,7 +82,7 @@ impl Opening {
     }
 }
 
-/// Whether changes of the listing are told.
+/// Whether changes of the listing are reported.
 #[derive(Clone, Copy)]
 enum Listing {
     Watched,
@@ -117,9 +117,9 @@ struct Shared {
     walks: Walks,
     subscriptions: tokio::sync::Mutex<Subscriptions>,
     poller: Poller,
-    /// The last time at which the host asked for changes; none if it has said since that nobody watches any more.
+    /// The last time at which the host requested changes; none if nothing is watched since then.
     asked_at: Mutex<Option<Instant>>,
-    /// Notified when nobody watches any more.
+    /// Notified when nothing is watched any more.
     released: Notify,
     survey: Mutex<Survey>,
     log: ThrottlePerReason,
@@ -178,7 +178,7 @@ impl UpstreamProvider {
         Self { shared, info, deadline, watch: OnceLock::new(), _release }
     }
 
-    /// Connects, and returns what the server says of itself, and whether its resources can be watched. From then on the connection is kept
+    /// Connects. Returns the server's description of itself, and whether its resources can be watched. From then on the connection is kept
     /// open.
     pub(crate) async fn connect(&self) -> std::result::Result<ProviderInfo, ConnectError> {
         let link = self.shared.connector.link().await?;
@@ -186,7 +186,7 @@ impl UpstreamProvider {
         Ok(describe(&link).watches(self.shared.polls || link.can_subscribe()))
     }
 
-    /// Gives up what is subscribed to at the upstream: nobody watches any more.
+    /// Cancels the subscriptions at the upstream, because nothing is watched any more.
     pub(crate) fn release(&self) {
         *self.shared.asked_at.lock() = None;
         self.shared.released.notify_one();
@@ -222,7 +222,7 @@ impl Drop for UpstreamProvider {
     }
 }
 
-/// Gives up the subscriptions when nobody watches any more.
+/// Cancels the subscriptions when nothing is watched any more.
 async fn release_when_idle(shared: Arc<Shared>) {
     loop {
         tokio::select! {

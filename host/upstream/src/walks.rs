@@ -38,7 +38,7 @@ use crate::updates::{ListingState, Updates};
 const MAX_WALKS: usize = READING_AHEAD;
 /// The maximum age of a kept page or rest, since its answer.
 const MAX_AGE: Duration = Duration::from_secs(2);
-/// The bytes that one permit of the budget stands for.
+/// The bytes of one permit of the budget.
 const UNIT: usize = 1024;
 
 /// The kept pages and rests of all walks.

@@ -73,8 +73,8 @@ mcp_result mcp_file_entry(const char *file, mcp_entry *entry);
 const char *mcp_mime_type(const char *name);
 
 /*
- * What was made of a file, kept until the size or the modification time of the file changes: within a call, and where the host uses
- * instances again, across calls. It is a static variable, empty at first, and keeps the last file only.
+ * A value that was computed from a file, cached until the size or the modification time of the file changes: within a call, and across
+ * calls if the host reuses instances. It is a static variable, initially empty, and caches the last file only.
  *
  *     static mcp_memo calendar;
  *
@@ -86,18 +86,18 @@ const char *mcp_mime_type(const char *name);
  */
 typedef struct {
   const void *value;
-  /* The rest is the SDK's. */
+  /* Internal to the SDK. */
   const char *file;
   const char *state;
   void *memory;
 } mcp_memo;
 
-/* Makes a value of a file, whose bytes have a NUL behind. Memory that it allocates, and the bytes, are kept with the value, which must
-   not point to other memory of the call. */
+/* Computes a value from the bytes of a file, which a NUL follows. Memory that it allocates, and the bytes, are kept with the value, which
+   must not point to other memory of the call. */
 typedef mcp_result (*mcp_make_of_file)(const char *bytes, size_t len, const void **value);
 
-/* Sets the value to what `make` makes of the file, or made of it before. It is valid until the call ends. A file that is not there is not
-   found; where `make` fails, nothing is kept. */
+/* Sets the value to the result of `make`, from the cache if the file is unchanged. It is valid until the call ends. A missing file is not
+   found; if `make` fails, nothing is cached. */
 mcp_result mcp_memo_get(mcp_memo *memo, const char *file, mcp_make_of_file make);
 
 #ifdef __cplusplus

@@ -77,7 +77,7 @@ mcp_result mcp_bucket_delete_many(mcp_bucket bucket, const char *const *keys, si
 
 /* ---- JSON in buckets: see mcp_json.h ----------------------------------------------------------------------------- */
 
-/* Sets *value to that of a key; to NULL if there is no such key. One that is no JSON is an internal failure. */
+/* Sets *value to the value of a key; to NULL if there is no such key. A value that is not JSON is an internal failure. */
 static inline mcp_result mcp_bucket_get_json(mcp_bucket bucket, const char *key, const mcp_json **value) {
   mcp_value found;
   *value = NULL;

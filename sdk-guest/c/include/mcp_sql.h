@@ -12,13 +12,13 @@
  *     }
  *
  * The host has the address and the password, and enforces that a provider only reads. A statement is one query, in the dialect of the kind
- * of database; `$1` stands for the first parameter in both. Each query sees one state of the database, and two queries may see two.
+ * of database; `$1` is the first parameter in both. Each query sees one state of the database, and two queries may see two.
  *
- * FAILURES. A database that is not granted, and a statement that it refuses, are internal failures: the text goes to the log. Of a
- * statement that was refused, `rows.rejection` has more. A result that is too large is an invalid request; a database that cannot be
+ * FAILURES. A database that is not granted, and a statement that it refuses, are internal failures: the text goes to the log.
+ * `rows.rejection` has the details of a refused statement. A result that is too large is an invalid request; a database that cannot be
  * reached, or takes too long, is unavailable.
  *
- * MEMORY. What is passed must be valid until the function returns. What is returned is memory of the call.
+ * MEMORY. Arguments must be valid until the function returns. Results are in the memory of the call.
  *
  * A component imports `mcp-host:sql` if it calls mcp_sql_query, mcp_sql_describe or mcp_sql_granted. There is no host in native tests: a
  * test defines those that its provider calls. The other functions are in `src/mcp_sql_values.c`, which needs `src/mcp_json.c`: compile
@@ -72,7 +72,7 @@ struct mcp_sql_value {
   bool boolean;
   int64_t integer;
   double number;
-  /* Of a parameter that is text of any kind, `len` may be 0: that of strlen. */
+  /* For a parameter that is text of any kind, `len` may be 0: then it is computed by strlen. */
   const char *text;
   size_t len;
   const mcp_sql_value *elements;
@@ -134,15 +134,15 @@ typedef struct {
   mcp_sql_rejection rejection;
 } mcp_sql_rows;
 
-/* Runs one query with its parameters and returns its first rows: at most `max_rows`, and at most as many as the grant allows; 0 is as many
-   as that. */
+/* Runs one query with its parameters and returns its first rows: at most `max_rows`, and at most as many as the grant allows; 0 is the
+   maximum of the grant. */
 mcp_result mcp_sql_query(const char *database, const char *sql, const mcp_sql_value *parameters, size_t count, uint32_t max_rows,
                          mcp_sql_rows *rows);
 
 /* Returns a value; one that is NULL if there is no such row or column. */
 const mcp_sql_value *mcp_sql_at(const mcp_sql_rows *rows, size_t row, size_t column);
-/* Writes the rows as JSON: an array of objects by the names of the columns; of two with one name the last counts. Bytes are base64,
-   decimal numbers, dates, times and UUIDs are texts, JSON is itself. */
+/* Writes the rows as JSON: an array of objects by the names of the columns; of two columns with the same name, the last one counts. Bytes
+   are base64, decimal numbers, dates, times and UUIDs are texts, JSON is itself. */
 void mcp_sql_write_rows(mcp_json_writer *json, const char *name, const mcp_sql_rows *rows);
 void mcp_sql_write_value(mcp_json_writer *json, const char *name, const mcp_sql_value *value);
 

@@ -58,9 +58,9 @@ void mcp_at_end_of_call(void (*drop)(int32_t handle), int32_t handle);
 
 /* Memory: a list of blocks. What is allocated belongs to the call, unless other memory was exchanged for it meanwhile. */
 typedef struct mcp_block mcp_block;
-/* Has what is allocated belong to other memory, and returns the memory that it belonged to until now. */
+/* Sets the memory to which allocations belong, and returns the previous one. */
 mcp_block *mcp_exchange_memory(mcp_block *other);
-/* Adds memory to that which allocations belong to. */
+/* Adds memory to the memory to which allocations belong. */
 void mcp_add_memory(mcp_block *other);
 
 /* Drops the handles of the call, the last one first, and frees its memory. */

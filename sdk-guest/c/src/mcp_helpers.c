@@ -402,9 +402,9 @@ const char *mcp_mime_type(const char *name) {
   return NULL;
 }
 
-/* ---- What was made of files ------------------------------------------------------------------------------------- */
+/* ---- Values computed from files --------------------------------------------------------------------------------- */
 
-/* Reads a file and makes the value of it, in the present memory. */
+/* Reads a file and computes its value, in the current memory. */
 static mcp_result make_memo(mcp_memo *memo, const char *file, mcp_make_of_file make) {
   /* The state from before the reading: a file that is written meanwhile is read again. */
   const char *state = mcp_file_state(file);

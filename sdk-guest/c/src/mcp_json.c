@@ -101,7 +101,7 @@ static bool parse_code_unit(parser *from, uint32_t *unit) {
   return true;
 }
 
-/* Decodes what is behind `\u`: a character, or half of a surrogate pair, whose other half has to follow. */
+/* Decodes an escape after `\u`: a character, or half of a surrogate pair, whose other half must follow. */
 static bool parse_unicode(parser *from, char **to) {
   uint32_t code, low;
   if (!parse_code_unit(from, &code)) return false;
@@ -133,7 +133,7 @@ static bool parse_unicode(parser *from, char **to) {
   return true;
 }
 
-/* Parses a string, whose quote was taken. What it decodes to is never longer than what it is written as. */
+/* Parses a string after its first quote. The decoded string is never longer than the written one. */
 static bool parse_string(parser *from, const char **text, size_t *len) {
   static const char escapes[] = "\"\\/bfnrt", characters[] = "\"\\/\b\f\n\r\t";
   const char *close = from->at;

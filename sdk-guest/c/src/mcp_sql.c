@@ -32,7 +32,7 @@ static const uint8_t text_tags[] = {
 
 static bool is_text(mcp_sql_type type) { return type >= MCP_SQL_DECIMAL && type <= MCP_SQL_OTHER; }
 
-/* An array in an array is NULL: it is none of SQL. */
+/* An array in an array is NULL, because SQL does not have it. */
 static wit_scalar lower_scalar(const mcp_sql_value *value) {
   wit_scalar scalar = {.tag = SCALAR(NULL)};
   if (value->type == MCP_SQL_BOOL) {

@@ -14,11 +14,11 @@
 //	}
 //
 // The host has the address and the password, and enforces that a provider only reads. A statement is one query, in the dialect of the
-// kind of database; $1 stands for the first parameter in both. Each query sees one state of the database, and two queries may see two.
+// kind of database; $1 is the first parameter in both. Each query sees one state of the database, and two queries may see two.
 //
 // A database that is not granted, and a statement that it refuses ([Rejected]), are internal failures: the text goes to the log. A result
-// that is too large fails with the error of provider.InvalidRequest; a database that cannot be reached, or takes too long, with that of
-// provider.Unavailable.
+// that is too large fails with the error of provider.InvalidRequest; a database that cannot be reached, or takes too long, with the error
+// of provider.Unavailable.
 //
 // In a native test a database answers by a function: see [Fake].
 //
@@ -29,7 +29,7 @@ import "fmt"
 
 // Database is a granted database. Making one sends nothing.
 type Database struct {
-	// Name is that of the grant.
+	// Name is the name of the grant.
 	Name string
 	// MaxRows is the maximum number of rows of a result: 0 is as many as the grant allows.
 	MaxRows uint32
@@ -80,7 +80,7 @@ type Rejected struct {
 	// SQLState is such as 42P01.
 	SQLState string
 	Message  string
-	// Position is that in the statement, in characters from 1; 0 if it is not known.
+	// Position is the position in the statement, in characters from 1; 0 if it is not known.
 	Position int
 }
 
@@ -109,7 +109,7 @@ func (database Database) Query(statement string, parameters ...any) (*Rows, erro
 	return query(database, statement, values)
 }
 
-// Maps returns the rows as maps by the names of the columns, which are JSON; of two with one name the last counts.
+// Maps returns the rows as maps by the names of the columns, which are JSON; of two columns with the same name, the last one counts.
 func (rows *Rows) Maps() []map[string]any {
 	maps := make([]map[string]any, 0, len(rows.Rows))
 	for _, row := range rows.Rows {

@@ -25,7 +25,7 @@ export function request(
 ): Response;
 
 /**
- * In unit tests, has a function answer requests; one that it returns nothing for is not granted. In a component it has no effect.
+ * In unit tests, makes a function answer requests. A request for which it returns nothing is not granted. In a component it has no effect.
  */
 export function fake(
   answer: (

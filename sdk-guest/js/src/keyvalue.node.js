@@ -8,7 +8,7 @@ const buckets = new Map();
 
 const isEqual = (one, other) => one?.length === other?.length && (one ?? []).every((byte, index) => byte === other[index]);
 
-/** The same for all who open it by that name. */
+/** The bucket of a name is the same for all that open it. */
 export class Bucket extends JsonValues {
   #values;
 

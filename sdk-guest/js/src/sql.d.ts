@@ -64,8 +64,8 @@ export class Database {
 }
 
 /**
- * In unit tests, has a function answer the queries of a database: rows, as objects by the names of the columns. A result with more than
- * `maxRows` is cut, as the host does it. In a component it has no effect.
+ * In unit tests, makes a function answer the queries of a database: rows, as objects by the names of the columns. A result with more than
+ * `maxRows` is cut, as by the host. In a component it has no effect.
  */
 export function fake(
   name: string,

@@ -116,9 +116,7 @@ pub(crate) async fn measure_audit(options: &Options) {
 pub(crate) async fn measure_authentication(options: &Options) {
     let host = || config_file(sizes().instances("max-calls", 128));
     let anonymous = host().write();
-    // The digest of `test`.
-    let digest = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
-    let tokens = host().append(&format!("\n[[principal]]\nname = \"bench\"\ntoken-sha256 = \"{digest}\"\n")).write();
+    let tokens = host().principal("bench", "test").write();
     let heading = "Bearer tokens, over HTTP with sessions (MCP 2025-11-25)";
     compare(heading, [("anonymous", &anonymous, None), ("token", &tokens, Some("test"))], options).await;
 

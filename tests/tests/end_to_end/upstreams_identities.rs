@@ -37,22 +37,6 @@ fn answer(request: &RecordedRequest) -> Reply {
     Reply::ok("application/json", answer.to_string()).header("mcp-session-id", &user)
 }
 
-/// Principals whose names are their tokens.
-const PRINCIPALS: &str = "
-[[principal]]
-name = 'ada'
-token-sha256 = 'fdee430d40bd57deeac186cd9790033d0f06f909a8806e7ce6e717ab7c7d5029'
-[[principal]]
-name = 'bob'
-token-sha256 = '81b637d8fcd2c6da6359e6963113a1170de795e4b725b84d1e0b4cfd9ec58ce9'
-[[principal]]
-name = 'mallory'
-token-sha256 = 'c0a497761b175379ed63397cc980546559faa84ca9cbeede773117c31508b6ac'
-[[group]]
-name = 'ops'
-principals = ['bob']
-";
-
 struct World {
     server: HttpServer,
     origin: MockOrigin,
@@ -68,14 +52,17 @@ impl World {
         let folder = Folder::with_files([("a", "a"), ("o", "o")]);
         let file = |name: &str| folder.path().join(name).display().to_string();
         let text = format!(
-            "{PRINCIPALS}[[upstream]]\nname = 'up'\nurl = '{}'\nmount = 'up+'\nauth.tokens = [{{ \
+            "[[group]]\nname = 'ops'\nprincipals = ['bob']\n[[upstream]]\nname = 'up'\nurl = '{}'\nmount = 'up+'\nauth.tokens = [{{ \
              principal = 'ada', token = {{ file = '{}' }} }}, {{ group = 'ops', token = {{ file = '{}' }} }}]\n",
             origin.url("/mcp"),
             file("a"),
             file("o"),
         );
         let rule = Rule::for_principal("*").allow(["up+**"]);
-        let config = ConfigFile::new().append(&text).rule(rule).write();
+        // The tokens equal the names.
+        let principals = ["ada", "bob", "mallory"].into_iter();
+        let config = principals.fold(ConfigFile::new(), |config, name| config.principal(name, name));
+        let config = config.append(&text).rule(rule).write();
         Self { server: HttpServer::start(&config).await, origin, _tokens: folder }
     }
 

@@ -228,21 +228,20 @@ async fn check_warns_of_an_upstream_of_which_nothing_is_served() {
 async fn check_tries_the_token_of_each_principal_and_names_the_one_that_is_refused() {
     let (origin, folder) = (origin().await, Folder::with_files([("good", "good"), ("refused", "refused")]));
     let file = |name: &str| folder.path().join(name).display().to_string();
-    let digest = |digit: char| digit.to_string().repeat(64);
-    let text = format!(
-        "[[principal]]\nname = 'ada'\ntoken-sha256 = '{}'\n[[principal]]\nname = 'eve'\ntoken-sha256 = '{}'\n{}",
-        digest('1'),
-        digest('2'),
-        over_http(
-            &origin,
-            &format!(
-                "mount = 'up+'\nauth.tokens = [{{ principal = 'ada', token = {{ file = '{}' }} }}, {{ principal = 'eve', token = {{ file = '{}' }} }}]",
-                file("good"),
-                file("refused")
-            )
-        )
+    let text = over_http(
+        &origin,
+        &format!(
+            "mount = 'up+'\nauth.tokens = [{{ principal = 'ada', token = {{ file = '{}' }} }}, {{ principal = 'eve', token = {{ file = '{}' }} }}]",
+            file("good"),
+            file("refused")
+        ),
     );
-    let config = ConfigFile::new().append(&text).allow_all().write();
+    let config = ConfigFile::new()
+        .principal("ada", "token-of-ada")
+        .principal("eve", "token-of-eve")
+        .append(&text)
+        .allow_all()
+        .write();
     let check = command(&config, &["check"]).await;
     assert_eq!(check.code(), 1);
     let shown = check.text();

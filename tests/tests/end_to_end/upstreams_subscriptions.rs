@@ -1,5 +1,5 @@
-//! Subscriptions at an upstream with an identity for each principal or group: each is told of its own changes, across
-//! reloads too.
+//! Subscriptions at an upstream with an identity for each principal or group: each is notified of its own changes,
+//! also across reloads.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -17,19 +17,6 @@ const REVISION: Revision = Revision::V_2025_11_25;
 const UPDATED: &str = "notifications/resources/updated";
 /// The time in which a wrong update would have come: several polls.
 const QUIET: Duration = Duration::from_millis(800);
-
-/// Principals whose names are their tokens.
-const PRINCIPALS: &str = "
-[[principal]]
-name = 'ada'
-token-sha256 = 'fdee430d40bd57deeac186cd9790033d0f06f909a8806e7ce6e717ab7c7d5029'
-[[principal]]
-name = 'bob'
-token-sha256 = '81b637d8fcd2c6da6359e6963113a1170de795e4b725b84d1e0b4cfd9ec58ce9'
-[[group]]
-name = 'ops'
-principals = ['bob']
-";
 
 /// The version of each user's content.
 type Versions = Arc<Mutex<HashMap<String, u32>>>;
@@ -68,7 +55,7 @@ struct World {
 }
 
 impl World {
-    /// Starts a host whose upstream has these keys. `FILE` stands for the directory of the tokens.
+    /// Starts a host whose upstream has these keys. `FILE` is replaced with the directory of the tokens.
     async fn start(keys: &str) -> Self {
         let (origin, versions) = (MockOrigin::http().await, Versions::default());
         let of_server = versions.clone();
@@ -81,12 +68,13 @@ impl World {
 
     fn config(origin: &MockOrigin, tokens: &Folder, keys: &str, rule: Rule) -> ConfigFile {
         let text = format!(
-            "{PRINCIPALS}[[upstream]]\nname = 'up'\nurl = '{}'\nmount = 'up+'\npoll = true\nwatch-interval = \
+            "[[group]]\nname = 'ops'\nprincipals = ['bob']\n[[upstream]]\nname = 'up'\nurl = '{}'\nmount = 'up+'\npoll = true\nwatch-interval = \
              '100ms'\n{}\n",
             origin.url("/mcp"),
             keys.replace("FILE", &tokens.path().display().to_string()),
         );
-        ConfigFile::new().append(&text).rule(rule)
+        // The tokens equal the names.
+        ConfigFile::new().principal("ada", "ada").principal("bob", "bob").append(&text).rule(rule)
     }
 
     async fn reload(&mut self, keys: &str) {

@@ -87,7 +87,7 @@ pub enum Plan {
 pub enum OwnPolled {
     /// The provider has failed.
     Failed,
-    /// Some paths were not polled, as they have failed and wait, or as there was no time.
+    /// Some paths were not polled: they are in back-off after a failure, or there was no time.
     Partial,
     /// All paths were polled, in this poll or in earlier ones of the same handover.
     Complete,

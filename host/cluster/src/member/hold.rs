@@ -484,16 +484,14 @@ impl Member {
                 self.polled_own_in_round(covered);
             }
             #[cfg(test)]
-            let is_late = is_planted(Bug::TokenMovedFirst);
-            #[cfg(not(test))]
-            let is_late = false;
             let early = self.outputs.len();
             self.outputs.extend(messages.into_iter().map(Output::Publish));
             if let Role::Holding(holding) = &mut self.role {
                 holding.moved = Some(Moved { parts, covers, tokens: found.tokens });
             }
             self.hold(now);
-            if is_late {
+            #[cfg(test)]
+            if is_planted(Bug::TokenMovedFirst) {
                 self.outputs.rotate_left(early);
                 self.outputs.rotate_left(usize::try_from(parts).unwrap_or(0));
             }

@@ -27,7 +27,7 @@ const SLOW_CALL: Duration = Duration::from_millis(50);
 const MAX_ROUND: Duration = Duration::from_secs(1);
 /// The duration of failed calls after which a poll begins no further call.
 const MAX_FAILED_TIME: Duration = Duration::from_secs(2);
-/// The duration of answered calls for parts of left out paths after which a poll for all replicas begins no further such call.
+/// The duration of answered calls for parts of left out paths after which a poll for all replicas calls for no further part.
 const MAX_PARTS_TIME: Duration = Duration::from_secs(4);
 /// The minimum duration with which a failed call counts.
 const MIN_FAILED_TIME: Duration = Duration::from_millis(20);
@@ -61,7 +61,7 @@ impl Round {
         self.has_time() && self.parts_time <= MAX_PARTS_TIME
     }
 
-    /// Counts an answered call for such a part.
+    /// Counts an answered call for a part of left out paths.
     pub(super) fn answer_part(&mut self, took: Duration) {
         self.parts_time = self.parts_time.saturating_add(took);
     }
@@ -120,8 +120,8 @@ impl<C: Clone + Eq + Hash + Send + Sync, F: Clone + Send + Sync> Polls<C, F> {
         Ok(round)
     }
 
-    /// Polls one group. If the call fails and the provider answers a call without paths, the group is split. Returns the part that works as
-    /// far as known, if there is one. Fails if the provider does not answer.
+    /// Polls one group. If the call fails and the provider answers a call without paths, the group is split. Returns the part that is
+    /// expected to work, if there is one. Fails if the provider does not answer.
     async fn poll_group<A>(&mut self, caller: &mut A, id: GroupId, round: &mut Round) -> Result<Option<GroupId>, F>
     where
         A: Caller<Fault = F, Client = C>,

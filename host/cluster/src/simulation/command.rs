@@ -109,7 +109,7 @@ impl Total {
         );
         println!("{:.2} polls for each that a single replica makes", polls as f64 / self.polls_of_one as f64);
         println!(
-            "{} seeds, {} changes, {} notifications, {} lost, {} told what is denied",
+            "{} seeds, {} changes, {} notifications, {} lost, {} of what is denied",
             self.seeds, self.changes, self.notifications, self.lost, self.denied
         );
     }

@@ -82,7 +82,7 @@ pub(super) struct Watch {
     /// The streams whose subscription waits for a poll.
     pub(super) pending: Vec<u32>,
     pub(super) requested: u64,
-    /// Whether the member does not know the paths or requests of now.
+    /// Whether the paths or requests have changed since the member got them.
     pub(super) is_changed: bool,
     /// Whether the member watches.
     pub(super) is_watching: bool,

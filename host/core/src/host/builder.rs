@@ -131,8 +131,8 @@ impl HostBuilder {
         self
     }
 
-    /// Does not join the cluster of the config, whose buckets are used nevertheless: for a host that serves only a few requests. A replica
-    /// would take a share of the rates, and might poll for the others.
+    /// Does not join the cluster of the config, but uses its shared buckets: for a host that serves only a few requests. As a replica, it
+    /// would take a share of the rate limits, and could be the replica that polls.
     #[must_use]
     pub fn outside_cluster(mut self) -> Self {
         self.joins_cluster = false;

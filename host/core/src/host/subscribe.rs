@@ -56,7 +56,7 @@ enum Retry {
     Never,
     /// After this time.
     After(Duration),
-    /// A limit is reached, which holds for other resources, too.
+    /// A limit is reached that applies to other resources, too.
     Limited(LimitScope),
 }
 

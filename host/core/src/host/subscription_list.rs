@@ -4,7 +4,7 @@
 //! [`MAX_ATTEMPTS_PER_PLUGIN`] attempts per plugin run at the same time, so a plugin that hangs does not delay other plugins'
 //! resources. An attempt that fails for a reason of its own is repeated when its retry delay is over.
 //!
-//! A limit on subscriptions ([`LimitScope`]), and an audit log without space, hold for many resources alike. They are known at the
+//! A limit on subscriptions ([`LimitScope`]), and an audit log without space, apply to many resources alike. They are detected at the
 //! first poll of an attempt, so attempts start one by one, and one that is rejected holds the others back: no further attempt is made
 //! until the back-off of [`MIN_LIMIT_BACKOFF`], doubled up to [`MAX_LIMIT_BACKOFF`], is over. Then the next resource in turn is tried,
 //! not the same one, because another may fit. So while a limit is reached, a list costs one attempt per back-off, however long it is.
@@ -77,7 +77,8 @@ impl Hold {
         self.until.is_none_or(|until| until <= now)
     }
 
-    /// Holds attempts back for this time, unless they are already: a limit that rejects concurrent attempts counts once.
+    /// Holds attempts back for this time, unless they are held back already: a limit that rejects concurrent attempts
+    /// counts once.
     fn begin(&mut self, now: Instant, delay: impl FnOnce(&mut Backoff) -> Duration) {
         if self.is_over(now) {
             self.until = now.checked_add(delay(&mut self.backoff));

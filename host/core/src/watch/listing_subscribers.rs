@@ -1,8 +1,8 @@
 //! The subscribers of the listing, by principal.
 //!
 //! What a subscriber may see of the listing depends on its principal only, and a client may have hundreds of idle sessions. So the rules
-//! are asked once for each principal, on a copy of the set of principals, and never while the index of subscriptions is locked. Adding
-//! and removing a subscriber takes logarithmic time.
+//! are evaluated once for each principal, on a copy of the set of principals, and never while the index of subscriptions is locked.
+//! Adding and removing a subscriber takes logarithmic time.
 //!
 //! The groups of a principal expire. The expiries are in a queue in order of time: each operation that depends on principals first moves
 //! the subscribers whose groups have expired to the principal without groups, once each.
@@ -92,7 +92,7 @@ impl ListingSubscribers {
         self.expire();
         for principal in principals {
             let mailboxes = self.by_principal.get(principal).into_iter().flat_map(|of| of.mailboxes.values());
-            // Its principal may be being replaced, which notifies it anyway.
+            // If its principal is being replaced, it is notified anyway.
             mailboxes.filter(|mailbox| mailbox.principal() == *principal).for_each(|mailbox| mailbox.put_listing());
         }
     }
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(all.insert(&one), NEW);
         other.set_principal(&member, after(20));
         assert_eq!(all.insert(&other), ListingChange { is_new: false, has_left: true });
-        // Extended without notice.
+        // The set is not informed of this extension.
         one.set_principal(&member, after(15));
         tokio::time::advance(Duration::from_secs(11)).await;
         assert_eq!(all.principals(), HashSet::from([member.clone()]));
@@ -192,7 +192,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(5)).await;
         assert_eq!(all.principals(), HashSet::from([ada.clone()]));
         assert!(all.expiries.is_empty());
-        // Nobody had it tracked.
+        // No subscriber has made the watchers track it.
         assert_eq!(all.insert(&mailbox(3, &ada)), NEW);
         assert_eq!([1, 2, 3].map(|id| all.remove(id)), [false, false, true]);
     }

@@ -109,7 +109,7 @@ impl Poller {
                 continue;
             };
             if !self.state.is_polling.swap(true, Ordering::SeqCst) && self.state.view.is_none() {
-                // Whoever has left since the paths were collected woke nobody.
+                // A subscriber that has left since the paths were collected has not woken the poller.
                 self.state.unwatched.notify_one();
             }
             let events = match directories.take() {
@@ -191,7 +191,7 @@ impl Poller {
             if !is_watched {
                 return;
             }
-            // Clients may come and go at any rate.
+            // Bounds the checks, because clients may subscribe and unsubscribe at any rate.
             sleep(burst_pause(began.elapsed())).await;
         }
     }
@@ -205,7 +205,7 @@ impl Poller {
     /// Returns the paths for the next poll, or `None` without subscribers.
     pub(super) async fn watched_paths(&mut self) -> Option<Vec<(Uri, Path)>> {
         if let Some(view) = &self.state.view {
-            // Before their resources are looked for: whoever is owed something has registered it.
+            // Taken before the paths are collected, so that the resources of these subscribers are among them.
             self.owed.extend(view.take_owed());
             let identity = view.identity;
             let watched;

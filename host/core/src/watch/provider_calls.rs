@@ -1,7 +1,7 @@
-//! What a [poll](mcp_host_cluster::poll) of one plugin needs of the host: the calls of its provider, and the notification of subscribers.
+//! The environment of the [polls](mcp_host_cluster::poll) of one plugin: calls of its provider, and notifications of its subscribers.
 //!
-//! The changed resources are processed in [batches](super::state), independent of the number of paths and subscribers. A client whose paths
-//! alone make a group fail pays with [`FAILURE_COST`] of the polls that it may force.
+//! The changed resources are processed in [batches](super::state), independent of the number of paths and subscribers. If all paths of a
+//! group that fails belong to one client, the client loses [`FAILURE_COST`] of the polls that it may force.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;

@@ -104,7 +104,7 @@ impl WatchContext {
         principals.iter().any(|principal| may_see_listing(&access.policy(principal), mount))
     }
 
-    /// Returns the caller that a subscriber is to plugins with views; none if there are no such plugins.
+    /// Returns the caller that represents a subscriber at plugins with views; none if there are no such plugins.
     pub(super) fn caller(&self, mailbox: &Mailbox) -> Option<Caller> {
         let (principal, token) = mailbox.credentials();
         self.access.load().caller_with_token(&principal, token)
@@ -227,7 +227,7 @@ impl WatcherState {
         self.examine_all().await;
     }
 
-    /// Returns whether the plugin is polled for changes as a whole, and reports those of its listing.
+    /// Returns whether the plugin is polled as a whole, and reports changes of its listing.
     pub(super) fn supports_changes(&self) -> bool {
         let info = self.plugin.info();
         info.watches && info.views == 0
@@ -240,7 +240,7 @@ impl WatcherState {
             .is_none_or(|view| self.identity(mailbox).is_some_and(|(identity, _)| identity == view.identity))
     }
 
-    /// Returns the identity that a subscriber has now, with the caller that it is; none if it sees nothing.
+    /// Returns the current identity of a subscriber, and its caller; none if it sees nothing.
     pub(super) fn identity(&self, mailbox: &Mailbox) -> Option<(Identity, Caller)> {
         let caller = self.context.caller(mailbox)?;
         Some((self.plugin.identity(&caller)?, caller))

@@ -177,8 +177,8 @@ impl Subscriber {
         }
     }
 
-    /// Replaces the access token with which plugins with views see the principal: that of its last request. Must be called after
-    /// [`set_principal`](Self::set_principal), with whose groups it expires.
+    /// Replaces the access token that plugins with views get for this principal: the token of its last request. Must be called
+    /// after [`set_principal`](Self::set_principal), with whose groups it expires.
     pub fn set_access_token(&self, token: Option<AccessToken>) {
         let token = token.filter(|_| self.hub.context.access.load().has_views());
         if self.mailbox.set_access_token(token) {
@@ -377,6 +377,32 @@ impl Subscriber {
         charge.get_or_insert_with(empty).resize(bytes, memory)
     }
 
+    /// Ends all its subscriptions, as dropping it does, and prevents new ones: a request that is in flight when its
+    /// session ends registers nothing.
+    pub fn close(&self) {
+        let subscriptions = {
+            let mut subscriptions = self.subscriptions();
+            self.is_closed.store(true, Ordering::Relaxed);
+            std::mem::take(&mut *subscriptions)
+        };
+        let watchers = self.hub.watchers();
+        let mut index = self.hub.context.subscription_index();
+        let has_left = index.unwatch_listing(self.mailbox.id);
+        // The watchers of its resources, each once, because the resources of a plugin follow each other.
+        let mut left: Vec<&Arc<Watcher>> = Vec::new();
+        for uri in subscriptions.keys() {
+            if index.unwatch(uri, self.mailbox.id)
+                && let Some(watcher) = owner(&watchers, uri)
+                && left.last().is_none_or(|last| !Arc::ptr_eq(last, watcher))
+            {
+                left.push(watcher);
+            }
+        }
+        left.iter().for_each(|watcher| watcher.subscriber_left(&index, &self.mailbox));
+        if has_left {
+            watchers.values().for_each(|watcher| watcher.check_unwatched(&index));
+        }
+    }
     fn untrack(&self, uri: &Uri) {
         let mut index = self.hub.context.subscription_index();
         if index.unwatch(uri, self.mailbox.id)
@@ -458,35 +484,6 @@ impl Drop for PendingSubscription<'_> {
                 subscriptions.remove(self.uri);
                 self.subscriber.untrack(self.uri);
             }
-        }
-    }
-}
-
-impl Subscriber {
-    /// Ends all its subscriptions, as dropping it does, and prevents new ones: a request that is in flight when its
-    /// session ends registers nothing.
-    pub fn close(&self) {
-        let subscriptions = {
-            let mut subscriptions = self.subscriptions();
-            self.is_closed.store(true, Ordering::Relaxed);
-            std::mem::take(&mut *subscriptions)
-        };
-        let watchers = self.hub.watchers();
-        let mut index = self.hub.context.subscription_index();
-        let has_left = index.unwatch_listing(self.mailbox.id);
-        // The watchers of its resources, each once, because the resources of a plugin follow each other.
-        let mut left: Vec<&Arc<Watcher>> = Vec::new();
-        for uri in subscriptions.keys() {
-            if index.unwatch(uri, self.mailbox.id)
-                && let Some(watcher) = owner(&watchers, uri)
-                && left.last().is_none_or(|last| !Arc::ptr_eq(last, watcher))
-            {
-                left.push(watcher);
-            }
-        }
-        left.iter().for_each(|watcher| watcher.subscriber_left(&index, &self.mailbox));
-        if has_left {
-            watchers.values().for_each(|watcher| watcher.check_unwatched(&index));
         }
     }
 }

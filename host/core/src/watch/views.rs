@@ -4,29 +4,29 @@
 //! subscribers has a view: a poller with tokens, groups of paths and lookups of its own, whose calls have one of those subscribers as
 //! their caller. An update goes to subscribers of the same identity only, and the rules are checked at delivery as everywhere.
 //!
-//! # Who belongs to a view is never stored
+//! # The members of a view are computed, not stored
 //!
-//! A subscription is one of a URI, as everywhere ([`subscriptions`](super::subscriptions)). The identity of its subscriber is computed
+//! A subscription refers to a URI, as everywhere ([`subscriptions`](super::subscriptions)). The identity of its subscriber is computed
 //! from the current rules, groups and access token whenever it matters: which paths a poll covers and for whom it is made
-//! ([`poller`](super::poller)), and who is notified. So no view goes on with the credentials of an identity that none of its
-//! subscribers has any more, and a subscription cannot stay behind in a view that has ended.
+//! ([`poller`](super::poller)), and who is notified. So no view continues with the credentials of an identity that no subscriber has
+//! any more, and no subscription remains in a view that has ended.
 //!
-//! What is stored here is only the identity that each subscriber had when [`Views::check`] looked last. A check follows each reload, each
-//! change of groups or access tokens, and each `watch-interval`, because groups expire. It begins the views that are missing. A subscriber
-//! whose identity or credentials are others since the last check, or that was not known to this generation of the plugin, is notified of each of
-//! its resources once, after the next poll of its view, so that no change is lost in between; or at once, if it sees nothing any more.
+//! Only the identity of each subscriber at the last [check](Views::check) is stored. A check follows each reload, each change of groups or
+//! access tokens, and each `watch-interval`, because groups expire. It begins the views that are missing. A subscriber whose identity or
+//! credentials have changed since the last check, or that is new to this generation of the plugin, is notified of each of its resources
+//! once: after the next poll of its view, so that no change in between is lost, or immediately if it sees nothing any more.
 //!
 //! # Lifetime
 //!
-//! The table belongs to one generation of a plugin. When this is replaced, the table is closed under its lock: views of the old plugin end
-//! with all of their tasks, and a subscription in progress begins again at the new plugin. A view without subscribers ends after
-//! its poller has [lingered](super::poller), unless a subscription in it is in progress ([`ViewLease`]).
+//! The table belongs to one generation of a plugin. When the plugin is replaced, the table is closed under its lock: the views end with
+//! all of their tasks, and a subscription in progress begins again at the new plugin. A view without subscribers ends after its poller has
+//! [lingered](super::poller), unless a subscription in it is in progress ([`ViewLease`]).
 //!
 //! # Bounds
 //!
-//! At most [`ProviderInfo::views`](mcp_host_model::provider::ProviderInfo::views) views of a plugin, of which a principal may cause
-//! [`MAX_VIEWS_OF_PRINCIPAL`]: it may come with any number of access tokens. Each is charged with [`VIEW_MEMORY`] to the memory of
-//! subscriptions of that principal. Beyond that a subscription is refused, and a subscriber with another identity is tried again at the
+//! A plugin has at most [`ProviderInfo::views`](mcp_host_model::provider::ProviderInfo::views) views. A principal may use any number of
+//! access tokens, and causes at most [`MAX_VIEWS_OF_PRINCIPAL`] views. Each view is charged with [`VIEW_MEMORY`] to the principal's
+//! memory for subscriptions. Beyond these limits a subscription is refused, and a subscriber with a new identity is tried again at the
 //! next check. A check takes at most a seventeenth of the time ([`burst_pause`]).
 
 use std::collections::hash_map::Entry;
@@ -100,7 +100,7 @@ pub(super) struct Views {
 
 struct Table {
     views: HashMap<Identity, View>,
-    /// What the identity of each subscriber was.
+    /// The identity of each subscriber at the last check.
     subscribers: HashMap<u64, Seen>,
     /// The number of checks.
     checks: u64,
@@ -125,13 +125,13 @@ struct View {
 struct Seen {
     /// None if it saw nothing.
     identity: Option<Identity>,
-    /// The number of its credentials' changes then: it may have had another identity between two checks.
+    /// The number of changes of its credentials at that time: it may have had another identity between two checks.
     credential_changes: u64,
     /// The check that saw it, or the last one before it subscribed.
     check: u64,
 }
 
-/// What a check has found of a subscriber.
+/// A subscriber, as a check has found it.
 struct Found {
     mailbox: Arc<Mailbox>,
     credential_changes: u64,
@@ -158,7 +158,7 @@ impl From<Refused> for SubscribeError {
                 format!("its limit of {max} identities with subscriptions at a time is reached; try again later")
             }
             Refused::Share => format!(
-                "you have subscriptions with {MAX_VIEWS_OF_PRINCIPAL} access tokens, which is the limit; unsubscribe those of older ones"
+                "you have subscriptions with {MAX_VIEWS_OF_PRINCIPAL} access tokens, which is the limit; cancel subscriptions of older access tokens"
             ),
         };
         Self::Limited(Fault::Unavailable { reason, retry_after: Some(RETRY_AFTER) }, LimitScope::Plugin)
@@ -200,12 +200,12 @@ impl Views {
         }
     }
 
-    /// Makes the identities of subscribers be checked soon.
+    /// Requests a check of the identities of subscribers.
     pub(super) fn identities_changed(&self) {
         self.changed.notify_one();
     }
 
-    /// Returns a lease of the view of a subscriber, which begins if there is none.
+    /// Returns a lease of the view of a subscriber. Begins the view if there is none.
     pub(super) fn enter(self: &Arc<Self>, mailbox: &Mailbox, limits: ShareLimits) -> Result<ViewLease, SubscribeError> {
         let caller = self.context.caller(mailbox);
         let identity = caller.as_ref().and_then(|caller| self.plugin.identity(caller));
@@ -221,7 +221,7 @@ impl Views {
         Ok(ViewLease { views: self.clone(), state, lookups, identity, caller })
     }
 
-    /// Returns the view of an identity, which begins on behalf of a subscriber if there is none.
+    /// Returns the view of an identity. Begins the view, on behalf of a subscriber, if there is none.
     fn open<'a>(
         self: &Arc<Self>,
         table: &'a mut Table,
@@ -262,7 +262,8 @@ impl Views {
         }))
     }
 
-    /// Compares the identity of each subscriber with that at the last check, and begins the views that are missing.
+    /// Compares the identity of each subscriber with its identity at the last check, and begins the views that are
+    /// missing.
     pub(super) async fn check(self: &Arc<Self>) {
         let check = {
             let mut table = self.table();
@@ -290,7 +291,8 @@ impl Views {
         }
     }
 
-    /// Has those subscribers notified whose identity is another one. Returns those that see nothing any more.
+    /// Schedules the notification of the subscribers whose identity has changed. Returns the subscribers that see
+    /// nothing any more.
     fn compare(self: &Arc<Self>, check: u64, found: HashMap<u64, Found>) -> HashSet<u64> {
         let mut lost = HashSet::new();
         let mut table = self.table();
@@ -314,7 +316,7 @@ impl Views {
                     }
                     Err(refused) => {
                         self.warn(&mailbox, refused);
-                        // So that the next check finds another identity, whichever it is.
+                        // So that the next check finds a change, and tries again.
                         None
                     }
                 },
@@ -333,7 +335,7 @@ impl Views {
                 view.state.unwatched.notify_one();
             }
         }
-        // Who subscribed during the check was not necessarily found.
+        // The check may not have found subscribers that subscribed during it.
         table.subscribers.retain(|_, seen| seen.check.saturating_add(1) >= check);
         lost
     }
@@ -344,7 +346,7 @@ impl Views {
             let (plugin, principal) = (self.plugin.name(), mailbox.principal().name().to_owned());
             tracing::warn!(
                 target: log_target::WATCH, plugin, principal, %fault, more,
-                "changes of the plugin are not reported to a subscriber whose identity there has changed, which is tried again"
+                "changes of the plugin are not reported to a subscriber, because its new identity has no view; this is tried again"
             );
         }
     }
@@ -380,7 +382,7 @@ impl Views {
             return false;
         }
         state.retired.cancel();
-        // While the table is locked, so that the provider is told before another view of the identity begins.
+        // While the table is locked, so that the provider is informed before another view of the identity begins.
         self.plugin.end_view(&scope.identity);
         place.remove();
         true
@@ -419,7 +421,7 @@ async fn watch(views: Weak<Views>, state: Arc<WatcherState>) {
     loop {
         poller.run().await;
         let Some(entered) = views.upgrade().and_then(|views| views.entered(&state, scope)) else { return };
-        // Whoever had entered before that is found now, or holds a lease.
+        // A subscriber that entered before is found now, or holds a lease.
         if poller.watched_paths().await.is_some() {
             continue;
         }
@@ -482,7 +484,7 @@ impl ViewLease {
     pub(super) async fn look_up(&self, path: &Path) -> Option<Result<ResourceKind, LookupError>> {
         let looking_up = self.lookups.look_up(path, Some(&self.caller));
         let kind = self.state.retired.run_until_cancelled(looking_up).await?;
-        // Not all changes of a listable resource may be notified to all, and who may see which is not tracked for views.
+        // Some changes of a listable resource may only be notified to some principals, and views do not track which.
         Some(kind.map(|kind| if kind == ResourceKind::Listable { ResourceKind::NotSubscribable } else { kind }))
     }
 

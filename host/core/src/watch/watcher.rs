@@ -29,7 +29,7 @@ use crate::response_cache::CachedPlugin;
 pub(super) struct Watcher {
     state: Arc<WatcherState>,
     lookups: Arc<Lookups>,
-    /// The views, if changes depend on who asks. Then the plugin as a whole is not polled.
+    /// The views, if changes depend on the caller. Then the plugin as a whole is not polled.
     views: Option<Arc<Views>>,
 }
 
@@ -76,7 +76,7 @@ impl Watcher {
         &self.state.plugin
     }
 
-    /// Returns whether the provider reports changes to all alike, also those of its listing.
+    /// Returns whether the provider reports the same changes for all callers, and changes of its listing.
     pub(super) fn supports_changes(&self) -> bool {
         self.state.supports_changes()
     }
@@ -114,8 +114,8 @@ impl Watcher {
         self.views.as_ref().map_or_else(|| self.state.last_lag.get(), |views| views.last_lag())
     }
 
-    /// Wakes the poller if the plugin may have no more subscribers. The poller checks whether it has some of the listing, for which it
-    /// asks the rules.
+    /// Wakes the poller if the plugin may have no more subscribers. The poller evaluates the rules to check whether the listing has
+    /// subscribers.
     pub(super) fn check_unwatched(&self, index: &SubscriptionIndex) {
         let is_polling = || self.state.is_polling.load(Ordering::SeqCst);
         if self.supports_changes() && is_polling() && !index.has_resources_under(self.plugin().mount()) {

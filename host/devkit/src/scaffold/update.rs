@@ -1,8 +1,8 @@
-//! Replaces the SDK of a project by that of this program.
+//! Replaces the SDK of a project with the SDK of this program.
 //!
-//! `sdk/files.sha256` has the digest of each file of the SDK as it was written, in the form of `sha256sum`. So an update knows which
-//! files were edited, which it refuses to replace, and which the SDK does not have any more, which it removes. Of a project without
-//! that list nothing is known: its files are replaced, and none is removed. An update that was interrupted is completed by the next.
+//! `sdk/files.sha256` has the digest of each file of the SDK as it was written, in the form of `sha256sum`. So an update detects
+//! edited files, which it refuses to replace, and files that the SDK does not have any more, which it removes. In a project without
+//! this list, all files are replaced and none is removed. An update that was interrupted is completed by the next.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File as OpenFile};
@@ -18,7 +18,7 @@ use crate::language::Language;
 const SDK: &str = "sdk";
 /// The list of the SDK's files, in that folder.
 const LIST: &str = "files.sha256";
-/// The size of a list that is read, in bytes: that of an SDK has less than a hundredth of it.
+/// The maximum size of a list in bytes. The list of an SDK takes less than a hundredth of it.
 const MAX_LIST: u64 = 1 << 20;
 
 /// What an update did: paths below the project, sorted.
@@ -35,7 +35,7 @@ pub struct Update {
 }
 
 impl Update {
-    /// Whether the SDK was that of this program already.
+    /// Whether the SDK was already the SDK of this program.
     pub fn is_empty(&self) -> bool {
         self.changed.is_empty() && self.added.is_empty() && self.removed.is_empty()
     }
@@ -186,7 +186,7 @@ fn digest_of(path: &Path) -> Result<Option<Digest>, UpdateError> {
     }
 }
 
-/// Writes a file in place of the one that is there. Nobody sees a part of it.
+/// Replaces a file atomically: a reader sees the old or the new content.
 fn replace(dir: &Path, file: &File) -> Result<(), UpdateError> {
     let path = dir.join(&file.path);
     let mut beside = path.clone().into_os_string();
@@ -229,7 +229,7 @@ mod tests {
         dir
     }
 
-    /// Changes the project's SDK to that of another version, which the list knows: a file with another content, one more, and one less.
+    /// Changes the project's SDK to another version, with its list: a file with another content, one more, and one less.
     fn as_of_another_version(dir: &Path, changed: &str, missing: &str) {
         fs::write(dir.join(changed), "another version").unwrap();
         fs::remove_file(dir.join(missing)).unwrap();

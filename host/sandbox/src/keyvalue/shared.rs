@@ -1,6 +1,6 @@
 //! Operations on a shared bucket, by requests to a store that the replicas of a cluster share.
 //!
-//! The operations are those of [`store`](super::store), with these differences:
+//! The operations have the same results as on disk ([`store`](super::store)), with these differences:
 //!
 //! - An increment reads the number, adds, and writes the sum if the key still has the revision that was read (compare-and-swap). After a
 //!   conflict it tries again, with exponential back-off, at most [`MAX_ATTEMPTS`] times and within the time of the operation.
@@ -13,14 +13,14 @@
 //!
 //! # Bounds
 //!
-//! An operation takes at most half of the call's `limits.deadline` and at most [`MAX_TIME`], so the guest gets the error and can still
-//! answer. The operations of one plugin's shared buckets have [`MAX_OPERATIONS`] permits; one has at most [`MAX_WRITES`]
-//! writes or [`MAX_READS`] reads in flight. The answers of these reads, of one and a half times the largest value each, and the parsing of one
-//! of them are in memory before they are charged to `limits.memory`: at most 24 MiB for a plugin. What is done for an answer is done in
-//! the call, on its threads and its `limits.cpu`, not on a thread of the transport.
+//! An operation takes at most half of the call's `limits.deadline` and at most [`MAX_TIME`], so the guest gets the error and can still answer.
+//! The operations of one plugin's shared buckets have [`MAX_OPERATIONS`] permits; one has at most [`MAX_WRITES`] writes or [`MAX_READS`] reads
+//! in flight. The answers of these reads, of one and a half times the largest value each, and the parsing of one of them are in memory before
+//! they are charged to `limits.memory`: at most 24 MiB for a plugin. An answer is processed in the call, on its threads and within its
+//! `limits.cpu`, not on a thread of the transport.
 //!
-//! The store is as little trusted as a guest: it bounds a value before it returns it, and keys that no guest can have written are left out
-//! of a listing.
+//! The store is untrusted, like a guest: its client bounds a value before it returns it, and a listing omits keys that no guest can have
+//! written.
 
 #[cfg(test)]
 mod tests;
@@ -359,7 +359,7 @@ impl SharedCall {
             PageStart::After(Some(cursor)) => cursor.parse().map_err(|_| StoreError::InvalidCursor)?,
             PageStart::Offset(revision) => *revision,
         };
-        // Greater revisions are none of a store.
+        // A store has no greater revisions.
         i64::try_from(revision).map_err(|_| StoreError::InvalidCursor)?;
         let page = self.answer(self.requests().keys_after(revision, MAX_KEYS)).await?;
         let mut keys = page.keys;

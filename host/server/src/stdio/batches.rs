@@ -39,7 +39,7 @@ pub(super) struct ChargedReply {
 }
 
 impl ChargedReply {
-    /// A small answer without a charge: the number of these is that of the requests in flight.
+    /// A small answer without a charge. There is at most one for each request in flight.
     pub(super) fn uncharged(json: Vec<u8>) -> Self {
         Self { json: Encoder::from_json(json), charge: None }
     }

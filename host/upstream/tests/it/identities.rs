@@ -192,12 +192,12 @@ async fn each_identity_has_its_own_subscriptions_and_updates() {
         as_caller(&ada(), up.changed()).await;
         wait_for(async || changed(ada(), 0, &both).await == ["x:2"]).await;
         assert!(changed(bob(), 1, &both[1..]).await.is_empty());
-        // An update of what nobody of this identity watches.
+        // An update of a resource that no subscriber with this identity watches.
         world.notify("Bearer o", "x:1");
         world.notify("Bearer o", "x:2");
         wait_for(async || changed(bob(), 1, &both[1..]).await == ["x:2"]).await;
         assert_eq!(changed(ada(), 0, &both).await, ["x:2"]);
-        // When nobody watches as bob any more, his subscription is given up.
+        // When no subscriber has bob's identity any more, his subscription is cancelled.
         up.end_view(&up.identity(&bob()).unwrap());
         if !is_stateless {
             wait_for(async || world.called("resources/unsubscribe") == ["Bearer o"]).await;

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
+from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult
 
 from ._failures import Denied, Failure, Internal, Unavailable
 
@@ -32,50 +33,12 @@ _METHODS: dict[str, type[Any]] = {
 }
 
 
-class Response:
-    """A response. Header names are in lower case; several values of one are separated by commas."""
-
-    def __init__(self, incoming: http.IncomingResponse, url: str) -> None:
-        self.status = incoming.status()
-        self.headers: dict[str, str] = {}
-        for name, value in incoming.headers().entries():
-            name, text = name.lower(), value.decode("latin-1")
-            self.headers[name] = f"{self.headers[name]}, {text}" if name in self.headers else text
-        self._url = url
-        self._incoming = incoming
-
-    def read(self, limit: int) -> bytes:
-        """Reads the body. One of more than `limit` bytes is `Internal`."""
-        chunks: list[bytes] = []
-        length = 0
-        with self._incoming.consume() as body, body.stream() as stream:
-            while True:
-                try:
-                    chunk = stream.blocking_read(_CHUNK)
-                except Err as error:
-                    if isinstance(error.value, streams.StreamError_Closed):
-                        return b"".join(chunks)
-                    raise Unavailable(f"{self._url}: the connection was lost within the body") from None
-                length += len(chunk)
-                if length > limit:
-                    raise Internal(f"{self._url}: the body has more than {limit} bytes")
-                chunks.append(chunk)
-
-
-def request(
-    url: str,
-    *,
-    method: str = "GET",
-    headers: Mapping[str, str] | None = None,
-    body: bytes = b"",
-    timeout: float | None = None,
-) -> Response:
-    """Sends a request and waits for the response. `timeout` is in seconds; keep it below the plugin's `deadline`."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise Internal(f"expected an http: or https: URL, found {url!r}")
+def send(
+    url: str, parts: SplitResult, method: str, headers: Mapping[str, str], body: bytes, timeout: float | None
+) -> tuple[int, list[tuple[str, str]], Callable[[], Generator[bytes, None, None]]]:
+    """Sends a request and waits for the response: its status, its headers, and its body."""
     try:
-        fields = http.Fields.from_list([(name, value.encode()) for name, value in (headers or {}).items()])
+        fields = http.Fields.from_list([(name, value.encode()) for name, value in headers.items()])
         outgoing = http.OutgoingRequest(fields)
         outgoing.set_method(_METHODS[method]() if method in _METHODS else http.Method_Other(method))
         outgoing.set_scheme(http.Scheme_Https() if parts.scheme == "https" else http.Scheme_Http())
@@ -83,7 +46,7 @@ def request(
         outgoing.set_path_with_query((parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
         sent = outgoing.body()
         future = handler.handle(outgoing, _options(timeout))
-        # A body that is not taken, as when the request is denied: what becomes of the request says why.
+        # If the body is not accepted, for example because the request is denied, the result of the request has the reason.
         with contextlib.suppress(Err):
             _write(sent, body)
         with future.subscribe() as settled:
@@ -91,14 +54,27 @@ def request(
         result: Any = future.get()
     except Err as error:
         raise _failure(url, error.value) from None
-    # Results in results: of having settled, of not having been taken before, and of the request.
+    # Nested results: whether the future is ready, whether it was read before, and the result of the request.
     while isinstance(result, Ok):
         result = result.value
     if isinstance(result, Err):
         raise _failure(url, result.value)
     if not isinstance(result, http.IncomingResponse):
         raise Internal(f"{url}: no response")
-    return Response(result, url)
+    received = [(name, value.decode("latin-1")) for name, value in result.headers().entries()]
+    return result.status(), received, partial(_read, result, url)
+
+
+def _read(incoming: http.IncomingResponse, url: str) -> Generator[bytes, None, None]:
+    with incoming.consume() as body, body.stream() as stream:
+        while True:
+            try:
+                chunk = stream.blocking_read(_CHUNK)
+            except Err as error:
+                if isinstance(error.value, streams.StreamError_Closed):
+                    return
+                raise Unavailable(f"{url}: the connection was lost within the body") from None
+            yield chunk
 
 
 def _options(timeout: float | None) -> http.RequestOptions | None:

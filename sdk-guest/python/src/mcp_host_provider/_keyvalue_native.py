@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 
 class Err(Exception):
-    """What an operation of a bucket raises."""
+    """The exception of an operation on a bucket."""
 
     def __init__(self, value: object) -> None:
         super().__init__(value)
@@ -17,17 +17,17 @@ class Err(Exception):
 
 @dataclass(frozen=True)
 class Other:
-    """Any other error than those of access."""
+    """An error that is not about access."""
 
     value: str
 
 
 class NoSuchStore:
-    """There is none in tests: every bucket is granted."""
+    """Never raised in tests: every bucket is granted."""
 
 
 class CasFailed:
-    """There is none in tests: nobody writes concurrently."""
+    """Never raised in tests: there are no concurrent writes."""
 
 
 class Bucket:

@@ -13,13 +13,59 @@ In a unit test requests are sent by Python, so that a server on loopback can ans
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+from ._failures import Internal
 from ._world import IN_COMPONENT
 
 if TYPE_CHECKING or IN_COMPONENT:
-    from ._http_component import Response, request
+    from ._http_component import send
 else:
-    from ._http_native import Response, request
+    from ._http_native import send
 
 __all__ = ["Response", "request"]
+
+
+class Response:
+    """A response. Header names are in lower case; several values of one are separated by commas."""
+
+    def __init__(
+        self, url: str, status: int, headers: Iterable[tuple[str, str]], body: Callable[[], Generator[bytes, None, None]]
+    ) -> None:
+        self.status = status
+        self.headers: dict[str, str] = {}
+        for name, value in headers:
+            name = name.lower()
+            self.headers[name] = f"{self.headers[name]}, {value}" if name in self.headers else value
+        self._url = url
+        self._body = body
+
+    def read(self, limit: int) -> bytes:
+        """Reads the body. One of more than `limit` bytes is `Internal`."""
+        read: list[bytes] = []
+        length = 0
+        with closing(self._body()) as chunks:
+            for chunk in chunks:
+                length += len(chunk)
+                if length > limit:
+                    raise Internal(f"{self._url}: the body has more than {limit} bytes")
+                read.append(chunk)
+        return b"".join(read)
+
+
+def request(
+    url: str,
+    *,
+    method: str = "GET",
+    headers: Mapping[str, str] | None = None,
+    body: bytes = b"",
+    timeout: float | None = None,
+) -> Response:
+    """Sends a request and waits for the response. `timeout` is in seconds; keep it below the plugin's `deadline`."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise Internal(f"expected an http: or https: URL, found {url!r}")
+    return Response(url, *send(url, parts, method, headers or {}, body, timeout))

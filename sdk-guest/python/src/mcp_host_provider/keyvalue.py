@@ -10,7 +10,7 @@ to 1024 bytes.
 
 A bucket that is not granted is `Internal`; a store that fails or is full is `Unavailable`.
 
-In a unit test a bucket is in memory, empty at first, and the same for all who open it by that name.
+In a unit test a bucket is in memory, initially empty, and shared by all that open it by its name.
 """
 
 from __future__ import annotations

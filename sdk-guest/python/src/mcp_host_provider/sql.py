@@ -93,7 +93,7 @@ _fakes: dict[str, tuple[Answer, DatabaseInfo]] = {}
 
 
 def fake(name: str, answer: Answer, info: DatabaseInfo = DatabaseInfo("sqlite", "0", ("main",), 1000, 4 << 20)) -> None:
-    """Has a function answer the queries of a database, in unit tests. A result with more than `max_rows` is cut, as the host does it.
+    """Makes a function answer the queries of a database, in unit tests. A result with more than `max_rows` is cut, as by the host.
 
         fake("shop", lambda statement, parameters: [{"name": "fig", "price": 2.5}])
 

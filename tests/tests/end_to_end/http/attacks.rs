@@ -1,7 +1,7 @@
 //! Attacks on access control: spellings of denied URIs, stolen cursors, requests of foreign pages with a valid token,
 //! and rule changes while a client listens.
 
-use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, RawHttp, Revision, TIMEOUT, WrittenConfig};
+use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, RawHttp, Revision, Rule, TIMEOUT, WrittenConfig};
 use reqwest::{Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -12,25 +12,16 @@ const OTHER_TOKEN: &str = "mcp_matrix-ops";
 /// The text of every denied file, and of no other file.
 const MARKER: &str = "hunter2";
 
-/// Two principals with tokens. The digests are computed from the tokens.
-const PRINCIPALS: &str = r#"
-[[principal]]
-name = "ci"
-token-sha256 = "74b08aa31ae21ceeb317552f8ce36da3c48340efc38a6a860dc117bcb03d8bfd"
-
-[[principal]]
-name = "ops"
-token-sha256 = "c493d7175be39ab29514a27bafa4b318ef68fb1cca30acbed848e08ae1ca8aa4"
-"#;
-
-/// Returns the rules of `ci`, and a rule that allows everything to `ops`.
-fn rules(of_ci: &str) -> String {
-    format!("{PRINCIPALS}\n[[rule]]\nprincipals = ['ops']\nallow = ['**']\n\n[[rule]]\nprincipals = ['ci']\n{of_ci}\n")
+/// Adds the principals `ci` and `ops`, the rules of `ci`, and a rule that allows everything to `ops`.
+fn with_rules(config: ConfigFile, of_ci: &str) -> ConfigFile {
+    let config =
+        config.principal("ci", TOKEN).principal("ops", OTHER_TOKEN).rule(Rule::for_principal("ops").allow(["**"]));
+    config.append(&format!("\n[[rule]]\nprincipals = ['ci']\n{of_ci}\n"))
 }
 
 /// A config with the folder `m`, which is polled ten times a second.
 fn config(folder: &Folder, of_ci: &str) -> ConfigFile {
-    ConfigFile::new().page_size(1).plugin(Plugin::faulty("m", folder.path())).append(&rules(of_ci))
+    with_rules(ConfigFile::new().page_size(1).plugin(Plugin::faulty("m", folder.path())), of_ci)
 }
 
 async fn read(wire: &mut RawHttp, method: &str, uri: &str) -> Value {
@@ -51,7 +42,7 @@ async fn no_spelling_of_a_uri_reaches_what_is_denied() {
     ]);
     let denied = "allow = ['notes://n/**']\ndeny = ['notes://n/secret/**', 'notes://n/public/caf\u{e9}.md']";
     let config = ConfigFile::new().server("extensions", vec!["sep-2093"]).plugin(Plugin::notes("n", folder.path()));
-    let config_file = config.append(&rules(denied)).write();
+    let config_file = with_rules(config, denied).write();
     let server = HttpServer::start(&config_file).await;
     let mut ci = RawHttp::start_with_token(server.url(), REVISION, TOKEN).await;
     let mut ops = RawHttp::start_with_token(server.url(), REVISION, OTHER_TOKEN).await;

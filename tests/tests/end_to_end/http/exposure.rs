@@ -6,10 +6,8 @@ use serde_json::json;
 
 const REVISION: Revision = Revision::V_2026_07_28;
 const ANY_ADDRESS: &str = "0.0.0.0:0";
-/// The principal's token.
+/// The token of the principal `ci`.
 const TOKEN: &str = "test";
-const PRINCIPAL: &str = "\n[[principal]]\nname = \"ci\"\n\
-    token-sha256 = \"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"\n";
 
 fn config() -> ConfigFile {
     ConfigFile::new().plugin(Plugin::sample("a")).allow_all()
@@ -17,7 +15,7 @@ fn config() -> ConfigFile {
 
 /// A config whose server may listen beyond loopback, as `mcp.example.com`.
 fn protected_config() -> ConfigFile {
-    config().append(PRINCIPAL).tls().http("hosts", vec!["mcp.example.com"])
+    config().principal("ci", TOKEN).tls().http("hosts", vec!["mcp.example.com"])
 }
 
 fn write(config: ConfigFile) -> (WrittenConfig, CertificateAuthority) {
@@ -39,7 +37,7 @@ fn loopback(server: &HttpServer) -> String {
 #[tokio::test]
 async fn an_address_beyond_loopback_is_refused_without_authentication_and_tls_wherever_it_is_written() {
     let (none, _) = write(config());
-    let (tokens, _) = write(config().append(PRINCIPAL));
+    let (tokens, _) = write(config().principal("ci", TOKEN));
     let (tls, _) = write(config().tls());
     for (config, missing) in
         [(&none, "neither authentication nor TLS"), (&tokens, "no TLS"), (&tls, "no authentication")]
@@ -48,7 +46,7 @@ async fn an_address_beyond_loopback_is_refused_without_authentication_and_tls_wh
         assert_eq!(refused.code(), 2, "{}", refused.stderr);
         assert!(refused.stderr.contains(missing) && refused.stderr.contains("`insecure = true`"), "{}", refused.stderr);
     }
-    let in_file = config().append(PRINCIPAL).server("http", ANY_ADDRESS).write();
+    let in_file = config().principal("ci", TOKEN).server("http", ANY_ADDRESS).write();
     for command in ["check", "serve"] {
         let refused = run([command, "--config", in_file.path().to_str().unwrap()]).await;
         assert_eq!(refused.code(), 2, "{}", refused.stderr);

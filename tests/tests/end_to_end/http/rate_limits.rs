@@ -10,23 +10,14 @@ use tokio::time::timeout;
 
 const REVISION: Revision = Revision::V_2026_07_28;
 const OTHER_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
-/// The principals `ci` and `ops`. Their tokens equal their names.
-const PRINCIPALS: &str = "
-[[principal]]
-name = \"ci\"
-token-sha256 = \"1b158839f8aa339e89bb50b1603e90ec68e0fd5565fe10a7cb32729fddf7070a\"
-
-[[principal]]
-name = \"ops\"
-token-sha256 = \"a92c36e66a25ee99ff862faa8e87987be6c7cd13c3ee661c400a45b0f1e3b132\"
-";
 
 fn config() -> ConfigFile {
     ConfigFile::new().plugin(Plugin::sample("a")).allow_all()
 }
 
+/// The principals `ci` and `ops`. Their tokens equal their names.
 fn config_with_principals() -> ConfigFile {
-    config().append(PRINCIPALS)
+    config().principal("ci", "ci").principal("ops", "ops")
 }
 
 async fn send(request: RequestBuilder) -> Response {

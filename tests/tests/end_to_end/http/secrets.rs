@@ -12,12 +12,10 @@ use serde_json::json;
 const SECRET: &str = "hunter2";
 /// The token of the principal.
 const TOKEN: &str = "mcp_hunter2";
-const PRINCIPAL: &str = "\n[[principal]]\nname = \"ci\"\n\
-    token-sha256 = \"551446ecefdd32293aa2c54a7853969c28566d708661b0d7c095bc6f1c4e22bc\"\n";
 
 fn config() -> ConfigFile {
     let plugin = Plugin::sample("a").variable("API_TOKEN", SECRET).config("greeting", "hello");
-    ConfigFile::new().plugin(plugin).tls().append(PRINCIPAL).allow_all()
+    ConfigFile::new().plugin(plugin).tls().principal("ci", TOKEN).allow_all()
 }
 
 #[tokio::test]

@@ -320,7 +320,7 @@ async fn failed_logins_have_lines_that_strangers_cannot_multiply() {
     let config = ConfigFile::new()
         .audit("file", "audit.jsonl")
         .plugin(Plugin::misbehaving("m"))
-        .append(&format!("\n[[principal]]\nname = \"ci\"\ntoken-sha256 = \"{}\"\n", "0".repeat(64)))
+        .principal("ci", "token-of-ci")
         .write();
     let server = HttpServer::start(&config).await;
     let mut client = server.uninitialized(Revision::V_2026_07_28);

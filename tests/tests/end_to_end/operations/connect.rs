@@ -81,10 +81,8 @@ fn mode(path: &Path) -> u32 {
 /// A config of a server over HTTP at an address, with a principal.
 fn http_config(address: &str) -> WrittenConfig {
     let notes = Folder::with_files([("a.md", "# A\n")]);
-    let digest = "0".repeat(64);
-    let principal = format!("[[principal]]\nname = \"ci\"\ntoken-sha256 = \"{digest}\"\n");
     let config = ConfigFile::new().server("name", "team").server("http", address);
-    config.plugin(Plugin::notes("notes", notes.path())).append(&principal).write()
+    config.plugin(Plugin::notes("notes", notes.path())).principal("ci", "token-of-ci").write()
 }
 
 /// The clients, their files, and the keys of their servers.

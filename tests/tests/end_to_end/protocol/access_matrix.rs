@@ -46,7 +46,7 @@ fn config(kind: Kind, folder: &Folder, barriers: &Folder) -> WrittenConfig {
         .server("extensions", vec![EXTENSION])
         .plugin(Plugin::notes("n", folder.path()))
         .plugin(Plugin::watched("w", barriers.path()));
-    config.append(&principals::sections(kind)).write()
+    principals::add(config, kind).write()
 }
 
 #[tokio::test]

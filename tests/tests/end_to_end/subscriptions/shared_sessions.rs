@@ -58,18 +58,13 @@ impl Replicas {
     }
 
     fn config(nats: &str, folder: &Folder, more: &str) -> WrittenConfig {
-        let principal = |name: &str, token: &str| {
-            let digest = hexadecimal(digest(&SHA256, token.as_bytes()).as_ref());
-            format!("\n[[principal]]\nname = \"{name}\"\ntoken-sha256 = \"{digest}\"\n")
-        };
         let plugin = Plugin::files("f", folder.path()).set("polling", "shared").set("watch-interval", "500ms");
         let cluster = format!(
             "\n[server.cursor-key]\nfile = \"key\"\n\n[cluster]\nname = \"test\"\nnats = [{nats:?}]\nlease = \"3s\"\nsessions = \"shared\"\n{more}"
         );
         let rule = |name| Rule::for_principal(name).allow(["**"]).deny(["**/secret.txt"]);
-        let config =
-            ConfigFile::new().plugin(plugin).rule(rule("ada")).rule(rule("bob")).append(&principal("ada", ADA));
-        let config = config.append(&principal("bob", BOB)).append(&cluster).write();
+        let config = ConfigFile::new().plugin(plugin).rule(rule("ada")).rule(rule("bob"));
+        let config = config.principal("ada", ADA).principal("bob", BOB).append(&cluster).write();
         fs::write(config.dir().join("key"), "11".repeat(32)).unwrap();
         fs::write(config.dir().join("token"), "the-token-of-the-administrator-0123456789").unwrap();
         config

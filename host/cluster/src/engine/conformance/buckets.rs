@@ -141,7 +141,7 @@ async fn a_full_bucket_says_of_what(one: &dyn SharedBuckets) {
     small.put("a", vec![7; 3000], Expected::Any).await.expect("it fits");
     assert_eq!(small.put("b", vec![7; 3000], Expected::Any).await, Err(BucketError::FullOfBytes));
     assert_eq!(small.get("b").await.expect("an answer"), None);
-    // Limits are those of the host that uses the bucket last.
+    // The bucket has the limits of the host that used it last.
     let larger = one.bucket("plugin", "small", BucketLimits { bytes: 1 << 20, keys: 100 });
     larger.put("b", vec![7; 3000], Expected::Any).await.expect("it fits now");
     let smaller = one.bucket("plugin", "small", BucketLimits { bytes: 4096, keys: 100 });

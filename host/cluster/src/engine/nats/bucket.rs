@@ -64,7 +64,7 @@ impl From<&ApiError> for EngineError {
     }
 }
 
-/// What a bucket has.
+/// The content of a bucket.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     /// Lease records.

@@ -9,7 +9,7 @@
 //! | quotas | `max_bytes` and `max_msgs` of the stream, with `discard` `new`. NATS counts the message as it stores it, so a quota of bytes is approximate |
 //!
 //! The last token of a subject is the key in base64 (URL-safe), so any text is a key, and no two keys have the same subject. Other
-//! messages in the stream, of any client that may publish there, are no keys: listings leave them out, and nothing reads them.
+//! messages in the stream, from any client that may publish there, are not keys: listings omit them, and nothing reads them.
 //!
 //! The buckets have a connection and a thread of their own: values of guests delay neither the leases of the replica nor its transports.
 //!

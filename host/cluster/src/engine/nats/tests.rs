@@ -132,7 +132,7 @@ async fn what_others_write_into_a_bucket_is_neither_listed_nor_read_as_a_key() {
     // One page may have entries of others only.
     let page = bucket.keys_after(1, 2).await.unwrap();
     assert!(page.keys.is_empty() && page.next.is_some(), "{page:?}");
-    // A marker of a deletion, as of `nats kv del`: the token is that of the key `a`.
+    // A deletion marker, as `nats kv del` writes it, with the token of the key `a`.
     let mut deleted = HeaderMap::new();
     deleted.insert("KV-Operation", "DEL");
     publish("YQ", deleted, b"").await;

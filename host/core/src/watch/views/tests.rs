@@ -70,7 +70,7 @@ impl Users {
         self.notify_of(user).notify_one();
     }
 
-    /// The users that were asked for since the last call.
+    /// The users for which `changes` was called since the last call of this function.
     fn take_calls(&self) -> BTreeSet<String> {
         std::mem::take(&mut *self.calls.lock()).into_iter().map(|(user, _)| user).collect()
     }
@@ -137,7 +137,7 @@ impl Provider for Users {
     }
 }
 
-/// A config in which everybody may read everything except `denied`, with these principals in the group `team`.
+/// A config in which every principal may read everything except `denied`, with these principals in the group `team`.
 fn config(team: &[&str], denied: &str) -> Config {
     let team: Vec<_> = team.iter().map(|name| format!("'{name}'")).collect();
     // The upstream makes the host pass on callers. It is not there.
@@ -253,7 +253,7 @@ async fn an_identity_that_a_reload_takes_is_asked_for_no_more_and_one_that_comes
     world.users.edit("team", "a");
     assert_eq!((next(&ada).await, next(&bob).await), (updated("a"), updated("a")));
     for _ in 0..2 {
-        // The group is narrower: ada goes on as herself, and is told that everything may be different.
+        // The group is narrower: ada continues with her own identity, and is notified of everything.
         world.reload(&["corp/bob"], "none:///**").await;
         assert_eq!(next(&ada).await, updated("a"));
         world.users.edit("team", "a");
@@ -262,7 +262,7 @@ async fn an_identity_that_a_reload_takes_is_asked_for_no_more_and_one_that_comes
         world.users.edit("corp/ada", "a");
         assert_eq!(next(&ada).await, updated("a"));
         assert_quiet(&bob).await;
-        // Nobody is in it: no call has its credentials, and its view ends.
+        // The group is empty: no call has its credentials, and its view ends.
         world.reload(&[], "none:///**").await;
         assert_eq!(next(&bob).await, updated("a"));
         world.wait_until_ended("team").await;
@@ -328,14 +328,14 @@ async fn one_principal_has_a_share_of_the_views_and_all_have_a_limit() {
     };
     let reason = refused("corp/mallory", "more").await;
     assert!(reason.contains("16 access tokens"), "{reason}");
-    // A view that is there already is free.
+    // A subscription in an existing view needs no further view.
     let again = world.with_token("corp/mallory", "0").await;
     world.subscribe(&again, "b").await;
     let ada = world.with_token("corp/ada", "ada").await;
     world.subscribe(&ada, "a").await;
     let reason = refused("corp/bob", "bob").await;
     assert!(reason.contains("its limit of 17 identities"), "{reason}");
-    // Whoever was first is still told.
+    // The first subscribers are still notified.
     world.users.edit("0", "a");
     assert_eq!(next(&subscribers[0]).await, updated("a"));
     drop((subscribers, again));

@@ -28,8 +28,8 @@ const SWEEP_PAUSE: Duration = Duration::from_secs(10);
 /// The number of records that one task reads or writes concurrently.
 const CONCURRENCY: usize = 16;
 impl Sessions {
-    /// Writes records that are due, retries deletions, rereads doubtful records of sessions with an event stream, and charges no subscriptions any
-    /// more that were made here meanwhile.
+    /// Writes records that are due, retries deletions, rereads doubtful records of sessions with an event stream, and removes the charge of
+    /// subscriptions that were made here meanwhile.
     pub(super) fn write_due(self: &Arc<Self>) {
         let Some(replication) = self.replication.as_ref().filter(|_| self.host.hears_cluster()) else { return };
         let interval = self.interval();
@@ -83,7 +83,7 @@ impl Sessions {
         match shared.keep(self.lifetime()).await {
             Ok(()) if has_changes => self.host.session_changed(shared.key().clone()),
             Err(ShareError::Ended) => self.forget(session),
-            // The changes of two replicas that did not reach each other are together too many.
+            // Two replicas that could not reach each other have together made too many changes.
             Err(ShareError::TooLarge) if has_changes => {
                 tracing::warn!(
                     target: log_target::SERVER, session = &*session.id,

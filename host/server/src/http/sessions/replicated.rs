@@ -37,9 +37,9 @@
 //! - Records: a client has as many as its share of `http.limits.sessions`, and twice as many that wait for their deletion; beyond that, it opens no further
 //!   session. The tombstone of a deletion stays for some seconds.
 //! - The size of records, and of the changes that wait: at most 1024 subscriptions of 256 KiB, one for all spellings of a resource
-//!   ([`subscriptions`](super::subscriptions)). A request beyond that fails, also while NATS is gone. Those that were made at other replicas
-//!   are charged to the client at the replica that opened the session, as those made there are. If they leave too little of the client's share
-//!   of `http.limits.subscription-memory`, or the record is too large after a partition, the session ends.
+//!   ([`subscriptions`](super::subscriptions)). A request beyond that fails, also while NATS is gone. Subscriptions made at other replicas are
+//!   charged to the client at the replica that opened the session, like the subscriptions made there. If they leave too little of the client's
+//!   share of `http.limits.subscription-memory`, or the record is too large after a partition, the session ends.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -235,21 +235,21 @@ impl Sessions {
             Change::Subscribe(uri) => Some(shared.normal_form(uri)),
             _ => None,
         };
-        match shared.change(change, self.lifetime(), self.host.hears_cluster()).await {
-            Ok(is_written) => {
-                if is_written {
-                    self.host.session_changed(shared.key().clone());
-                }
-                if let Some(form) = subscribed {
-                    self.keep_subscription(&session.0, shared, &form).await;
-                }
-                Ok(())
-            }
-            Err(ShareError::Ended) => {
-                self.forget(&session.0);
-                Err(ShareError::Ended)
-            }
-            Err(error) => Err(error),
+        let changed = shared.change(change, self.lifetime(), self.host.hears_cluster()).await;
+        let is_written = changed.inspect_err(|error| self.forget_ended(&session.0, *error))?;
+        if is_written {
+            self.host.session_changed(shared.key().clone());
+        }
+        if let Some(form) = subscribed {
+            self.keep_subscription(&session.0, shared, &form).await;
+        }
+        Ok(())
+    }
+
+    /// Ends a session at this replica if it has ended at another one.
+    fn forget_ended(&self, session: &Arc<StoredSession>, error: ShareError) {
+        if error == ShareError::Ended {
+            self.forget(session);
         }
     }
 
@@ -322,18 +322,9 @@ impl Sessions {
         if !self.host.hears_cluster() {
             return Err(ShareError::Unavailable);
         }
-        match shared.refresh().await {
-            Ok(()) => {
-                self.adopt(session).await;
-                Ok(())
-            }
-            Err(error) => {
-                if error == ShareError::Ended {
-                    self.forget(session);
-                }
-                Err(error)
-            }
-        }
+        shared.refresh().await.inspect_err(|error| self.forget_ended(session, *error))?;
+        self.adopt(session).await;
+        Ok(())
     }
 
     /// Applies the record of a session: its log level, and, if the event stream is here, its subscriptions.

@@ -110,7 +110,7 @@ struct Status {
     stream: Option<StreamPlace>,
 }
 
-/// Changes that are not in the record yet, except those of subscriptions.
+/// Changes that are not in the record yet, except changes of subscriptions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Pending {
     log_level: Option<LogLevel>,
@@ -172,7 +172,7 @@ impl SharedCopy {
             stream: None,
             subscriptions: [].into(),
         };
-        Self::new(store, forms, client, id, true, record, None)
+        Self::new(store, forms, client, id, record, None)
     }
 
     /// Creates the copy of a session of another replica.
@@ -184,7 +184,7 @@ impl SharedCopy {
         record: SessionRecord,
         place: RecordPlace,
     ) -> Self {
-        Self::new(store, forms, client, id, false, record, Some(place))
+        Self::new(store, forms, client, id, record, Some(place))
     }
 
     fn new(
@@ -192,7 +192,6 @@ impl SharedCopy {
         forms: Arc<dyn NormalForms>,
         client: Arc<str>,
         id: &str,
-        is_home: bool,
         mut record: SessionRecord,
         place: Option<RecordPlace>,
     ) -> Self {
@@ -211,7 +210,7 @@ impl SharedCopy {
             store,
             client,
             key: SessionKey::of(id),
-            is_home,
+            is_home: place.is_none(),
             tag: fastrand::u64(..),
             known: tokio::sync::Mutex::new(Known { record, place }),
             status: Mutex::new(status),
@@ -595,7 +594,7 @@ mod tests {
                 assert_eq!(subscribe(format!("a://x/{number}")).await, Ok(is_reachable));
             }
             assert_eq!(subscribe("a://x/more".to_owned()).await, Err(ShareError::TooLarge));
-            // Another spelling of one that there is.
+            // Another spelling of an existing subscription.
             assert_eq!(subscribe("A://x/1".to_owned()).await, Ok(is_reachable));
             assert_eq!(home.record().await.subscriptions.len(), 1024);
             let cancel = Change::Unsubscribe("A://x/1".to_owned());

@@ -20,7 +20,7 @@ pub(super) trait NormalForms: Send + Sync {
     /// Returns a number that changes whenever normal forms may have changed.
     fn generation(&self) -> u64;
 
-    /// Returns the normal form of a URI, which all its spellings have; the URI itself if no plugin has it.
+    /// Returns the normal form of a URI, which is the same for all its spellings; the URI itself if no plugin owns it.
     fn normal_form(&self, uri: &str) -> String;
 }
 

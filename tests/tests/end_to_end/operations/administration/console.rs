@@ -19,9 +19,6 @@ use super::api::{assert_valid, audited, schema};
 use super::{Administered, TOKEN, broken, request, with_token};
 
 const ALICE_TOKEN: &str = "token-of-alice";
-/// `printf token-of-alice | sha256sum`
-const ALICE: &str = "\n[[principal]]\nname = \"alice\"\n\
-                     token-sha256 = \"19c28a50b1a09097592e7ceddb7e0771ff4d469747541a7536579eef857e05ce\"\n";
 
 /// A rule for a group, which may only see secrets.
 const AUDITORS: &str = "\n[[rule]]\ngroups = [\"staff/auditors\"]\nallow = [\"**/secret*\"]\n";
@@ -159,7 +156,8 @@ async fn a_listing_has_the_language_of_a_text_for_those_who_may_read_it() {
         .rule(Rule::for_principal("local").allow(["**"]))
         .rule(Rule::for_principal("anonymous").allow(["**"]).operations(["list"]))
         .rule(Rule::for_principal("alice").allow(["**"]))
-        .append(&format!("{}users = true\n{ALICE}", with_token(folder.path())))
+        .append(&format!("{}users = true\n", with_token(folder.path())))
+        .principal("alice", ALICE_TOKEN)
         .write();
     let admin = Administered::start(&config).await;
     while !admin.is_indexed().await {
@@ -265,7 +263,7 @@ async fn users_see_what_they_may_see_with_the_token_that_they_have_for_mcp() {
     let config = |users: &str| {
         let config = ConfigFile::new().plugin(Plugin::files("files", files.path()));
         let rule = Rule::for_principal("alice").allow(["**"]).deny(["**/secret*"]);
-        config.rule(rule).append(&format!("{}{users}{ALICE}", with_token(folder.path())))
+        config.rule(rule).append(&format!("{}{users}", with_token(folder.path()))).principal("alice", ALICE_TOKEN)
     };
     let config = (config("").write(), config("users = true\n").write());
     let without = Administered::start(&config.0).await;
@@ -291,9 +289,6 @@ async fn users_see_what_they_may_see_with_the_token_that_they_have_for_mcp() {
 }
 
 const BOB_TOKEN: &str = "token-of-bob";
-/// `printf token-of-bob | sha256sum`
-const BOB: &str = "\n[[principal]]\nname = \"bob\"\n\
-                   token-sha256 = \"800480042268218663feef3ea54d81ed3f976c98c38d5fd7afbe22810ec16334\"\n";
 
 /// Sends a request whose body never arrives completely.
 async fn send_head(address: &str, path: &str, headers: &str) -> TcpStream {
@@ -323,7 +318,7 @@ async fn logins_that_do_not_end_keep_no_probe_from_an_answer() {
 async fn a_user_whose_requests_do_not_end_leaves_others_their_share() {
     let folder = tempfile::tempdir().unwrap();
     let config = ConfigFile::new().plugin(Plugin::sample("a")).append(&with_token(folder.path()));
-    let config = config.append(&format!("users = true\n{ALICE}{BOB}")).write();
+    let config = config.append("users = true\n").principal("alice", ALICE_TOKEN).principal("bob", BOB_TOKEN).write();
     let admin = Administered::start(&config).await;
     let bob = format!("Authorization: Bearer {BOB_TOKEN}\r\n");
     let mut requests = Vec::new();
@@ -384,7 +379,9 @@ async fn administrators_see_and_change_the_server_in_a_browser() {
         // A warning: the pattern matches no mount.
         .rule(Rule::for_principal("anonymous").allow(["nothing://x/nothing.md"]))
         .audit("file", "audit.jsonl")
-        .append(&format!("{}{ALICE}{AUDITORS}", with_token(folder.path())))
+        .append(&with_token(folder.path()))
+        .principal("alice", ALICE_TOKEN)
+        .append(AUDITORS)
         .write();
     let admin = Administered::start(&config).await;
     while !admin.is_indexed().await {

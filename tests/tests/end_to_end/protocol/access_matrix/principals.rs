@@ -1,9 +1,11 @@
 //! The kinds of principals and rules.
 
-use mcp_host_tests::{HttpServer, Revision, initialize_params, request};
+use mcp_host_tests::{ConfigFile, HttpServer, Revision, Rule, initialize_params, request};
 use reqwest::StatusCode;
 use serde_json::json;
 
+const CI: &str = "mcp_matrix-ci";
+const OPS: &str = "mcp_matrix-ops";
 /// The token of a principal that may use everything.
 pub(super) const WITNESS: &str = "mcp_matrix-all";
 
@@ -52,36 +54,16 @@ impl PrincipalKind {
     pub(super) fn token(self) -> Option<&'static str> {
         match self {
             Self::Local | Self::Anonymous => None,
-            Self::Token => Some("mcp_matrix-ci"),
-            Self::GroupMember => Some("mcp_matrix-ops"),
+            Self::Token => Some(CI),
+            Self::GroupMember => Some(OPS),
         }
     }
 }
 
-/// Returns the sections of a config: principals, groups and rules. The digests are computed from the tokens.
-pub(super) fn sections(kind: Kind) -> String {
-    let mut sections = r#"
-[[principal]]
-name = "ci"
-token-sha256 = "74b08aa31ae21ceeb317552f8ce36da3c48340efc38a6a860dc117bcb03d8bfd"
-
-[[principal]]
-name = "ops"
-token-sha256 = "c493d7175be39ab29514a27bafa4b318ef68fb1cca30acbed848e08ae1ca8aa4"
-
-[[principal]]
-name = "witness"
-token-sha256 = "8ebd964c57cbd5f857fdaa82b70d5b55e078ada4694896cfe8397f6865b48088"
-
-[[group]]
-name = "operators"
-principals = ["ops"]
-
-[[rule]]
-principals = ["witness"]
-allow = ["**"]
-"#
-    .to_owned();
+/// Adds principals, a group and rules.
+pub(super) fn add(config: ConfigFile, kind: Kind) -> ConfigFile {
+    let config = config.principal("ci", CI).principal("ops", OPS).principal("witness", WITNESS);
+    let mut sections = "\n[[group]]\nname = \"operators\"\nprincipals = [\"ops\"]\n".to_owned();
     let rules = match kind {
         Kind::None => &[][..],
         Kind::Allow => &["allow = ['**']"],
@@ -93,7 +75,7 @@ allow = ["**"]
             sections.push_str(&format!("\n[[rule]]\n{selector}\n{rule}\n"));
         }
     }
-    sections
+    config.append(&sections).rule(Rule::for_principal("witness").allow(["**"]))
 }
 
 /// If no rule applies to anonymous clients, and others have tokens, a request without a token is answered only by a

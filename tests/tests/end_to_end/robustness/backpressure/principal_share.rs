@@ -21,18 +21,9 @@ const STATELESS: Revision = Revision::V_2026_07_28;
 const GREEDY: &str = "ci";
 /// The token of the other principal, which equals its name.
 const OTHER: &str = "ops";
-const PRINCIPALS: &str = "
-[[principal]]
-name = \"ci\"
-token-sha256 = \"1b158839f8aa339e89bb50b1603e90ec68e0fd5565fe10a7cb32729fddf7070a\"
 
-[[principal]]
-name = \"ops\"
-token-sha256 = \"a92c36e66a25ee99ff862faa8e87987be6c7cd13c3ee661c400a45b0f1e3b132\"
-";
-
-fn config_with_principals() -> ConfigFile {
-    config().append(PRINCIPALS)
+fn with_principals(config: ConfigFile) -> ConfigFile {
+    config.principal(GREEDY, GREEDY).principal(OTHER, OTHER)
 }
 
 async fn send(request: reqwest::RequestBuilder, token: &str) -> Response {
@@ -41,7 +32,7 @@ async fn send(request: reqwest::RequestBuilder, token: &str) -> Response {
 
 #[tokio::test]
 async fn a_principal_does_not_take_all_streams_of_events() {
-    let config = config_with_principals().http_limit("streams", 4).write();
+    let config = with_principals(config()).http_limit("streams", 4).write();
     let server = HttpServer::start(&config).await;
     let listen = async |from, token| {
         let mut wire = server.uninitialized(STATELESS).from_address(from);
@@ -60,7 +51,7 @@ async fn a_principal_does_not_take_all_streams_of_events() {
 
 #[tokio::test]
 async fn a_principal_does_not_take_all_sessions() {
-    let config = config_with_principals().http_limit("sessions", 4).write();
+    let config = with_principals(config()).http_limit("sessions", 4).write();
     let server = HttpServer::start(&config).await;
     let begin = async |from, token| {
         let wire = server.uninitialized(SESSIONS).from_address(from);
@@ -97,7 +88,7 @@ async fn send_unfinished_body(server: &HttpServer, from: IpAddr, token: &str) ->
 
 #[tokio::test]
 async fn a_principal_does_not_take_all_room_for_bodies() {
-    let config = config_with_principals().http_limit("body", "1MiB").http_limit("body-memory", "8MiB");
+    let config = with_principals(config()).http_limit("body", "1MiB").http_limit("body-memory", "8MiB");
     // The timeout is long, so that no body is dropped on a slow machine.
     let config = config.http_limit("read-timeout", "10m").write();
     let server = HttpServer::start(&config).await;
@@ -121,7 +112,7 @@ async fn a_principal_does_not_take_all_room_for_bodies() {
 
 #[tokio::test]
 async fn a_principal_does_not_take_all_room_for_answers() {
-    let config = config_with_principals().http_limit("response-memory", "16MiB").http_limit("write-timeout", "10m");
+    let config = with_principals(config()).http_limit("response-memory", "16MiB").http_limit("write-timeout", "10m");
     let config = config.write();
     let server = HttpServer::start(&config).await;
     assert_good_plugin_answers(&server).await;
@@ -161,7 +152,7 @@ async fn a_principal_does_not_take_all_room_for_subscriptions() {
     let names: Vec<String> = (0..60).map(|number| format!("f{number}")).collect();
     let folder = Folder::with_files(names.iter().map(|name| (name.as_str(), "text")).collect::<Vec<_>>());
     let config = ConfigFile::new().plugin(Plugin::watched("m", folder.path())).allow_all();
-    let config = config.append(PRINCIPALS).http_limit("subscription-memory", "64KiB").write();
+    let config = with_principals(config).http_limit("subscription-memory", "64KiB").write();
     let server = HttpServer::start(&config).await;
     let subscribe = async |wire: &mut RawHttp, name: &str| -> RpcResponse {
         wire.request("resources/subscribe", json!({ "uri": format!("watched://m/{name}") })).await

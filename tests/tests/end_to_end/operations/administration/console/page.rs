@@ -10,7 +10,7 @@ use toml::Table;
 
 use super::super::api::{assert_valid, schema};
 use super::super::{Administered, TOKEN, broken, with_token};
-use super::{ALICE, ALICE_TOKEN, browse, browser};
+use super::{ALICE_TOKEN, browse, browser};
 
 /// Runs parts of the browser test. When the browser requests a step, it waits until the step is done.
 async fn browse_in_steps(parts: &str, address: &str, token: &str, mut step: impl AsyncFnMut(&str)) {
@@ -174,14 +174,14 @@ async fn preparations_circuit_breakers_and_missing_grants_are_shown() {
 async fn the_page_of_a_client_whose_token_is_revoked_ends_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let files = Folder::with_files([("plan.md", "# The plan\n")]);
-    let config = |principals: &str| {
+    let config = || {
         let config = ConfigFile::new().plugin(Plugin::files("files", files.path())).allow_all();
-        config.append(&format!("{}users = true\n{principals}", with_token(folder.path())))
+        config.append(&format!("{}users = true\n", with_token(folder.path())))
     };
-    let written = config(ALICE).write();
+    let written = config().principal("alice", ALICE_TOKEN).write();
     let admin = Administered::start(&written).await;
     let steps = async |step: &str| match step {
-        "revoke" => written.replace(config("")),
+        "revoke" => written.replace(config()),
         other => panic!("no step {other}"),
     };
     browse_in_steps("revoked", &format!("http://{}", admin.address), ALICE_TOKEN, steps).await;

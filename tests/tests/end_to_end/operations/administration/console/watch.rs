@@ -9,7 +9,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 use super::super::{Administered, TOKEN, with_token};
-use super::{ALICE, ALICE_TOKEN, BOB, BOB_TOKEN};
+use super::{ALICE_TOKEN, BOB_TOKEN};
 
 /// The interval between two checks of a condition.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -131,7 +131,8 @@ async fn told(headers: &str, viewer: Option<&str>, has_secrets: bool) -> Vec<Eve
         .rule(Rule::for_principal("local").allow(["**"]))
         .rule(Rule::for_principal("anonymous").allow(["**"]).deny(["**/secret*"]))
         .rule(Rule::for_principal("alice").allow(["**"]).deny(["**/secret*"]))
-        .append(&format!("{}users = true\n{ALICE}", with_token(folder.path())))
+        .append(&format!("{}users = true\n", with_token(folder.path())))
+        .principal("alice", ALICE_TOKEN)
         .write();
     let admin = Administered::start(&config).await;
     let mut request = json!({ "uris": [SECRET, PLAN], "listing": true });
@@ -176,11 +177,11 @@ async fn streams_end_with_their_session_and_their_token() {
     let folder = tempfile::tempdir().unwrap();
     let files = Folder::with_files([("plan.md", "# The plan\n")]);
     let token = with_token(folder.path());
-    let config = |users: &str, principals: &str| {
+    let config = |users: &str| {
         let config = ConfigFile::new().plugin(Plugin::files("files", files.path())).allow_all();
-        config.append(&format!("{token}{users}{principals}"))
+        config.append(&format!("{token}{users}")).principal("bob", BOB_TOKEN)
     };
-    let written = config("users = true\n", &format!("{ALICE}{BOB}")).write();
+    let written = config("users = true\n").principal("alice", ALICE_TOKEN).write();
     let admin = Administered::start(&written).await;
     let mut sessions = Vec::new();
     for _ in 0..2 {
@@ -207,9 +208,9 @@ async fn streams_end_with_their_session_and_their_token() {
     for stream in [&mut of_token, &mut of_other, &mut of_alice] {
         stream.until(&[updated(PLAN)]).await;
     }
-    written.replace(config("users = true\n", BOB));
+    written.replace(config("users = true\n"));
     of_alice.ended().await;
-    written.replace(config("", BOB));
+    written.replace(config(""));
     of_bob.ended().await;
     files.write("plan.md", "# A third plan\n");
     for stream in [&mut of_token, &mut of_other] {
@@ -227,7 +228,8 @@ async fn there_are_so_many_streams_of_one_and_no_more() {
     let folder = tempfile::tempdir().unwrap();
     let files = Folder::with_files([("plan.md", "# The plan\n")]);
     let config = ConfigFile::new().plugin(Plugin::files("files", files.path())).allow_all();
-    let config = config.append(&format!("{}users = true\n{ALICE}{BOB}", with_token(folder.path()))).write();
+    let config = config.append(&format!("{}users = true\n", with_token(folder.path())));
+    let config = config.principal("alice", ALICE_TOKEN).principal("bob", BOB_TOKEN).write();
     let admin = Administered::start(&config).await;
     let request = json!({ "uris": [PLAN] });
     let refused = async |headers: &str, request: &Value| match Watching::open(&admin, headers, request).await {
