@@ -47,8 +47,8 @@ pub(super) enum SseEvent {
     Encoded(Result<Bytes, axum::Error>),
 }
 
-/// There is no room for the answer to a message of a batch, nor for an error instead. The event stream fails. This takes a fault of the
-/// server, because the room for the error was reserved.
+/// There is no room for the answer to a message of a batch, nor for an error instead, so the event stream fails. Only a fault of the server
+/// leads here, because the room for the error was reserved.
 #[derive(Debug, thiserror::Error)]
 #[error("too many answers wait to be read by this client, or by all; the answers to the batch end here")]
 pub(super) struct NoRoom;
