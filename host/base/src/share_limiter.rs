@@ -1,11 +1,15 @@
 //! A limit with a share for each client, so that no client can exhaust it: of permits, or of bytes. A request
 //! beyond a limit is refused immediately. A client without usage has no entry.
+//!
+//! Who was refused may wait for [`Releases`]. A release wakes one waiter of the same client that reached the share of the client, and one
+//! waiter of any client that reached the overall limit. Waiters of other shares learn nothing of it.
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
 
 /// The usage of each client `K`, and of all together. Clones share it.
 #[derive(Debug)]
@@ -15,6 +19,25 @@ pub struct ShareLimiter<K>(Arc<Mutex<Usage<K>>>);
 struct Usage<K> {
     overall: usize,
     clients: HashMap<K, usize>,
+    waiters: Waiters<K>,
+}
+
+/// The notifications of releases. Empty while there are no [`Releases`].
+#[derive(Debug)]
+struct Waiters<K> {
+    /// Of the releases of each client.
+    clients: HashMap<K, Weak<Notify>>,
+    /// Of the releases of all clients.
+    overall: Weak<Notify>,
+}
+
+/// The releases that may make room for a client. Each release since the last wait counts.
+#[derive(Debug)]
+pub struct Releases<K: Clone + Eq + Hash> {
+    all: ShareLimiter<K>,
+    client: K,
+    of_client: Arc<Notify>,
+    overall: Arc<Notify>,
 }
 
 impl<K> Clone for ShareLimiter<K> {
@@ -25,7 +48,8 @@ impl<K> Clone for ShareLimiter<K> {
 
 impl<K> Default for ShareLimiter<K> {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(Usage { overall: 0, clients: HashMap::new() })))
+        let waiters = Waiters { clients: HashMap::new(), overall: Weak::new() };
+        Self(Arc::new(Mutex::new(Usage { overall: 0, clients: HashMap::new(), waiters })))
     }
 }
 
@@ -73,6 +97,22 @@ impl<K: Clone + Eq + Hash> ShareLimiter<K> {
         SharePermit { all: self.clone(), client, amount: 0 }
     }
 
+    /// Returns the releases that may make room for this client.
+    pub fn releases(&self, client: K) -> Releases<K> {
+        let waiters = &mut self.lock().waiters;
+        let of_client = waiters.clients.get(&client).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let new = Arc::new(Notify::new());
+            waiters.clients.insert(client.clone(), Arc::downgrade(&new));
+            new
+        });
+        let overall = waiters.overall.upgrade().unwrap_or_else(|| {
+            let new = Arc::new(Notify::new());
+            waiters.overall = Arc::downgrade(&new);
+            new
+        });
+        Releases { all: self.clone(), client, of_client, overall }
+    }
+
     /// Returns the overall usage.
     #[cfg(any(test, feature = "testing"))]
     pub fn overall(&self) -> usize {
@@ -83,6 +123,12 @@ impl<K: Clone + Eq + Hash> ShareLimiter<K> {
     #[cfg(any(test, feature = "testing"))]
     pub fn clients(&self) -> usize {
         self.lock().clients.len()
+    }
+
+    /// Returns the number of clients that may wait for releases.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn waiting_clients(&self) -> usize {
+        self.lock().waiters.clients.len()
     }
 
     fn lock(&self) -> MutexGuard<'_, Usage<K>> {
@@ -110,6 +156,9 @@ impl<K: Clone + Eq + Hash> SharePermit<K> {
             0 => drop(all.clients.remove(&self.client)),
             used => drop(all.clients.insert(self.client.clone(), used)),
         }
+        if amount < self.amount {
+            all.waiters.wake(&self.client);
+        }
         self.amount = amount;
         Ok(())
     }
@@ -117,6 +166,14 @@ impl<K: Clone + Eq + Hash> SharePermit<K> {
     /// Adds to the amount, within the limits.
     pub fn grow(&mut self, more: usize, max: ShareLimits) -> Result<(), LimitReached> {
         self.resize(self.amount.saturating_add(more), max)
+    }
+
+    /// Splits an amount off into a second permit of the same client; at most the whole amount.
+    #[must_use]
+    pub fn split(&mut self, amount: usize) -> Self {
+        let amount = amount.min(self.amount);
+        self.amount = self.amount.saturating_sub(amount);
+        Self { all: self.all.clone(), client: self.client.clone(), amount }
     }
 
     /// Returns the client.
@@ -139,8 +196,51 @@ impl<K: Clone + Eq + Hash> Drop for SharePermit<K> {
     }
 }
 
+impl<K: Eq + Hash> Waiters<K> {
+    /// Wakes one waiter of a client that has released some of its usage, and one of all clients.
+    fn wake(&self, client: &K) {
+        if let Some(of_client) = self.clients.get(client).and_then(Weak::upgrade) {
+            of_client.notify_one();
+        }
+        if let Some(overall) = self.overall.upgrade() {
+            overall.notify_one();
+        }
+    }
+}
+
+impl<K: Clone + Eq + Hash> Releases<K> {
+    /// Waits for a release that may make room below the limit that was reached. Cancel-safe: the release then wakes another waiter.
+    pub async fn next(&self, reached: LimitReached) {
+        self.notify(reached).notified().await;
+    }
+
+    /// Wakes another waiter: there was room for this one, and there may be more.
+    pub fn pass_on(&self, reached: LimitReached) {
+        self.notify(reached).notify_one();
+    }
+
+    fn notify(&self, reached: LimitReached) -> &Notify {
+        match reached {
+            LimitReached::ClientShare => &self.of_client,
+            LimitReached::Overall => &self.overall,
+        }
+    }
+}
+
+impl<K: Clone + Eq + Hash> Drop for Releases<K> {
+    fn drop(&mut self) {
+        let waiters = &mut self.all.lock().waiters;
+        // References are made while the limiter is locked, so this is the last one.
+        if Arc::strong_count(&self.of_client) == 1 {
+            waiters.clients.remove(&self.client);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+
     use super::*;
 
     #[test]
@@ -190,5 +290,43 @@ mod tests {
         assert_eq!(all.clients(), 1, "who has nothing is forgotten");
         drop(first);
         assert!(all.acquire(&one, max).is_ok());
+    }
+
+    #[test]
+    fn a_permit_that_is_split_is_given_back_in_parts() {
+        let all = ShareLimiter::default();
+        let max = ShareLimits { client: 10, overall: 10 };
+        let mut first = all.acquire_amount(&"one", 7, max).unwrap();
+        let second = first.split(3);
+        assert_eq!((first.amount(), second.amount(), all.overall()), (4, 3, 7));
+        let rest = first.split(9);
+        assert_eq!((first.amount(), rest.amount()), (0, 4));
+        drop((first, second));
+        assert_eq!(all.overall(), 4);
+        drop(rest);
+        assert_eq!((all.overall(), all.clients()), (0, 0));
+    }
+
+    #[test]
+    fn a_release_wakes_one_waiter_of_its_client_and_one_of_all() {
+        use LimitReached::{ClientShare, Overall};
+
+        let all = ShareLimiter::default();
+        let max = ShareLimits { client: 10, overall: 10 };
+        let [first, second, other] = ["one", "one", "other"].map(|client| all.releases(client));
+        let is_woken = |releases: &Releases<_>, reached| releases.next(reached).now_or_never().is_some();
+        let mut permit = all.acquire_amount(&"one", 7, max).unwrap();
+        assert!(!is_woken(&first, ClientShare) && !is_woken(&first, Overall), "nothing was released");
+        permit.resize(3, max).unwrap();
+        assert!(!is_woken(&other, ClientShare), "another client has its own share");
+        assert!(is_woken(&second, ClientShare) && !is_woken(&first, ClientShare), "one waiter");
+        assert!(is_woken(&other, Overall) && !is_woken(&first, Overall), "one waiter");
+        second.pass_on(ClientShare);
+        assert!(is_woken(&first, ClientShare));
+        drop(first);
+        drop(permit);
+        assert!(is_woken(&second, ClientShare));
+        drop((second, other));
+        assert_eq!(all.waiting_clients(), 0, "who waits no more is forgotten");
     }
 }

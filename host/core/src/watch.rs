@@ -99,7 +99,7 @@ use arc_swap::ArcSwap;
 use futures::FutureExt;
 use mcp_host_base::followers::{Follower, Followers};
 use mcp_host_base::metrics::Counter;
-use mcp_host_base::share_limiter::ShareLimits;
+use mcp_host_base::share_limiter::{LimitReached, ShareLimits};
 use mcp_host_cluster::member::RoleName;
 use mcp_host_cluster::presence::ClusterView;
 use mcp_host_cluster::roster::Dropped;
@@ -180,8 +180,8 @@ pub(crate) enum SubscribeError {
 /// The resources to which a reached limit applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LimitScope {
-    /// All resources that the subscriber does not subscribe to yet.
-    Subscriber,
+    /// All resources that the subscriber does not subscribe to yet: there is too little memory.
+    Subscriber(LimitReached),
     /// The resources of the plugin.
     Plugin,
 }

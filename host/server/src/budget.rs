@@ -16,6 +16,11 @@
 //! URIs, and a batch has many of them. The only uncharged messages are at most one for each HTTP request, or for each
 //! request in flight over stdio: rejections, and answers that open a session or an event stream.
 //!
+//! A batch over HTTP has one event stream for all of its answers, and an answer that is lost cannot be told from one that
+//! is still to come. So before any of its requests is executed, each of them gets the bytes of the error that there is no
+//! room for its answer. Such a request never has fewer bytes, and is always answered. A batch without room for these errors
+//! is rejected as a whole.
+//!
 //! A fast client is not delayed: bytes are released as soon as they have been sent.
 
 use std::sync::Arc;
@@ -204,10 +209,15 @@ impl Charge {
         timeout((budget.limits)().wait, resizing).await.unwrap_or(Err(BudgetExceeded::Full))
     }
 
-    /// Releases all bytes.
-    pub(super) fn clear(&mut self) {
+    /// Releases all bytes but these.
+    pub(super) fn reduce_to(&mut self, bytes: usize) {
         // Shrinking never fails.
-        let _ = self.resize(0);
+        let _ = self.resize(bytes.min(self.bytes()));
+    }
+
+    /// Splits bytes off into a second charge; at most all of them.
+    pub(super) fn split(&mut self, bytes: usize) -> Self {
+        Self { account: self.account.clone(), share: self.share.split(bytes) }
     }
 
     /// The number of charged bytes.
@@ -241,7 +251,7 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.clear();
+        self.reduce_to(0);
     }
 }
 
@@ -333,8 +343,23 @@ mod tests {
         assert_eq!(charge.bytes(), 60);
         charge.resize(10).unwrap();
         assert!(account.charge(50).await.is_ok());
-        charge.clear();
+        charge.reduce_to(20);
+        assert_eq!(charge.bytes(), 10, "it does not grow");
+        charge.reduce_to(0);
         assert!(account.charge(60).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn parts_of_a_charge_are_released_one_by_one() {
+        let account = budget().account(client(1));
+        let mut charge = account.charge(100).await.unwrap();
+        let mut part = charge.split(30);
+        assert_eq!((charge.bytes(), part.bytes()), (70, 30));
+        assert_eq!(part.resize(31), Err(BudgetExceeded::Full), "the connection's");
+        drop(charge);
+        part.resize(100).unwrap();
+        drop(part);
+        assert!(account.charge(100).await.is_ok());
     }
 
     #[tokio::test]

@@ -131,7 +131,8 @@ impl Client for InProcess<'_> {
             scopes: CredentialScopes::default(),
             issued_token: None,
         };
-        let reply = respond(&context, id, Call { method, request, revision }).await.expect("there is room for it");
+        let reply =
+            respond(&context, id, Call { method, request, revision }, None).await.expect("there is room for it");
         let (json, charged) = (reply.json.into_vec(), reply.charge.bytes());
         assert!(charged >= json.len(), "every answer is charged: {text}: {charged} for {} bytes", json.len());
         Some(serde_json::from_slice(&json).unwrap())

@@ -70,13 +70,25 @@ fn log_span(context: &RequestContext, method: &'static str, request: &Request) -
     tracing::debug_span!(target: log_target::SERVER, "request", principal, method, uri, trace_id)
 }
 
-/// Answers a request, or rejects it if there is no room even for an error. Cancel safe: dropping the future ends the calls of
-/// guests.
+/// Returns the bytes with which a request is always answered: the cost of the error that there is no room for its answer.
+pub(super) fn refusal_cost(id: &RequestId) -> usize {
+    let refused = budget_error(BudgetExceeded::Full, 0);
+    budget::encoded_cost(Response::new(id.clone(), Err(refused)).to_json().len())
+}
+
+/// Answers a request, or rejects it if there is no room even for an error. With `reserved`, of at least [`refusal_cost`], there is.
+/// Cancel safe: dropping the future ends the calls of guests.
 ///
 /// A panic is confined to the request, and answered with an internal error.
-pub(super) async fn respond(context: &RequestContext, id: RequestId, call: Call) -> Result<Reply, Rejection> {
+pub(super) async fn respond(
+    context: &RequestContext,
+    id: RequestId,
+    call: Call,
+    reserved: Option<Box<Charge>>,
+) -> Result<Reply, Rejection> {
     let Call { method, request, revision: _ } = call;
-    let (beginning, mut charge) = (success_beginning(&id), context.account.empty_charge());
+    let beginning = success_beginning(&id);
+    let mut charge = reserved.map_or_else(|| context.account.empty_charge(), |reserved| *reserved);
     let answered = match request {
         Ok(request) => {
             let span = log_span(context, method.map_or("unknown", |method| method.name), &request);
@@ -121,7 +133,8 @@ fn success_beginning(id: &RequestId) -> Vec<u8> {
 }
 
 /// Executes a request within the [budget](super::budget): `charge` is resized to `expected` bytes for the execution, and then to the
-/// cost of the answer with `envelope` bytes around it. After an error, it is at most what was reserved.
+/// cost of the answer with `envelope` bytes around it. It never has fewer bytes than at the beginning. After an error, it has at most what
+/// was reserved.
 async fn execute_within_budget(
     context: &RequestContext,
     request: Request,
@@ -129,7 +142,8 @@ async fn execute_within_budget(
     envelope: usize,
     charge: &mut Charge,
 ) -> Result<Outcome, RpcError> {
-    let cost = |outcome: &Outcome| budget::response_cost(outcome.footprint).saturating_add(envelope);
+    let least = charge.bytes();
+    let cost = |outcome: &Outcome| budget::response_cost(outcome.footprint).saturating_add(envelope).max(least);
     reserve(charge, expected).await?;
     let outcome = execute(context, request.clone()).await?;
     let price = cost(&outcome);
@@ -141,7 +155,7 @@ async fn execute_within_budget(
     }
     // Neither the answer nor its reservation is held while waiting for room.
     drop(outcome);
-    charge.clear();
+    charge.reduce_to(least);
     reserve(charge, price).await?;
     let outcome = execute(context, request).await?;
     let price = cost(&outcome);
@@ -149,8 +163,9 @@ async fn execute_within_budget(
     Ok(outcome)
 }
 
-/// Resizes a charge as soon as there is room.
+/// Enlarges a charge as soon as there is room.
 async fn reserve(charge: &mut Charge, bytes: usize) -> Result<(), RpcError> {
+    let bytes = bytes.max(charge.bytes());
     charge.resize_when_free(bytes).await.map_err(|exceeded| budget_error(exceeded, bytes))
 }
 
@@ -186,19 +201,21 @@ pub(super) fn budget_error(exceeded: BudgetExceeded, price: usize) -> RpcError {
 }
 
 impl Reply {
-    /// The answer of a failed request, with its charge resized to it. Without room for it, the request is rejected because of the
-    /// budget.
+    /// The answer of a failed request, with its charge resized to it. Without room for it, the answer is the error of the budget. Without
+    /// room for that, the request is rejected with it.
     pub(super) fn error(id: RequestId, error: RpcError, mut charge: Charge) -> Result<Self, Rejection> {
-        let outcome = error.outcome();
-        let json = Response::new(id.clone(), Err(error)).to_json();
+        let mut outcome = error.outcome();
+        let mut json = Response::new(id.clone(), Err(error)).to_json();
         let price = budget::encoded_cost(json.len());
-        match charge.resize(price) {
-            Ok(()) => Ok(Self { json: Encoder::from_json(json), missing: Vec::new(), charge, outcome }),
-            Err(exceeded) => {
-                let rejection = Rejection::new(Some(id), budget_error(exceeded, price));
-                Err(rejection.with_status(RejectionStatus::Ok))
+        if let Err(exceeded) = charge.resize(price) {
+            let refused = budget_error(exceeded, price);
+            outcome = refused.outcome();
+            json = Response::new(id.clone(), Err(refused.clone())).to_json();
+            if charge.resize(budget::encoded_cost(json.len())).is_err() {
+                return Err(Rejection::new(Some(id), refused).with_status(RejectionStatus::Ok));
             }
         }
+        Ok(Self { json: Encoder::from_json(json), missing: Vec::new(), charge, outcome })
     }
 }
 

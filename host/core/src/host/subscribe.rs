@@ -16,7 +16,7 @@
 //! Concurrency per list is bounded, and a limit that is reached holds back the attempts of the whole list
 //! ([`subscription_list`](super::subscription_list)). A failed attempt costs a few bytes until its retry.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -110,7 +110,7 @@ impl Host {
     /// when its subscription becomes active. Runs until it is dropped; active subscriptions stay.
     #[doc(hidden)]
     pub async fn maintain_subscriptions(&self, subscriber: &Subscriber, uris: &[String]) -> Infallible {
-        let mut reloads = self.hub.reloads();
+        let (mut reloads, releases) = (self.hub.reloads(), subscriber.memory_releases());
         let wanted = uris.iter().map(|uri| RequestedResource {
             uri,
             is_active: AtomicBool::new(false),
@@ -125,7 +125,7 @@ impl Host {
             }
             let queue = AttemptQueue::new(by_plugin.into_values());
             // Boxed, because it exists only during attempts, and a subscriber is usually idle.
-            let mut attempts = Box::pin(queue.run(|wanted| self.try_subscribe_audited(subscriber, wanted)));
+            let mut attempts = Box::pin(queue.run(&releases, |wanted| self.try_subscribe_audited(subscriber, wanted)));
             tokio::select! {
                 () = &mut attempts => {}
                 _ = reloads.changed() => continue,
@@ -187,13 +187,13 @@ impl Host {
     }
 
     /// Charges the subscriptions of a session's record that are not subscriptions at this host to the client, as if they
-    /// were. If there is too little memory, the charge is unchanged.
+    /// were. `uris` are by normal form, and as requested. If there is too little memory, the charge is unchanged.
     #[doc(hidden)]
     pub fn charge_subscriptions_elsewhere(
         &self,
         subscriber: &Subscriber,
         client: Requester,
-        uris: &BTreeSet<String>,
+        uris: &BTreeMap<String, String>,
         charge: &mut Option<SharePermit<Requester>>,
     ) -> Result<(), LimitReached> {
         subscriber.charge_elsewhere(client, uris, charge, self.subscription_memory(&subscriber.principal()))

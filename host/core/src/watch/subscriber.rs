@@ -1,7 +1,7 @@
 //! One subscriber: a session, a stream, or a waiting command.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use futures::stream::{self, Stream, StreamExt};
-use mcp_host_base::share_limiter::{LimitReached, ShareLimits, SharePermit};
+use mcp_host_base::share_limiter::{LimitReached, Releases, ShareLimits, SharePermit};
 use mcp_host_engine::plugin::Fault;
 use mcp_host_model::caller::AccessToken;
 use mcp_host_model::requester::Requester;
@@ -327,7 +327,7 @@ impl Subscriber {
                 let copies = uri.as_str().len().saturating_mul(URI_COPIES);
                 let bytes = requested_uri.len().saturating_add(copies).saturating_add(SUBSCRIPTION_OVERHEAD);
                 let all = self.hub.context.memory.acquire_amount(&self.mailbox.requester(), bytes, memory);
-                let all = all.map_err(|reached| subscription_memory_full(reached, LimitScope::Subscriber))?;
+                let all = all.map_err(|reached| subscription_memory_full(reached, LimitScope::Subscriber(reached)))?;
                 let serial = self.next_serial.fetch_add(1, Ordering::Relaxed);
                 entry.insert(Subscription {
                     serial,
@@ -345,6 +345,11 @@ impl Subscriber {
         Ok(PendingSubscription { subscriber: self, uri, serial: subscription.serial })
     }
 
+    /// Returns the releases of memory that may make room for subscriptions of the current task's client.
+    pub(crate) fn memory_releases(&self) -> Releases<Requester> {
+        self.hub.context.memory.releases(Requester::current_or(&self.principal()))
+    }
+
     /// Reserves the memory of a resource list that its owner keeps in addition to the subscriptions. None if there is
     /// too little.
     pub(crate) fn reserve_list(&self, uris: &[String], memory: ShareLimits) -> Option<SharePermit<Requester>> {
@@ -353,21 +358,23 @@ impl Subscriber {
         self.hub.context.memory.acquire_amount(&client, bytes, memory).ok()
     }
 
-    /// Charges these subscriptions of a client, except those that are subscriptions here, which are charged already. If
-    /// there is too little memory, the charge is unchanged.
+    /// Charges these subscriptions of a client, by normal form, except those that are subscriptions here, which are
+    /// charged already. If there is too little memory, the charge is unchanged.
     pub(crate) fn charge_elsewhere(
         &self,
         client: Requester,
-        uris: &BTreeSet<String>,
+        uris: &BTreeMap<String, String>,
         charge: &mut Option<SharePermit<Requester>>,
         memory: ShareLimits,
     ) -> Result<(), LimitReached> {
         let bytes = {
             let subscriptions = self.subscriptions();
-            let here: BTreeSet<&str> = subscriptions.iter().map(|(uri, one)| one.requested_uri(uri)).collect();
-            let elsewhere = uris.iter().filter(|uri| !here.contains(uri.as_str()));
+            // A subscription that is older than a reload may have another normal form than the same URI has now.
+            let spellings: HashSet<&str> = subscriptions.iter().map(|(uri, one)| one.requested_uri(uri)).collect();
+            let is_here = |form: &str, uri: &str| subscriptions.contains_key(form) || spellings.contains(uri);
+            let elsewhere = uris.iter().filter(|(form, uri)| !is_here(form, uri));
             let cost = |uri: &String| uri.len().saturating_mul(URI_COPIES.saturating_add(1));
-            elsewhere.map(|uri| cost(uri).saturating_add(SUBSCRIPTION_OVERHEAD)).fold(0, usize::saturating_add)
+            elsewhere.map(|(_, uri)| cost(uri).saturating_add(SUBSCRIPTION_OVERHEAD)).fold(0, usize::saturating_add)
         };
         if bytes == 0 {
             *charge = None;
@@ -673,13 +680,37 @@ mod tests {
         assert!(subscriber.subscriptions().is_empty());
     }
 
+    /// URIs, spelled in normal form.
+    fn by_form<const N: usize>(uris: [&str; N]) -> BTreeMap<String, String> {
+        uris.map(|uri| (uri.to_owned(), uri.to_owned())).into()
+    }
+
+    #[test]
+    fn a_resource_that_is_spelled_otherwise_at_another_host_is_charged_once() {
+        let subscriber = hub().subscriber(&Principal::LOCAL);
+        let (mut charge, uri) = (None, uri());
+        let client = || Requester::Principal(Principal::LOCAL);
+        let _here = subscriber.begin("A://x/f", &uri, LIMITS).unwrap();
+        let elsewhere = [("a://x/f", "a://X/f"), ("b://x/f", "A://x/f")];
+        for (form, spelling) in elsewhere {
+            let one = BTreeMap::from([(form.to_owned(), spelling.to_owned())]);
+            assert!(subscriber.charge_elsewhere(client(), &one, &mut charge, LIMITS).is_ok());
+            assert!(charge.is_none(), "{spelling}");
+        }
+        let other = by_form(["a://x/g"]);
+        assert_eq!(
+            subscriber.charge_elsewhere(client(), &other, &mut charge, LIMITS),
+            Err(LimitReached::ClientShare),
+            "another resource"
+        );
+    }
+
     #[test]
     fn subscriptions_at_another_host_are_charged_until_they_are_made_here() {
         let subscriber = hub().subscriber(&Principal::LOCAL);
         let (mut charge, uri) = (None, uri());
         let client = || Requester::Principal(Principal::LOCAL);
-        let one = BTreeSet::from(["a://x/f".to_owned()]);
-        let two = BTreeSet::from(["a://x/f".to_owned(), "a://x/g".to_owned()]);
+        let (one, two) = (by_form(["a://x/f"]), by_form(["a://x/f", "a://x/g"]));
         assert!(subscriber.charge_elsewhere(client(), &one, &mut charge, LIMITS).is_ok());
         let amount = |charge: &Option<SharePermit<Requester>>| charge.as_ref().map_or(0, SharePermit::amount);
         assert_eq!(amount(&charge), 11 * 7 + SUBSCRIPTION_OVERHEAD);
@@ -687,7 +718,7 @@ mod tests {
         assert_eq!(amount(&charge), 11 * 7 + SUBSCRIPTION_OVERHEAD);
         // It leaves no memory for a subscription here.
         assert!(subscriber.begin("a://x/f", &uri, LIMITS).is_err());
-        assert!(subscriber.charge_elsewhere(client(), &BTreeSet::new(), &mut charge, LIMITS).is_ok());
+        assert!(subscriber.charge_elsewhere(client(), &by_form([]), &mut charge, LIMITS).is_ok());
         let _here = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();
         assert!(subscriber.charge_elsewhere(client(), &one, &mut charge, LIMITS).is_ok());
         assert_eq!(amount(&charge), 0);
@@ -705,7 +736,7 @@ mod tests {
         let uri = uri();
         let first = ada.begin("a://x/f", &uri, LIMITS).unwrap();
         let refused = |subscriber: &Subscriber| match subscriber.begin("a://x/f", &uri, LIMITS).map(drop) {
-            Err(SubscribeError::Limited(Fault::Unavailable { reason, .. }, LimitScope::Subscriber)) => reason,
+            Err(SubscribeError::Limited(Fault::Unavailable { reason, .. }, LimitScope::Subscriber(_))) => reason,
             other => panic!("{other:?}"),
         };
         assert!(refused(&member).contains("your share"));
@@ -729,7 +760,7 @@ mod tests {
         let _first = greedy.begin("a://x/f", &uri, LIMITS).unwrap();
         assert!(again.begin("a://x/f", &uri, LIMITS).is_err());
         let (client, mut charge) = (again.mailbox.requester(), None);
-        let elsewhere = BTreeSet::from(["a://x/f".to_owned()]);
+        let elsewhere = by_form(["a://x/f"]);
         assert_eq!(again.charge_elsewhere(client, &elsewhere, &mut charge, LIMITS), Err(LimitReached::ClientShare));
         assert!(other.begin("a://x/f", &uri, LIMITS).is_ok());
     }

@@ -86,10 +86,21 @@ impl Provider for Paths {
 
 /// A host with this provider, visible to all principals, polled at this interval.
 async fn start(provider: &Arc<Paths>, dir: &std::path::Path, interval: &str) -> Arc<Host> {
+    start_with(provider, dir, interval, |_| ()).await
+}
+
+/// The same with another config.
+async fn start_with(
+    provider: &Arc<Paths>,
+    dir: &std::path::Path,
+    interval: &str,
+    change: impl FnOnce(&mut Config),
+) -> Arc<Host> {
     let mut rule = Rule::new([PrincipalSelector::Any]);
     rule.allow = vec!["**".parse().unwrap()];
     let mut config = Config::new();
     config.rules.push(rule);
+    change(&mut config);
     let plugin = NativePlugin::new("paths".parse().unwrap(), "paths:///".parse().unwrap(), provider.clone());
     let plugin = plugin.watch_interval(interval.parse().unwrap());
     let builder = Host::builder(config).cache_dir(dir.join("cache")).state_dir(dir.join("state"));
@@ -168,6 +179,33 @@ async fn paths_that_make_a_provider_fail_keep_no_notification_from_others() {
         }
     }
     maintaining.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_that_lacks_memory_goes_on_when_its_client_unsubscribes() {
+    let dir = tempfile::tempdir().unwrap();
+    let provider = Arc::new(Paths::default());
+    // A quarter of it for each principal: room for one long URI, and not for two.
+    let host = start_with(&provider, dir.path(), "100ms", |config| {
+        config.http.limits.subscription_memory = "64KiB".parse().unwrap();
+    });
+    let (host, ada) = (host.await, Principal::new("ada"));
+    let [first, second] = ["a", "b"].map(|letter| letter.repeat(1000));
+    let before = host.subscriber(&ada);
+    subscribe(&host, &before, &first).await;
+    let (subscriber, uris) = (host.subscriber(&ada), [format!("paths:///{second}")]);
+    let told = async {
+        // The second back-off, of 10 s, has begun.
+        assert!(timeout(Duration::from_secs(6), subscriber.next()).await.is_err());
+        let began = Instant::now();
+        drop(before);
+        assert_eq!(timeout(TIMEOUT, subscriber.next()).await.unwrap(), Update::Resource(uris[0].clone()));
+        assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+    };
+    tokio::select! {
+        never = host.maintain_subscriptions(&subscriber, &uris) => match never {},
+        () = told => {}
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

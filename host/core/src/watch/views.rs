@@ -28,6 +28,10 @@
 //! access tokens, and causes at most [`MAX_VIEWS_OF_PRINCIPAL`] views. Each view is charged with [`VIEW_MEMORY`] to the principal's
 //! memory for subscriptions. Beyond these limits a subscription is refused, and a subscriber with a new identity is tried again at the
 //! next check. A check takes at most a seventeenth of the time ([`burst_pause`]).
+//!
+//! Several principals may have one identity, such as the members of a group with a token. A check charges a view to another one of its
+//! principals if the one that is charged has no subscriber in it any more. Otherwise those who stay would have it for nothing, and who has
+//! left would lack one of its views.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -36,7 +40,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use mcp_host_base::log_target;
-use mcp_host_base::share_limiter::{LimitReached, ShareLimits, SharePermit};
+use mcp_host_base::share_limiter::{LimitReached, ShareLimiter, ShareLimits, SharePermit};
 use mcp_host_base::throttle::ThrottlePerReason;
 use mcp_host_engine::plugin::Fault;
 use mcp_host_model::caller::{Caller, Identity};
@@ -117,7 +121,7 @@ struct View {
     leases: usize,
     /// The number of leases since the beginning.
     entered: u64,
-    /// The principal that caused it, with the memory that it is charged with.
+    /// The principal that caused it, or another one that uses it now, with the memory that it is charged with.
     memory: SharePermit<Requester>,
     _task: AbortOnDropHandle<Option<()>>,
 }
@@ -232,8 +236,8 @@ impl Views {
             return Err(Refused::Closed);
         }
         let (count, max) = (table.views.len(), self.plugin.info().views);
-        let principal = Requester::Principal(mailbox.principal().identity());
-        let of_principal = table.views.values().filter(|view| *view.memory.client() == principal).count();
+        let principal = charged_principal(mailbox);
+        let of_principal = table.views_of(&principal);
         let place = match table.views.entry(identity) {
             Entry::Occupied(view) => return Ok(view.into_mut()),
             Entry::Vacant(place) => place,
@@ -285,7 +289,7 @@ impl Views {
             }
             tokio::task::yield_now().await;
         }
-        let lost = self.compare(check, found);
+        let lost = self.compare(check, &found);
         if !lost.is_empty() {
             self.context.notify_under(Some(mount), |mailbox, _| lost.contains(&mailbox.id)).await;
         }
@@ -293,14 +297,15 @@ impl Views {
 
     /// Schedules the notification of the subscribers whose identity has changed. Returns the subscribers that see
     /// nothing any more.
-    fn compare(self: &Arc<Self>, check: u64, found: HashMap<u64, Found>) -> HashSet<u64> {
+    fn compare(self: &Arc<Self>, check: u64, found: &HashMap<u64, Found>) -> HashSet<u64> {
         let mut lost = HashSet::new();
         let mut table = self.table();
         let table = &mut *table;
         if table.is_closed {
             return lost;
         }
-        for (id, Found { mailbox, credential_changes, identity }) in found {
+        for (&id, Found { mailbox, credential_changes, identity }) in found {
+            let (credential_changes, identity) = (*credential_changes, *identity);
             let is_same = |seen: &&mut Seen| (seen.identity, seen.credential_changes) == (identity, credential_changes);
             if let Some(seen) = table.subscribers.get_mut(&id).filter(is_same) {
                 seen.check = check;
@@ -309,13 +314,13 @@ impl Views {
                 }
             }
             let identity = match identity {
-                Some(identity) => match self.open(table, identity, &mailbox) {
+                Some(identity) => match self.open(table, identity, mailbox) {
                     Ok(view) => {
                         view.state.owe(id);
                         Some(identity)
                     }
                     Err(refused) => {
-                        self.warn(&mailbox, refused);
+                        self.warn(mailbox, refused);
                         // So that the next check finds a change, and tries again.
                         None
                     }
@@ -337,6 +342,7 @@ impl Views {
         }
         // The check may not have found subscribers that subscribed during it.
         table.subscribers.retain(|_, seen| seen.check.saturating_add(1) >= check);
+        table.charge_users(found, &self.context.memory);
         lost
     }
 
@@ -412,6 +418,43 @@ impl Views {
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock()
     }
+}
+
+impl Table {
+    /// Returns the number of views that a principal is charged with.
+    fn views_of(&self, principal: &Requester) -> usize {
+        self.views.values().filter(|view| view.memory.client() == principal).count()
+    }
+
+    /// Charges each view whose principal has no subscriber in it to one that has, according to a check. Without room for it, the view stays
+    /// charged as it is until a later check.
+    fn charge_users(&mut self, found: &HashMap<u64, Found>, memory: &ShareLimiter<Requester>) {
+        let (mut in_use, mut others) = (HashSet::new(), HashMap::new());
+        for Found { mailbox, identity, .. } in found.values() {
+            let view = identity.and_then(|identity| Some((identity, self.views.get(&identity)?)));
+            let Some((identity, view)) = view else { continue };
+            let principal = charged_principal(mailbox);
+            if *view.memory.client() == principal {
+                in_use.insert(identity);
+            } else {
+                others.entry(identity).or_insert(principal);
+            }
+        }
+        for (identity, principal) in others.into_iter().filter(|(identity, _)| !in_use.contains(identity)) {
+            if self.views_of(&principal) >= MAX_VIEWS_OF_PRINCIPAL {
+                continue;
+            }
+            let charge = memory.acquire_amount(&principal, VIEW_MEMORY, self.limits);
+            if let (Ok(charge), Some(view)) = (charge, self.views.get_mut(&identity)) {
+                view.memory = charge;
+            }
+        }
+    }
+}
+
+/// Returns the principal that is charged with the view of a subscriber.
+fn charged_principal(mailbox: &Mailbox) -> Requester {
+    Requester::Principal(mailbox.principal().identity())
 }
 
 /// Polls a view while it has subscribers. Ends the view when it has none.

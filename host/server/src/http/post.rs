@@ -23,9 +23,9 @@
 //! protocol itself is answered by an event stream of one event, and any other by JSON.
 //!
 //! Each message of a batch is dispatched separately, with the headers of the batch. The answers are the events of one stream,
-//! in the order in which they are ready; a batch without requests is accepted with 202. The errors of rejected messages are charged
-//! to the client's [budget](crate::budget) before the requests are executed, whose answers may take all of it. A batch without room
-//! for these errors is rejected with 503.
+//! in the order in which they are ready; a batch without requests is accepted with 202. The errors of rejected messages, and one for
+//! each request whose answer will have no room, are charged to the client's [budget](crate::budget) before the requests are executed,
+//! whose answers may take all of it. A batch without room for these errors is rejected with 503, and none of its requests is executed.
 //!
 //! Batches belong to revision 2025-03-26, whose clients do not send `MCP-Protocol-Version`. A batch is rejected if this header
 //! names another revision, or if the request names no session.
@@ -80,6 +80,16 @@ enum BatchAnswer {
     Call(Box<PendingCall>),
     /// An event stream.
     Events(BoxStream<'static, SseEvent>),
+}
+
+impl BatchAnswer {
+    /// Returns the bytes to reserve for an error instead of the answer.
+    fn refusal_cost(&self) -> usize {
+        match self {
+            Self::Call(call) => call.refusal_cost(),
+            Self::Events(_) => 0,
+        }
+    }
 }
 
 /// The received message, messages of a batch, or none.
@@ -234,8 +244,9 @@ impl Endpoint {
             true => serde_json::to_vec(&rejected).unwrap_or_default(),
             false => rejected.iter().flat_map(event).collect(),
         };
-        let price = if errors.is_empty() { 0 } else { budget::encoded_cost(errors.len()) };
-        let charge = source.account.charge(price).await.map_err(|exceeded| {
+        let of_rejected = if errors.is_empty() { 0 } else { budget::encoded_cost(errors.len()) };
+        let price = answers.iter().map(BatchAnswer::refusal_cost).fold(of_rejected, usize::saturating_add);
+        let mut charge = source.account.charge(price).await.map_err(|exceeded| {
             Rejection::new(first, budget_error(exceeded, price)).with_status(RejectionStatus::Unavailable)
         })?;
         let errors = Encoder::from_json(errors);
@@ -244,9 +255,12 @@ impl Endpoint {
             ResponseCharge::attach(&mut response, charge);
             return Ok(response);
         }
-        let streams = answers.into_iter().map(|answer| match answer {
-            BatchAnswer::Call(call) => call.events(),
-            BatchAnswer::Events(events) => events,
+        let streams = answers.into_iter().map(|answer| {
+            let reserved = charge.split(answer.refusal_cost());
+            match answer {
+                BatchAnswer::Call(call) => call.events(reserved),
+                BatchAnswer::Events(events) => events,
+            }
         });
         // Each answer is one event, which is sent completely before the next one.
         let events = stream::select_all(streams).flat_map(SseEvent::into_chunks);

@@ -305,7 +305,7 @@ impl Connection {
         let answers = self.answers.clone();
         self.tasks.spawn(async move {
             let reply = tokio::select! {
-                reply = respond(&context, id, call) => Some(reply),
+                reply = respond(&context, id, call, None) => Some(reply),
                 () = claim.cancelled() => None,
             };
             let answer = reply.filter(|_| claim.release()).map(|answer| match answer {

@@ -1,11 +1,12 @@
 //! The service over HTTP, mounted in an axum application with its own login.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, BodyDataStream};
+use axum::body::{Body, BodyDataStream, Bytes};
 use axum::extract::{ConnectInfo, Request};
 use axum::http::header::{ACCEPT, ACCESS_CONTROL_ALLOW_ORIGIN, CONTENT_TYPE, HOST, ORIGIN};
 use axum::http::{Method, StatusCode};
@@ -123,6 +124,26 @@ impl Application {
         let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
         assert_eq!(self.send(post(user, Some(&id), &initialized)).await.status(), StatusCode::ACCEPTED);
         id
+    }
+
+    /// Opens a session of the revision with batches as this user, and returns its id.
+    async fn open_session_with_batches(&self, user: &str) -> String {
+        let client = json!({ "name": "test", "version": "1" });
+        let params = json!({ "protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": client });
+        let opened = self.send(post(user, None, &message(0, "initialize", &params))).await;
+        let session = opened.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+        opened.into_body().collect().await.unwrap();
+        let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        assert_eq!(self.send_batch(user, &session, &initialized).await.status(), StatusCode::ACCEPTED);
+        session
+    }
+
+    /// Sends a batch, or one message, in a session of the revision with batches.
+    async fn send_batch(&self, user: &str, session: &str, messages: &Value) -> Response {
+        let mut request = post(user, Some(session), messages);
+        // Clients of this revision do not send it.
+        request.headers_mut().remove("mcp-protocol-version");
+        self.send(request).await
     }
 
     async fn ping(&self, user: &str, session: &str) -> (StatusCode, String) {
@@ -393,9 +414,13 @@ async fn cross_origin_requests_are_handled_unless_the_application_does_it() {
     }
 }
 
-/// Allows 256 KiB of unsent answers for each client.
+/// The unsent answers of each client that [`with_small_shares`] allows, in bytes.
+const SMALL_SHARE: usize = 256 << 10;
+
+/// Allows [`SMALL_SHARE`] bytes of unsent answers for each client, and any rate of requests.
 fn with_small_shares(config: &mut Config) {
     let limits = &mut config.http.limits;
+    limits.rate = "1000000/s".parse().unwrap();
     limits.response_memory = "16MiB".parse().unwrap();
     limits.client_share = "1/64".parse().unwrap();
     limits.principal_share = "1/64".parse().unwrap();
@@ -436,17 +461,28 @@ async fn answers_are_charged_to_the_principal_or_else_to_the_peer_until_their_bo
     }
 }
 
-/// Waits until the listing of `ada` is refused because its unread answers take all of its share, or is answered again.
-async fn wait_until_refused(application: &Application, is_refused: bool, what: &str) {
-    let waiting = async {
-        loop {
-            let (_, answer) = text(application.send(stateless("ada", 1, "resources/list", json!({}))).await).await;
-            if answer.contains("wait to be read") == is_refused {
-                return;
-            }
+/// Returns whether the listing of `ada` is refused because its unread answers take all of its share.
+async fn is_refused(application: &Application) -> bool {
+    let (_, answer) = text(application.send(stateless("ada", 1, "resources/list", json!({}))).await).await;
+    assert!(answer.contains("resources") || answer.contains("wait to be read"), "{answer}");
+    answer.contains("wait to be read")
+}
+
+/// Returns whether the listing of `ada` is refused for longer than a request waits for room: requests in flight may take all of the
+/// share, too, but not for so long.
+async fn stays_refused(application: &Application) -> bool {
+    for _ in 0..3 {
+        if !is_refused(application).await {
+            return false;
         }
-    };
-    timeout(TIMEOUT, waiting).await.unwrap_or_else(|_| panic!("{what}: refused: {is_refused}"));
+    }
+    true
+}
+
+/// Waits until the listing of `ada` is refused because its unread answers take all of its share, or is answered again.
+async fn wait_until_refused(application: &Application, refused: bool, what: &str) {
+    let waiting = async { while is_refused(application).await != refused {} };
+    timeout(TIMEOUT, waiting).await.unwrap_or_else(|_| panic!("{what}: refused: {refused}"));
 }
 
 #[tokio::test]
@@ -462,6 +498,93 @@ async fn errors_are_charged_until_their_bodies_are_dropped() {
         drop(held);
         wait_until_refused(&application, false, what).await;
     }
+}
+
+/// A response of which a part was read. The rest of its body is polled no more, as while a client does not read.
+struct Unread {
+    first_frame: Bytes,
+    _body: BodyDataStream,
+}
+
+impl Unread {
+    /// Polls a body until it has its first frame.
+    async fn begin(response: Response) -> Self {
+        let mut body = response.into_body().into_data_stream();
+        let first_frame = timeout(TIMEOUT, body.next()).await.unwrap().unwrap().unwrap();
+        Self { first_frame, _body: body }
+    }
+}
+
+/// A read that fails with an error that repeats 8 KB of the client.
+fn long_read(id: u64) -> Value {
+    message(id, "resources/read", &json!({ "uri": format!("x:{}", "a".repeat(8000)) }))
+}
+
+/// The answers of a batch are made by tasks, which need no poll of the body. With one message in a batch, the first frame is its whole
+/// answer, so no task is left. With several, the answers behind the first one are not polled.
+#[tokio::test]
+async fn unread_batches_take_no_more_than_the_share_of_their_client_whatever_their_answers_are() {
+    let application = Application::start(with_small_shares, HttpOptions::new()).await;
+    let session = application.open_session_with_batches("ada").await;
+    let of_method = |method: &'static str, params: Value| move |id: u64| message(id, method, &params);
+    // Rejected, because it has no method.
+    let rejected = |id: u64| json!({ "jsonrpc": "2.0", "id": format!("{id:01000}") });
+    let ping = of_method("ping", json!({}));
+    let partly_rejected = |id: u64| if id.is_multiple_of(4) { ping(id) } else { rejected(id) };
+    let cases: [(&str, &dyn Fn(u64) -> Value); 6] = [
+        ("a long URI", &long_read),
+        ("malformed parameters", &of_method("resources/read", json!({ "uri": 5 }))),
+        ("an unknown method", &of_method("no/such", json!({}))),
+        ("ping", &ping),
+        ("rejected", &rejected),
+        ("partly rejected", &partly_rejected),
+    ];
+    for (what, message_of) in cases {
+        for size in [1, 4] {
+            let what = format!("{what}, {size} in a batch");
+            let (mut held, mut number) = (Vec::new(), 0);
+            while !stays_refused(&application).await {
+                // Each answer is charged with 2 KiB and its size.
+                assert!(number < 128, "{what}: {number} unread batches leave room for a listing");
+                let messages = (0..size).map(|index| message_of(number * size + index)).collect();
+                let response = application.send_batch("ada", &session, &Value::Array(messages)).await;
+                held.push(Unread::begin(response).await);
+                number += 1;
+            }
+            let bytes: usize = held.iter().map(|unread| unread.first_frame.len()).sum();
+            assert!(bytes <= SMALL_SHARE, "{what}: {bytes} bytes of {number} batches");
+            drop(held);
+            wait_until_refused(&application, false, &what).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_request_of_a_batch_is_answered_though_there_is_no_room_for_its_answer() {
+    let application = Application::start(with_small_shares, HttpOptions::new()).await;
+    let session = application.open_session_with_batches("ada").await;
+    let batch = |message_of: &dyn Fn(u64) -> Value| Value::Array((0..64).map(message_of).collect());
+    // All answers together take more than a MiB. None is read until each request has its answer, or has waited for room in vain.
+    let unread = application.send_batch("ada", &session, &batch(&long_read)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // A batch without room for 64 errors is rejected before it is executed.
+    let pings = batch(&|id: u64| message(100 + id, "ping", &json!({})));
+    let (status, rejected) = text(application.send_batch("ada", &session, &pings).await).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{rejected}");
+    assert!(rejected.contains("wait to be read"), "{rejected}");
+
+    let (status, events) = text(unread).await;
+    assert_eq!(status, StatusCode::OK);
+    let answers = events.lines().filter_map(|line| line.strip_prefix("data: "));
+    let answers: Vec<Value> = answers.map(|answer| serde_json::from_str(answer).unwrap()).collect();
+    let ids: BTreeSet<u64> = answers.iter().map(|answer| answer["id"].as_u64().unwrap()).collect();
+    assert_eq!((ids, answers.len()), ((0..64).collect(), 64));
+    let is_refused = |answer: &&Value| answer["error"]["message"].as_str().unwrap().contains("wait to be read");
+    let refused = answers.iter().filter(is_refused).count();
+    assert!(0 < refused && refused < 64, "{refused} of them are refused");
+
+    let (status, events) = text(application.send_batch("ada", &session, &pings).await).await;
+    assert_eq!((status, events.matches("\"result\":{}").count()), (StatusCode::OK, 64));
 }
 
 #[tokio::test]

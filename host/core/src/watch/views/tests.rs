@@ -345,6 +345,42 @@ async fn one_principal_has_a_share_of_the_views_and_all_have_a_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_view_is_charged_to_one_who_uses_it_once_the_one_who_caused_it_has_left() {
+    let team = ["corp/ada", "corp/bob"];
+    let world = World::start(3 * MAX_VIEWS_OF_PRINCIPAL, &team).await;
+    let [ada, bob] = team.map(|name| world.subscriber(name));
+    world.subscribe(&ada, "a").await;
+    world.subscribe(&bob, "a").await;
+    let open = async |principal: &str, number: usize| {
+        let subscriber = world.with_token(principal, &format!("{principal} {number}")).await;
+        world.try_subscribe(&subscriber, "a").await.map(|()| subscriber)
+    };
+    let mut subscribers = Vec::new();
+    for number in 1..MAX_VIEWS_OF_PRINCIPAL {
+        subscribers.push(open("corp/ada", number).await.unwrap());
+    }
+    assert!(open("corp/ada", MAX_VIEWS_OF_PRINCIPAL).await.is_err(), "the view of the team counts, too");
+    drop(ada);
+    // Identities are checked after a reload.
+    world.reload(&team, "none:///**").await;
+    let opened = async {
+        loop {
+            match open("corp/ada", MAX_VIEWS_OF_PRINCIPAL).await {
+                Ok(subscriber) => return subscriber,
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    };
+    subscribers.push(timeout(TIMEOUT, opened).await.expect("the view of the team is charged to another member"));
+    for number in 1..MAX_VIEWS_OF_PRINCIPAL {
+        subscribers.push(open("corp/bob", number).await.unwrap());
+    }
+    assert!(open("corp/bob", MAX_VIEWS_OF_PRINCIPAL).await.is_err(), "and counts there");
+    world.users.edit("team", "a");
+    assert_eq!(next(&bob).await, updated("a"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_view_without_subscribers_ends_with_its_tasks_and_one_that_begins_again_is_told_of_changes() {
     let world = World::start(8, &[]).await;
     for _ in 0..2 {

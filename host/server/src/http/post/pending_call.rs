@@ -1,7 +1,7 @@
 //! A request with its context, from its dispatch to its answer, and the events of a batch's answers.
 //!
 //! The answer of each message of a batch is kept until the client reads it, so each has its own budget charge. A message without room
-//! for its answer gets an error that takes less. If there is no room even for that, the event stream fails at this message.
+//! for its answer gets an error that takes less, for which its charge has the room from the beginning.
 
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use mcp_resource_host::watch::Subscriber;
 use serde_json::json;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::budget::Charge;
 use crate::dispatch::Call;
 use crate::error::{Outcome, RpcError};
 use crate::http::response::{
@@ -24,7 +25,7 @@ use crate::http::sessions::{Change, SessionGuard, Sessions, ShareError};
 use crate::in_flight::Claim;
 use crate::jsonrpc::{Rejection, RequestId};
 use crate::request_context::RequestContext;
-use crate::respond::{Reply, respond};
+use crate::respond::{Reply, refusal_cost, respond};
 use crate::server_metrics::RequestTimer;
 
 /// A request that is answered once.
@@ -46,7 +47,8 @@ pub(super) enum SseEvent {
     Encoded(Result<Bytes, axum::Error>),
 }
 
-/// There is no room for the answer to a message of a batch, nor for an error instead.
+/// There is no room for the answer to a message of a batch, nor for an error instead, so the event stream fails. Only a fault of the server
+/// leads here, because the room for the error was reserved.
 #[derive(Debug, thiserror::Error)]
 #[error("too many answers wait to be read by this client, or by all; the answers to the batch end here")]
 pub(super) struct NoRoom;
@@ -56,7 +58,7 @@ impl PendingCall {
     pub(super) async fn respond(self) -> Response {
         let is_of_session = self.session.is_some() && self.call.revision.has_sessions();
         let is_event = is_of_session && self.call.method.is_some_and(|method| method.is_protocol);
-        let Reply { json, charge, outcome, .. } = match self.execute().await {
+        let Reply { json, charge, outcome, .. } = match self.execute(None).await {
             Some(Ok(reply)) => reply,
             Some(Err(rejection)) => return rejection_response(rejection),
             None => return sse_response(Body::empty()),
@@ -68,24 +70,30 @@ impl PendingCall {
         response
     }
 
-    /// Answers a message of a batch with one event, or with none if the request is cancelled.
-    pub(super) fn events(self) -> BoxStream<'static, SseEvent> {
+    /// Returns the bytes to reserve before a message of a batch is executed.
+    pub(super) fn refusal_cost(&self) -> usize {
+        refusal_cost(&self.id)
+    }
+
+    /// Answers a message of a batch with one event, or with none if the request is cancelled. `reserved` has the bytes of its
+    /// [`refusal_cost`](Self::refusal_cost).
+    pub(super) fn events(self, reserved: Charge) -> BoxStream<'static, SseEvent> {
         // In a separate task: an answer is charged when it is ready, not when it is sent. The future is boxed, so that a finished task
         // holds only its answer.
         let executing: BoxFuture<'static, _> =
-            async move { Some(self.execute().await?.map_err(|_rejection| NoRoom)) }.boxed();
+            async move { Some(self.execute(Some(Box::new(reserved))).await?.map_err(|_rejection| NoRoom)) }.boxed();
         let reply = AbortOnDropHandle::new(tokio::spawn(executing));
         stream::once(reply).filter_map(async |reply| Some(SseEvent::Reply(reply.ok()??))).boxed()
     }
 
     /// Executes the request and returns the answer, or the rejection of a request without room for an answer. None if the request is
     /// cancelled.
-    async fn execute(self) -> Option<Result<Reply, Rejection>> {
+    async fn execute(self, reserved: Option<Box<Charge>>) -> Option<Result<Reply, Rejection>> {
         let Self { id, call, context, sessions, session, claim, timer } = self;
         let change = session.as_ref().and(call.request.as_ref().ok()).and_then(Change::of);
         let subscribes = matches!(change, Some(Change::Subscribe(_)));
         let shared_id = change.is_some().then(|| id.clone());
-        let responding = respond(&context, id, call);
+        let responding = respond(&context, id, call, reserved);
         let mut answer = match &claim {
             Some(claim) => tokio::select! {
                 answer = responding => answer,

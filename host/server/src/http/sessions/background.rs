@@ -60,7 +60,7 @@ impl Sessions {
             for session in charged {
                 if let Some(shared) = shared(&session) {
                     // The charge only decreases: an increase was charged when the record was read.
-                    let _ = sessions.charge(&session, shared, &shared.record().await);
+                    let _ = sessions.charge(&session, shared);
                 }
             }
             let deleting = stream::iter(deletions).for_each_concurrent(CONCURRENCY, async |(key, client)| {

@@ -334,7 +334,7 @@ impl Sessions {
         if let Some(level) = record.log_level.as_deref().and_then(LogLevel::from_name) {
             session.session.log().set_level(level);
         }
-        if !self.charge(session, shared, &record) {
+        if !self.charge(session, shared) {
             tracing::warn!(
                 target: log_target::SERVER, session = &*session.id,
                 "session ended: its subscriptions at other replicas exceed the share of its client in `http.limits.subscription-memory` here"
@@ -353,15 +353,15 @@ impl Sessions {
 
     /// Charges the subscriptions of the record that were made elsewhere, if the session was opened here. Returns false if they exceed the share of
     /// the client. Subscriptions that do not fit because of other clients are not charged.
-    pub(super) fn charge(&self, session: &StoredSession, shared: &SharedCopy, record: &SessionRecord) -> bool {
+    pub(super) fn charge(&self, session: &StoredSession, shared: &SharedCopy) -> bool {
         let mut elsewhere = session.elsewhere.lock();
         if !shared.is_home || session.ended.is_cancelled() {
             return true;
         }
         let subscriber = session.session.subscriber();
         let client = session.client.requester(&subscriber.principal());
-        let charged =
-            self.host.charge_subscriptions_elsewhere(subscriber, client, &record.subscriptions, &mut elsewhere);
+        let uris = shared.subscriptions();
+        let charged = self.host.charge_subscriptions_elsewhere(subscriber, client, &uris, &mut elsewhere);
         charged != Err(LimitReached::ClientShare)
     }
 
