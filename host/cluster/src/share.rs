@@ -6,13 +6,17 @@
 //!
 //! Invalid messages and records from the engine are counted and ignored. [`MAX_PATHS`] and [`MAX_NEWS_BYTES`]
 //! bound the state that is kept from messages. An invalid record in the bucket is replaced in time (see
-//! [`member`](crate::member)), with a warning that names its key.
+//! [`member`](crate::member)), with a warning that names its key. Anyone who can publish can write invalid
+//! records again and again, so there is at most one such warning per [`LOG_INTERVAL`], and it has
+//! [`MAX_REASON`] bytes of the reason, which may quote the record.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use mcp_host_base::text::prefix;
+use mcp_host_base::throttle::Throttle;
 use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -34,6 +38,10 @@ pub const MAX_NEWS_BYTES: usize = 16 * 1024 * 1024;
 const RETRY: Duration = Duration::from_secs(1);
 /// The maximum time in which a replica announces that it leaves.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// The minimum time between two warnings that the record is invalid.
+const LOG_INTERVAL: Duration = Duration::from_mins(1);
+/// The maximum size of the reason in such a warning, in bytes.
+const MAX_REASON: usize = 200;
 
 /// The identity of a plugin shard: all replicas with the same identity share their polls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,6 +141,7 @@ struct State {
     closing: Notify,
     invalid: AtomicU64,
     failed: AtomicU64,
+    invalid_log: Throttle,
 }
 
 impl State {
@@ -176,6 +185,7 @@ impl SharedPolls {
             closing: Notify::new(),
             invalid: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            invalid_log: Throttle::new(LOG_INTERVAL),
         });
         let task = Task { engine, shard, lease, state: state.clone(), request: None };
         tokio::spawn(task.run());
@@ -414,11 +424,14 @@ async fn read<E: Engine>(engine: &E, shard: &ShardName, state: &State, limit: Du
         Ok(record) => Ok(Stored::Record(entry.revision, Box::new(record))),
         Err(error) => {
             state.invalid.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(
-                target: "mcp_host",
-                "the value of {} in the bucket is not valid: {error}. If no replica writes it, it is replaced, and subscribers are notified of everything once",
-                shard.key(),
-            );
+            if state.invalid_log.record().is_some() {
+                tracing::warn!(
+                    target: "mcp_host",
+                    "the value of {} in the bucket is not valid: {}. If no replica writes it, it is replaced, and subscribers are notified of everything once",
+                    shard.key(),
+                    prefix(&error.to_string(), MAX_REASON),
+                );
+            }
             Ok(Stored::Invalid(entry.revision))
         }
     }
@@ -451,6 +464,9 @@ async fn write<E: Engine>(
 
 #[cfg(test)]
 mod tests {
+    use mcp_host_base::testing::CapturedLog;
+    use tracing::level_filters::LevelFilter;
+
     use super::*;
     use crate::engine::model::Model;
 
@@ -579,6 +595,24 @@ mod tests {
             assert_eq!(record.holder, Some(ReplicaId::new(1)), "{poison}");
             assert!(polls.stats().invalid > 0, "{poison}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_value_that_is_no_record_is_warned_of_once_with_a_part_of_its_text() {
+        let (engine, lease, log) = (Model::default(), Duration::from_secs(10), CapturedLog::default());
+        let polls = SharedPolls::start(engine.clone(), ReplicaId::new(1), shard(), lease);
+        // The error of the parser quotes the text.
+        let value = serde_json::json!({ "history": "x".repeat(100_000) }).to_string();
+        engine.write(shard().key(), value.into_bytes(), None).await.unwrap();
+        let _capturing = log.capture(LevelFilter::WARN);
+        for _ in 0..3 {
+            let found = read(&engine, &shard(), &polls.state, lease).await;
+            assert!(matches!(found, Ok(Stored::Invalid(_))));
+        }
+        let lines = log.lines();
+        assert_eq!(lines.len(), 1, "{} lines", lines.len());
+        assert!(lines[0].contains("is not valid") && lines[0].len() < 1000, "{} bytes", lines[0].len());
+        assert_eq!(polls.stats().invalid, 3);
     }
 
     #[tokio::test]

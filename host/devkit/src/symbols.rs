@@ -7,7 +7,6 @@
 //!
 //! Bounds: the size of a component file, and [`MAX_PLACES`] inlined functions for each offset.
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::path::Path;
 
@@ -15,12 +14,13 @@ use addr2line::Context;
 use addr2line::gimli::{Dwarf, EndianSlice, LittleEndian};
 use mcp_host_base::text::truncate;
 use mcp_host_engine::MAX_COMPONENT_SIZE;
+use mcp_host_engine::diagnostics::demangle;
 use mcp_host_model::digest::Digest;
 use wasmparser::{Parser, Payload};
 
 /// The maximum number of functions that are inlined into each other at one place.
 const MAX_PLACES: usize = 16;
-/// The maximum number of bytes of a name or a path.
+/// The maximum number of bytes of a path.
 const MAX_TEXT: usize = 256;
 
 /// A place in the source.
@@ -139,9 +139,9 @@ fn places_at(context: &Context<Slice<'_>>, address: u64) -> Vec<Place> {
     while let Ok(Some(frame)) = frames.next() {
         let Some(location) = &frame.location else { continue };
         let (Some(file), Some(line)) = (location.file, location.line) else { continue };
-        let name = frame.function.as_ref().and_then(|name| name.demangle().map(Cow::into_owned).ok());
+        let name = frame.function.as_ref().and_then(|name| name.raw_name().ok());
         places.push(Place {
-            function: name.map(|name| truncate(name, MAX_TEXT)),
+            function: name.map(|name| demangle(&name)),
             file: truncate(file.to_owned(), MAX_TEXT),
             line,
             column: location.column.filter(|column| *column > 0),

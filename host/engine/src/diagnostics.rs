@@ -28,7 +28,7 @@ use std::time::Duration;
 use mcp_host_model::digest::Digest;
 pub use mcp_host_sandbox::host_calls::{HostCall, HostCallTotal, HostCalls, OpenHostCall};
 
-pub use self::backtrace::{Backtrace, StackFrame};
+pub use self::backtrace::{Backtrace, StackFrame, demangle};
 pub(crate) use self::call_trace::{CallTrace, ObservedPlugin};
 use crate::CallOrigin;
 use crate::plugin::fault::Fault;

@@ -30,10 +30,10 @@ use hyper_util::rt::TokioIo;
 use iri_string::types::{UriReferenceStr, UriStr};
 use mcp_host_base::informational::{self, TooManyInformational};
 use mcp_host_base::text::quote;
+use mcp_host_config::tls_client;
 use mcp_host_model::net::{Origin, Scheme, UrlHost, is_public};
-use rustls::crypto::ring;
+use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::OnceCell;
 use tokio::time::{sleep, timeout};
@@ -447,11 +447,7 @@ async fn connector(authorities: &[CertificateDer<'static>]) -> Result<TlsConnect
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(system.unwrap_or_default());
     roots.add_parsable_certificates(authorities.iter().cloned());
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let config = tls_client::client_config(roots).map_err(|error| error.to_string())?;
     Ok(TlsConnector::from(Arc::new(config)))
 }
 

@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use mcp_host_config::grants::CaBundle;
+use mcp_host_config::tls_client;
 use mcp_host_model::net::UrlHost;
 use rustls::client::Resumption;
-use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
@@ -48,10 +48,7 @@ impl TlsRoots {
         let system_certificates = self.system_certificates.get_or_init(system_certificates).await;
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(system_certificates.iter().chain(more).cloned());
-        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+        let mut config = tls_client::client_config(roots)?;
         // Session resumption would reveal to a server that two plugins run on one machine.
         config.resumption = Resumption::disabled();
         Ok(config)

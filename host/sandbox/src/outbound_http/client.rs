@@ -3,7 +3,6 @@
 //! A URL is requested exactly as configured, without redirects and proxies. Each exchange is bounded by its
 //! [`ExchangeBounds`]: the total time, and the size of the answer.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,9 +14,9 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use mcp_host_base::informational;
-use rustls::crypto::ring;
+use mcp_host_config::tls_client;
+use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
-use rustls::{ClientConfig, RootCertStore};
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
@@ -131,11 +130,7 @@ async fn new_client(authorities: &[CertificateDer<'static>]) -> Result<HttpClien
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(system_certificates().await);
     roots.add_parsable_certificates(authorities.iter().cloned());
-    let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| ExchangeError::failed(&error))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let tls = tls_client::client_config(roots).map_err(|error| ExchangeError::failed(&error))?;
     // The config allows `http` for loopback only.
     let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
     Ok(Client::builder(TokioExecutor::new()).http1_max_buf_size(MAX_HEAD).build(connector))

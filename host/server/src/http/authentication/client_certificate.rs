@@ -9,6 +9,12 @@
 //! The client sends the intermediate certificates, so it selects the paths that can be found. Every authority is therefore tried, with the
 //! certificates of all other authorities as possible intermediates, whatever the client sends. A certificate that leads to more than one
 //! authority names a principal of each, and authenticates none of them.
+//!
+//! # Bounds
+//!
+//! The time to search a path grows with the sixth power of the number of intermediate certificates, and the search is one piece on a
+//! thread of the transport. So a client may send [`MAX_INTERMEDIATES`] at most: with those the search takes some milliseconds for each
+//! authority, and with 300, which fit into a handshake, it would take about half a minute.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,6 +23,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwapOption;
 use mcp_host_config::Config;
 use mcp_host_config::http::{CertificateName, ClientAuthority};
+use mcp_host_config::tls_client::TooManyIntermediates;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::Host;
 use rustls::crypto::{CryptoProvider, ring};
@@ -28,6 +35,9 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use super::claims::is_name;
 use crate::http::handshake_signatures::verify_handshake_signatures;
+
+/// The maximum number of certificates that a client may send besides its own. No path has more.
+const MAX_INTERMEDIATES: usize = 6;
 
 /// The certificate of a connection, with its intermediate certificates.
 pub(in crate::http) struct ClientCertificate {
@@ -222,6 +232,7 @@ impl ClientCertVerifier for ClientCertificateVerifier {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
+        TooManyIntermediates::check(intermediates, MAX_INTERMEDIATES)?;
         let config = self.host.config();
         let mut last_error = Error::InvalidCertificate(CertificateError::UnknownIssuer);
         for authority in &config.http.client_ca {
@@ -332,6 +343,23 @@ mod tests {
             let certificate = boss(issuer, &[&ca, &other]);
             assert_eq!(whose(&certificate, &[("a", &ca), ("b", &other)]), name, "of the same subject, and unrelated");
         }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_sends_many_certificates_is_refused_before_a_path_is_searched() {
+        let dir = tempfile::tempdir().unwrap();
+        let (config, certificate) = issue();
+        let host = Host::builder(config).cache_dir(dir.path().join("cache")).state_dir(dir.path().join("state"));
+        let verifier = ClientCertificateVerifier::new(Arc::new(host.start().await.unwrap()));
+        // None of them is on the path, which consists of the client's own certificate.
+        let sent: Vec<_> = (0..=MAX_INTERMEDIATES).map(|_| authority("Other", None).1.der().clone()).collect();
+        let verify =
+            |sent: &[CertificateDer<'_>]| verifier.verify_client_cert(&certificate.chain[0], sent, UnixTime::now());
+        verify(&sent[..MAX_INTERMEDIATES]).unwrap();
+        let Err(Error::InvalidCertificate(CertificateError::Other(error))) = verify(&sent) else {
+            panic!("it is not refused, or for another reason");
+        };
+        assert!(error.0.is::<TooManyIntermediates>(), "{error}");
     }
 
     #[test]

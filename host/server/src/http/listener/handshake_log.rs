@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use mcp_host_base::log_target;
 use mcp_host_base::throttle::ThrottlePerReason;
+use mcp_host_config::tls_client::TooManyIntermediates;
 use mcp_resource_host::host::Host;
 use rustls::{CertificateError, Error, InvalidMessage};
 
@@ -58,6 +59,11 @@ fn reason(error: &Error) -> Option<(&'static str, String)> {
 }
 
 fn certificate_reason(error: &CertificateError) -> (&'static str, String) {
+    if let CertificateError::Other(other) = error
+        && let Some(too_many) = other.0.downcast_ref::<TooManyIntermediates>()
+    {
+        return ("too many", format!("the client sends {too_many}"));
+    }
     let (kind, reason) = match error {
         // `BadSignature` occurs if an authority has the same name.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
@@ -103,6 +109,10 @@ mod tests {
             let (_, reason) = reason(&Error::InvalidCertificate(error)).unwrap();
             assert!(reason.starts_with("the client certificate ") && reason.contains(expected), "{reason}");
         }
+        let too_many = CertificateError::Other(OtherError(Arc::new(TooManyIntermediates { sent: 7, most: 6 })));
+        let (kind, text) = reason(&Error::InvalidCertificate(too_many)).unwrap();
+        let expected = "the client sends 7 certificates besides its own, and at most 6 are accepted";
+        assert_eq!((kind, text.as_str()), ("too many", expected));
         assert_eq!(reason(&Error::AlertReceived(AlertDescription::UnknownCA)), None);
     }
 }
