@@ -421,12 +421,14 @@ impl Wasm for GuestTarget {
         }))
     }
 
-    fn read_wasm_stack(&self, _: Tid, frame: usize, from_top: usize, buf: &mut [u8]) -> Result<usize, Infallible> {
+    fn read_wasm_stack(&self, _: Tid, frame: usize, index: usize, buf: &mut [u8]) -> Result<usize, Infallible> {
+        // The index is the one of the debug information, which LLDB forwards: it counts from the bottom, although `gdbstub` documents the
+        // opposite.
         Ok(self.read_value(frame, buf, move |store, frame| {
-            let depth = frame.num_stacks(&mut *store).ok()?;
-            // The protocol counts from the top, wasmtime from the bottom.
-            let index = depth.checked_sub(1)?.checked_sub(u32::try_from(from_top).ok()?)?;
-            frame.stack(&mut *store, index).ok()
+            let index = u32::try_from(index).ok()?;
+            // An index beyond the depth would panic.
+            let is_there = index < frame.num_stacks(&mut *store).ok()?;
+            is_there.then(|| frame.stack(&mut *store, index).ok()).flatten()
         }))
     }
 

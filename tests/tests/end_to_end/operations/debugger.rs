@@ -62,6 +62,22 @@ impl Debugger {
             (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect();
         bytes.chunks(8).map(|address| u64::from_le_bytes(address.try_into().unwrap())).collect()
     }
+
+    /// Steps until the innermost frame pushes a second value on its operand stack. Debug information counts from the bottom, so index 0
+    /// still is the first value.
+    async fn push_value(&mut self) {
+        loop {
+            let frames = self.call_stack().await.len();
+            let first = self.ask("qWasmStackValue:0;0").await;
+            let is_alone = !first.is_empty() && self.ask("qWasmStackValue:0;1").await.is_empty();
+            assert!(self.ask("vCont;s:1").await.starts_with(TRAPPED));
+            let is_pushed = is_alone && !self.ask("qWasmStackValue:0;1").await.is_empty();
+            if is_pushed && self.call_stack().await.len() == frames {
+                assert_eq!(self.ask("qWasmStackValue:0;0").await, first);
+                return;
+            }
+        }
+    }
 }
 
 /// Expands run-length encoding: after a character, `*` and a character whose code is the number of repetitions plus 29.
@@ -131,6 +147,7 @@ async fn a_debugger_stops_a_guest_reads_its_state_and_stops_later_instances_at_i
             local.retain(|digit| digit.is_ascii_hexdigit());
         }
         assert!(matches!(local.len(), 8 | 16), "{local}");
+        debugger.push_value().await;
         assert_eq!(debugger.ask(&format!("z0,{first:x},1")).await, "OK");
         debugger.send("vCont;c").await;
     };
