@@ -16,8 +16,9 @@
 //! | `target` | what the protocol asks of a stopped guest |
 //! | `address_space` | addresses for modules and memories |
 //!
-//! Calls have no deadline and a long CPU limit, and run one at a time ([`debuggable_limits`]). The listener has no authentication: whoever
-//! connects reads and writes the memory of guests, so it must be on loopback, as `mcp-host dev` has it.
+//! Calls have no deadline and a long CPU limit, and run one at a time ([`debuggable_limits`]). After failures the circuit breaker rejects
+//! none of them, nor are their inputs refused. The listener has no authentication: whoever connects reads and writes the memory of guests,
+//! so it must be on loopback, as `mcp-host dev` has it.
 //!
 //! [GDB remote serial protocol]: https://sourceware.org/gdb/current/onlinedocs/gdb.html/Remote-Protocol.html
 
@@ -48,6 +49,8 @@ use self::session::Session;
 
 /// The CPU limit of a debugged call: the maximum of `limits.cpu`. A stopped guest uses none.
 const DEBUGGED_CPU: Duration = Duration::from_mins(10);
+/// The queue timeout of a debugged call: the maximum of `limits.queue-timeout`.
+const DEBUGGED_QUEUE_TIMEOUT: Duration = Duration::from_mins(1);
 /// The time after which a call that has not stopped a guest is repeated.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
@@ -186,11 +189,13 @@ impl Shared {
     }
 }
 
-/// The limits of a plugin whose guests are debugged: its calls run one at a time, and may compute for long. They have no deadline, either.
+/// The limits of a plugin whose guests are debugged: its calls run one at a time, wait longer for their turn, and may compute for long. They
+/// have no deadline, either.
 pub(crate) fn debuggable_limits(limits: &Limits) -> Limits {
     let mut limits = limits.clone();
     limits.cpu = DEBUGGED_CPU.try_into().unwrap_or(limits.cpu);
     limits.concurrency = 1.try_into().unwrap_or(limits.concurrency);
+    limits.queue_timeout = DEBUGGED_QUEUE_TIMEOUT.try_into().unwrap_or(limits.queue_timeout);
     limits
 }
 

@@ -1,11 +1,12 @@
 //! `mcp-host dev --debug`, with a client of the GDB remote protocol.
 
 use std::fs;
+use std::time::Duration;
 
 use mcp_host_tests::{DevProject, DevServer, TIMEOUT, fixture, host_command};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// The start of a stop reply for these signals.
 const INTERRUPTED: &str = "T02";
@@ -158,8 +159,13 @@ async fn a_debugger_stops_a_guest_reads_its_state_and_stops_later_instances_at_i
     assert_eq!(client.text("x:///world").await, "Hello, world!");
     debugger.interrupt().await;
     assert!(debugger.reply().await.starts_with(INTERRUPTED));
-    drop(debugger);
-    assert_eq!(client.text("x:///world").await, "Hello, world!");
+    let leaving = async {
+        // Longer than a call waits without a debugger.
+        sleep(Duration::from_millis(1500)).await;
+        drop(debugger);
+    };
+    let (text, ()) = tokio::join!(client.text("x:///world"), leaving);
+    assert_eq!(text, "Hello, world!");
     let mut again = Debugger::connect(&dev).await;
     assert!(again.ask("?").await.starts_with('T'));
     drop((again, client));
@@ -175,6 +181,28 @@ async fn a_debugger_is_shown_where_a_guest_traps() {
     assert!(debugger.ask("vCont;c").await.starts_with(FAILED));
     assert!(debugger.call_stack().await.len() > 2);
     // It ends although the debugger is connected.
+    dev.end().await;
+}
+
+#[tokio::test]
+async fn a_call_that_has_failed_often_can_still_be_debugged() {
+    let dev = DevServer::start_with(&misbehaving(""), &["--debug", "0"]).await;
+    dev.line("reload: ").await;
+    let client = dev.client().await;
+    // Without a debugger the next one would be refused, because the provider answers other calls.
+    for _ in 0..6 {
+        client.read_error("x:///trap").await;
+        assert_eq!(client.text("x:///good").await, "good");
+    }
+    let mut debugger = Debugger::connect(&dev).await;
+    assert!(debugger.ask("?").await.starts_with('T'));
+    debugger.send("vCont;c").await;
+    let stopping = async {
+        assert!(debugger.reply().await.starts_with(FAILED));
+        debugger.send("vCont;c").await;
+    };
+    tokio::join!(client.read_error("x:///trap"), stopping);
+    drop((debugger, client));
     dev.end().await;
 }
 
