@@ -230,10 +230,12 @@ impl<K: Clone + Eq + Hash> Releases<K> {
 impl<K: Clone + Eq + Hash> Drop for Releases<K> {
     fn drop(&mut self) {
         let waiters = &mut self.all.lock().waiters;
-        // References are made while the limiter is locked, so this is the last one.
-        if Arc::strong_count(&self.of_client) == 1 {
+        // References are made and dropped while the limiter is locked, so exactly one of them is the last one.
+        let of_client = std::mem::take(&mut self.of_client);
+        if Arc::strong_count(&of_client) == 1 {
             waiters.clients.remove(&self.client);
         }
+        drop(of_client);
     }
 }
 

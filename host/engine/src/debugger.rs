@@ -16,8 +16,9 @@
 //! | `target` | what the protocol asks of a stopped guest |
 //! | `address_space` | addresses for modules and memories |
 //!
-//! Calls have no deadline and a long CPU limit, and run one at a time ([`debuggable_limits`]). The listener has no authentication: whoever
-//! connects reads and writes the memory of guests, so it must be on loopback, as `mcp-host dev` has it.
+//! Calls have no deadline and a long CPU limit, and run one at a time ([`debuggable_limits`]). After failures the circuit breaker rejects
+//! none of them, nor are their inputs refused. The listener has no authentication: whoever connects reads and writes the memory of guests,
+//! so it must be on loopback, as `mcp-host dev` has it.
 //!
 //! [GDB remote serial protocol]: https://sourceware.org/gdb/current/onlinedocs/gdb.html/Remote-Protocol.html
 
@@ -39,6 +40,7 @@ use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use wasmtime::component::Component;
 use wasmtime::{AsContextMut, DebugEvent, DebugHandler, Module, ModulePC, Store, StoreContextMut, Trap};
@@ -47,6 +49,10 @@ use self::session::Session;
 
 /// The CPU limit of a debugged call: the maximum of `limits.cpu`. A stopped guest uses none.
 const DEBUGGED_CPU: Duration = Duration::from_mins(10);
+/// The queue timeout of a debugged call: the maximum of `limits.queue-timeout`.
+const DEBUGGED_QUEUE_TIMEOUT: Duration = Duration::from_mins(1);
+/// The time after which a call that has not stopped a guest is repeated.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// A debugger of the guests of one engine. Clones are the same debugger.
 #[derive(Clone, Debug, Default)]
@@ -134,9 +140,16 @@ impl Debugger {
         }
     }
 
-    /// Waits until a guest is to stop. If none runs, a call makes one that does.
+    /// Waits until a guest is to stop. If none runs, a call makes one that does. A call that is rejected has no guest: then another one is
+    /// wanted a second later.
     pub async fn call_wanted(&self) {
-        self.shared.call_wanted.notified().await;
+        let Shared { is_interrupted, call_wanted, .. } = &*self.shared;
+        if is_interrupted.load(Ordering::SeqCst) {
+            let _ = timeout(RETRY_DELAY, call_wanted.notified()).await;
+        }
+        while !is_interrupted.load(Ordering::SeqCst) {
+            call_wanted.notified().await;
+        }
     }
 
     /// Has the guests of this new store stop at breakpoints.
@@ -176,11 +189,13 @@ impl Shared {
     }
 }
 
-/// The limits of a plugin whose guests are debugged: its calls run one at a time, and may compute for long. They have no deadline, either.
+/// The limits of a plugin whose guests are debugged: its calls run one at a time, wait longer for their turn, and may compute for long. They
+/// have no deadline, either.
 pub(crate) fn debuggable_limits(limits: &Limits) -> Limits {
     let mut limits = limits.clone();
     limits.cpu = DEBUGGED_CPU.try_into().unwrap_or(limits.cpu);
     limits.concurrency = 1.try_into().unwrap_or(limits.concurrency);
+    limits.queue_timeout = DEBUGGED_QUEUE_TIMEOUT.try_into().unwrap_or(limits.queue_timeout);
     limits
 }
 
@@ -213,29 +228,45 @@ impl DebugHandler for Hook {
 }
 
 impl Hook {
-    /// Stops the guest of this store: answers questions about it until it is resumed, or the debugger is gone.
+    /// Stops the guest of this store until it is resumed. Without a debugger it runs to its end.
     async fn stop(&self, mut store: StoreContextMut<'_, GuestState>, reason: StopReason) {
-        let Some(attached) = self.shared.attached.lock().clone() else { return };
-        let (commands, mut received) = mpsc::unbounded_channel();
-        if attached.send(Stop { reason, commands }).await.is_err() {
-            return;
+        let is_step = self.answer(store.as_context_mut(), reason).await.unwrap_or(false);
+        let edit = store.edit_breakpoints();
+        if let Some(Err(error)) = edit.map(|mut edit| edit.single_step(is_step)) {
+            tracing::warn!(target: log_target::PLUGIN, %error, "the guest cannot be stepped");
         }
+    }
+
+    /// Answers questions about the guest of this store. Returns whether it is resumed for one instruction; none if there is no debugger, or
+    /// no longer one.
+    async fn answer(&self, mut store: StoreContextMut<'_, GuestState>, reason: StopReason) -> Option<bool> {
+        let attached = self.shared.attached.lock().clone()?;
+        let (commands, mut received) = mpsc::unbounded_channel();
+        attached.send(Stop { reason, commands }).await.ok()?;
         drop(attached);
-        while let Some(command) = received.recv().await {
-            match command {
+        loop {
+            match received.recv().await? {
                 Command::Query(query) => query(store.as_context_mut()),
-                Command::Resume { is_step } => {
-                    let edit = store.as_context_mut().edit_breakpoints();
-                    if let Some(Err(error)) = edit.map(|mut edit| edit.single_step(is_step)) {
-                        tracing::warn!(target: log_target::PLUGIN, %error, "the guest cannot be stepped");
-                    }
-                    return;
-                }
+                Command::Resume { is_step } => return Some(is_step),
             }
         }
-        // Without a debugger, it runs to its end.
-        if let Some(mut edit) = store.edit_breakpoints() {
-            let _ = edit.single_step(false);
-        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_that_was_rejected_is_wanted_again_until_a_guest_has_stopped() {
+        let debugger = Debugger::new();
+        let is_wanted = async |within| timeout(within, debugger.call_wanted()).await.is_ok();
+        let (soon, late) = (Duration::from_millis(50), Duration::from_mins(1));
+        assert!(!is_wanted(soon).await);
+        debugger.shared.interrupt();
+        assert!(is_wanted(late).await);
+        assert!(is_wanted(late).await, "no guest has stopped");
+        debugger.shared.is_interrupted.store(false, Ordering::SeqCst);
+        assert!(!is_wanted(soon).await);
     }
 }

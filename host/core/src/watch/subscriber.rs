@@ -410,6 +410,7 @@ impl Subscriber {
             watchers.values().for_each(|watcher| watcher.check_unwatched(&index));
         }
     }
+
     fn untrack(&self, uri: &Uri) {
         let mut index = self.hub.context.subscription_index();
         if index.unwatch(uri, self.mailbox.id)

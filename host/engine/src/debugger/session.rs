@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use gdbstub::conn::Connection;
 use gdbstub::stub::state_machine::{GdbStubStateMachine, GdbStubStateMachineInner, state::Running};
@@ -14,7 +15,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 
 use super::target::GuestTarget;
-use super::{Shared, Stop};
+use super::{Shared, Stop, StopReason};
 
 type Machine = GdbStubStateMachine<'static, GuestTarget, ReplyBuffer>;
 
@@ -47,6 +48,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.shared.breakpoints.lock().clear();
         *self.shared.attached.lock() = None;
+        self.shared.is_interrupted.store(false, Ordering::SeqCst);
     }
 }
 
@@ -82,7 +84,7 @@ impl Session {
     async fn serve(&mut self) -> Result<(), SessionError> {
         // The protocol begins with a stopped guest.
         self.shared.interrupt();
-        let Some(stop) = self.stops.recv().await else { return Ok(()) };
+        let Some(stop) = next_stop(&mut self.stops, &self.shared).await else { return Ok(()) };
         self.target.stop(&stop);
         let mut machine = GdbStub::new(ReplyBuffer::default()).run_state_machine(&mut self.target)?;
         loop {
@@ -95,7 +97,7 @@ impl Session {
                 GdbStubStateMachine::Running(mut inner) => {
                     self.flush(inner.borrow_conn()).await?;
                     tokio::select! {
-                        Some(stop) = self.stops.recv() => self.report(&stop, inner)?,
+                        Some(stop) = next_stop(&mut self.stops, &self.shared) => self.report(&stop, inner)?,
                         byte = packet_byte(&mut self.packets) => {
                             let Some(byte) = byte? else { return Ok(()) };
                             inner.incoming_data(&mut self.target, byte)?
@@ -132,11 +134,53 @@ impl Session {
     }
 }
 
+/// Waits for a guest that has stopped. An interrupt has its answer then, whatever stopped the guest.
+async fn next_stop(stops: &mut mpsc::Receiver<Stop>, shared: &Shared) -> Option<Stop> {
+    loop {
+        let stop = stops.recv().await?;
+        if !stop.commands.is_closed() {
+            shared.is_interrupted.store(false, Ordering::SeqCst);
+            return Some(stop);
+        }
+        // Its call has ended, because its client is gone. Another guest answers the interrupt.
+        if stop.reason == StopReason::Interrupt {
+            shared.interrupt();
+        }
+    }
+}
+
 /// Reads one byte; none at the end of the connection.
 async fn packet_byte(packets: &mut BufReader<OwnedReadHalf>) -> io::Result<Option<u8>> {
     match packets.read_u8().await {
         Ok(byte) => Ok(Some(byte)),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_stop_whose_call_has_ended_is_not_reported_and_leaves_an_interrupt_to_another_guest() {
+        let shared = Shared::default();
+        let (attached, mut stops) = mpsc::channel(2);
+        let stop = |reason| {
+            let (commands, received) = mpsc::unbounded_channel();
+            assert!(attached.try_send(Stop { reason, commands }).is_ok());
+            received
+        };
+        drop(stop(StopReason::Interrupt));
+        let running = stop(StopReason::Breakpoint);
+        let reported = next_stop(&mut stops, &shared).await.unwrap();
+        assert_eq!(reported.reason, StopReason::Breakpoint);
+        assert!(!shared.is_interrupted.load(Ordering::SeqCst), "it is answered");
+        drop(running);
+
+        drop(stop(StopReason::Interrupt));
+        drop(attached);
+        assert!(next_stop(&mut stops, &shared).await.is_none());
+        assert!(shared.is_interrupted.load(Ordering::SeqCst), "it is not answered");
     }
 }

@@ -106,6 +106,33 @@ impl GuestTarget {
         self.frames.first().copied().unwrap_or_default()
     }
 
+    /// Sets or removes a breakpoint, in the guest that is stopped and for later instances. Returns false if no module has the address, or the
+    /// code of the guest cannot be written.
+    fn edit_breakpoint(&self, address: u64, is_set: bool) -> bool {
+        let Some(Place::Code { module, offset: pc }) = self.space.place(address) else { return false };
+        let module = module.clone();
+        let mut breakpoints = self.shared.breakpoints.lock();
+        let is_same =
+            |one: &Breakpoint| one.pc == pc && one.module.debug_index_in_engine() == module.debug_index_in_engine();
+        // A debugger may repeat a request, and wasmtime counts them.
+        match breakpoints.iter().position(is_same) {
+            None if is_set => breakpoints.push(Breakpoint { module: module.clone(), pc }),
+            Some(position) if !is_set => drop(breakpoints.swap_remove(position)),
+            None | Some(_) => return true,
+        }
+        drop(breakpoints);
+        let edited = self.query(move |store| {
+            let mut edit = store.edit_breakpoints()?;
+            let edited = match is_set {
+                true => edit.add_breakpoint(&module, ModulePC::new(pc)),
+                false => edit.remove_breakpoint(&module, ModulePC::new(pc)),
+            };
+            edited.ok()
+        });
+        // If the call has ended, the next instance has it.
+        edited.is_none_or(|edited| edited.is_some())
+    }
+
     /// Writes the bytes of a value of a frame to `buf`, and returns their number; 0 if there is no such value.
     fn read_value(
         &self,
@@ -239,14 +266,15 @@ impl MultiThreadBase for GuestTarget {
         match self.space.place(start).ok_or(TargetError::NonFatal)? {
             Place::Code { module, offset } => {
                 let from = usize::try_from(offset).map_err(|_| TargetError::NonFatal)?;
-                let code = module.debug_bytecode().and_then(|code| code.get(from..)).ok_or(TargetError::NonFatal)?;
-                Ok(copy(code, data))
+                let code = module.debug_bytecode().and_then(|code| code.get(from..));
+                Ok(copy(code.filter(|code| !code.is_empty()).ok_or(TargetError::NonFatal)?, data))
             }
             Place::Data { memory, offset } => {
                 let length = data.len();
                 let bytes = self.query(move |store| {
                     let from = usize::try_from(offset).ok()?;
-                    let rest = memory.data(&store).get(from..)?;
+                    // Nothing is an error: LLDB takes an empty reply for a server that cannot read memory.
+                    let rest = memory.data(&store).get(from..).filter(|rest| !rest.is_empty())?;
                     Some(rest.get(..length).unwrap_or(rest).to_vec())
                 });
                 let bytes = bytes.flatten().ok_or(TargetError::NonFatal)?;
@@ -343,29 +371,11 @@ impl Breakpoints for GuestTarget {
 
 impl SwBreakpoint for GuestTarget {
     fn add_sw_breakpoint(&mut self, address: u64, _: usize) -> TargetResult<bool, Self> {
-        let Some(Place::Code { module, offset: pc }) = self.space.place(address) else { return Ok(false) };
-        let added = Breakpoint { module: module.clone(), pc };
-        self.shared.breakpoints.lock().push(added.clone());
-        let edited = self.query(move |store| {
-            let edit = store.edit_breakpoints();
-            edit.is_some_and(|mut edit| edit.add_breakpoint(&added.module, ModulePC::new(pc)).is_ok())
-        });
-        // The breakpoint is set in the next instance, too.
-        Ok(edited.unwrap_or(true))
+        Ok(self.edit_breakpoint(address, true))
     }
 
     fn remove_sw_breakpoint(&mut self, address: u64, _: usize) -> TargetResult<bool, Self> {
-        let Some(Place::Code { module, offset: pc }) = self.space.place(address) else { return Ok(false) };
-        let module = module.clone();
-        let is_removed =
-            |one: &Breakpoint| one.pc == pc && one.module.debug_index_in_engine() == module.debug_index_in_engine();
-        self.shared.breakpoints.lock().retain(|one| !is_removed(one));
-        let edited = self.query(move |store| {
-            let edit = store.edit_breakpoints();
-            edit.is_some_and(|mut edit| edit.remove_breakpoint(&module, ModulePC::new(pc)).is_ok())
-        });
-        // The breakpoint is set in the next instance, too.
-        Ok(edited.unwrap_or(true))
+        Ok(self.edit_breakpoint(address, false))
     }
 }
 
@@ -421,12 +431,14 @@ impl Wasm for GuestTarget {
         }))
     }
 
-    fn read_wasm_stack(&self, _: Tid, frame: usize, from_top: usize, buf: &mut [u8]) -> Result<usize, Infallible> {
+    fn read_wasm_stack(&self, _: Tid, frame: usize, index: usize, buf: &mut [u8]) -> Result<usize, Infallible> {
+        // The index is the one of the debug information, which LLDB forwards: it counts from the bottom, although `gdbstub` documents the
+        // opposite.
         Ok(self.read_value(frame, buf, move |store, frame| {
-            let depth = frame.num_stacks(&mut *store).ok()?;
-            // The protocol counts from the top, wasmtime from the bottom.
-            let index = depth.checked_sub(1)?.checked_sub(u32::try_from(from_top).ok()?)?;
-            frame.stack(&mut *store, index).ok()
+            let index = u32::try_from(index).ok()?;
+            // An index beyond the depth would panic.
+            let is_there = index < frame.num_stacks(&mut *store).ok()?;
+            is_there.then(|| frame.stack(&mut *store, index).ok()).flatten()
         }))
     }
 

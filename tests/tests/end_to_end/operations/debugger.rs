@@ -1,11 +1,12 @@
 //! `mcp-host dev --debug`, with a client of the GDB remote protocol.
 
 use std::fs;
+use std::time::Duration;
 
 use mcp_host_tests::{DevProject, DevServer, TIMEOUT, fixture, host_command};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// The start of a stop reply for these signals.
 const INTERRUPTED: &str = "T02";
@@ -62,6 +63,22 @@ impl Debugger {
             (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect();
         bytes.chunks(8).map(|address| u64::from_le_bytes(address.try_into().unwrap())).collect()
     }
+
+    /// Steps until the innermost frame pushes a second value on its operand stack. Debug information counts from the bottom, so index 0
+    /// still is the first value.
+    async fn push_value(&mut self) {
+        loop {
+            let frames = self.call_stack().await.len();
+            let first = self.ask("qWasmStackValue:0;0").await;
+            let is_alone = !first.is_empty() && self.ask("qWasmStackValue:0;1").await.is_empty();
+            assert!(self.ask("vCont;s:1").await.starts_with(TRAPPED));
+            let is_pushed = is_alone && !self.ask("qWasmStackValue:0;1").await.is_empty();
+            if is_pushed && self.call_stack().await.len() == frames {
+                assert_eq!(self.ask("qWasmStackValue:0;0").await, first);
+                return;
+            }
+        }
+    }
 }
 
 /// Expands run-length encoding: after a character, `*` and a character whose code is the number of repetitions plus 29.
@@ -115,7 +132,9 @@ async fn a_debugger_stops_a_guest_reads_its_state_and_stops_later_instances_at_i
     let [first] = debugger.call_stack().await[..] else { panic!("one frame at the first instruction") };
     assert!(debugger.ask("vCont;s:1").await.starts_with(TRAPPED));
     assert_ne!(debugger.call_stack().await, [first]);
-    assert_eq!(debugger.ask(&format!("Z0,{first:x},1")).await, "OK");
+    for _ in 0..2 {
+        assert_eq!(debugger.ask(&format!("Z0,{first:x},1")).await, "OK");
+    }
     debugger.send("vCont;c").await;
 
     let stopping = async {
@@ -124,6 +143,10 @@ async fn a_debugger_stops_a_guest_reads_its_state_and_stops_later_instances_at_i
         let memory = debugger.ask("m10,4").await;
         assert_eq!(memory.len(), 8, "{memory}");
         assert_eq!(debugger.ask(&format!("M10,4:{memory}")).await, "OK");
+        let map = debugger.ask("qXfer:memory-map:read::0,fff").await;
+        let (_, end) = map.split_once("start=\"0x0\" length=\"0x").unwrap();
+        let (end, _) = end.split_once('"').unwrap();
+        assert!(debugger.ask(&format!("m{end},4")).await.starts_with('E'), "nothing is behind the memory");
         let mut local = String::new();
         while local.is_empty() {
             assert!(debugger.ask("vCont;s:1").await.starts_with(TRAPPED));
@@ -131,6 +154,7 @@ async fn a_debugger_stops_a_guest_reads_its_state_and_stops_later_instances_at_i
             local.retain(|digit| digit.is_ascii_hexdigit());
         }
         assert!(matches!(local.len(), 8 | 16), "{local}");
+        debugger.push_value().await;
         assert_eq!(debugger.ask(&format!("z0,{first:x},1")).await, "OK");
         debugger.send("vCont;c").await;
     };
@@ -141,8 +165,13 @@ async fn a_debugger_stops_a_guest_reads_its_state_and_stops_later_instances_at_i
     assert_eq!(client.text("x:///world").await, "Hello, world!");
     debugger.interrupt().await;
     assert!(debugger.reply().await.starts_with(INTERRUPTED));
-    drop(debugger);
-    assert_eq!(client.text("x:///world").await, "Hello, world!");
+    let leaving = async {
+        // Longer than a call waits without a debugger.
+        sleep(Duration::from_millis(1500)).await;
+        drop(debugger);
+    };
+    let (text, ()) = tokio::join!(client.text("x:///world"), leaving);
+    assert_eq!(text, "Hello, world!");
     let mut again = Debugger::connect(&dev).await;
     assert!(again.ask("?").await.starts_with('T'));
     drop((again, client));
@@ -158,6 +187,28 @@ async fn a_debugger_is_shown_where_a_guest_traps() {
     assert!(debugger.ask("vCont;c").await.starts_with(FAILED));
     assert!(debugger.call_stack().await.len() > 2);
     // It ends although the debugger is connected.
+    dev.end().await;
+}
+
+#[tokio::test]
+async fn a_call_that_has_failed_often_can_still_be_debugged() {
+    let dev = DevServer::start_with(&misbehaving(""), &["--debug", "0"]).await;
+    dev.line("reload: ").await;
+    let client = dev.client().await;
+    // Without a debugger the next one would be refused, because the provider answers other calls.
+    for _ in 0..6 {
+        client.read_error("x:///trap").await;
+        assert_eq!(client.text("x:///good").await, "good");
+    }
+    let mut debugger = Debugger::connect(&dev).await;
+    assert!(debugger.ask("?").await.starts_with('T'));
+    debugger.send("vCont;c").await;
+    let stopping = async {
+        assert!(debugger.reply().await.starts_with(FAILED));
+        debugger.send("vCont;c").await;
+    };
+    tokio::join!(client.read_error("x:///trap"), stopping);
+    drop((debugger, client));
     dev.end().await;
 }
 
