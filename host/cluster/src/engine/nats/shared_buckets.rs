@@ -130,6 +130,21 @@ fn place(reply: &str) -> Option<(u64, u64)> {
     Some((number(first)?, number(first.checked_add(3)?)?))
 }
 
+/// Returns the sequence of a message in a listing and the number of further ones; none if the server says that there are no more messages.
+///
+/// A message of the stream has a place, and its status is what its publisher has written into its header. Only a message without a place
+/// is a status of the server.
+fn listed_place(message: &Message) -> Result<Option<(u64, u64)>, BucketError> {
+    if let Some(place) = message.reply.as_deref().and_then(place) {
+        return Ok(Some(place));
+    }
+    match message.status {
+        Some(StatusCode::NOT_FOUND | StatusCode::TIMEOUT) => Ok(None),
+        Some(status) => Err(BucketError::NoAnswer(format!("a listing ends with the status {status}"))),
+        None => Err(BucketError::Foreign("a message of a listing without a place".to_owned())),
+    }
+}
+
 impl PluginBucket {
     async fn read(&self, key: &str) -> Result<Option<BucketEntry>, BucketError> {
         let last = self.0.last(&token(key)).await?;
@@ -221,17 +236,9 @@ impl PluginBucket {
             let received = timeout(connection.timeout, messages.next()).await;
             let message = received.map_err(|error| failed(&error))?;
             let message = message.ok_or_else(|| failed(&"the connection has ended"))?;
-            match message.status {
-                None => {}
-                // There are no more messages.
-                Some(StatusCode::NOT_FOUND | StatusCode::TIMEOUT) => {
-                    page.next = None;
-                    break;
-                }
-                Some(status) => return Err(failed(&format_args!("a listing ends with the status {status}"))),
-            }
-            let Some((sequence, pending)) = message.reply.as_deref().and_then(place) else {
-                return Err(BucketError::Foreign("a message of a listing without a place".to_owned()));
+            let Some((sequence, pending)) = listed_place(&message)? else {
+                page.next = None;
+                break;
             };
             page.keys.extend(self.listed_key(&message));
             page.next = (pending > 0).then_some(sequence);
@@ -316,6 +323,32 @@ mod tests {
         for reply in ["", "_INBOX.a.b", "$JS.ACK.KV_a.c.1.x.1.1.3", "$JS.ACK.KV_a.c.1.7.1.1"] {
             assert_eq!(place(reply), None, "{reply}");
         }
+    }
+
+    /// A message of a listing, with this reply subject and this status.
+    fn message(reply: Option<&str>, status: Option<u16>) -> Message {
+        Message {
+            subject: "$KV.a.YQ".into(),
+            reply: reply.map(Into::into),
+            payload: Vec::new().into(),
+            headers: None,
+            status: status.map(|status| StatusCode::from_u16(status).unwrap()),
+            description: None,
+            length: 0,
+        }
+    }
+
+    #[test]
+    fn a_status_in_the_header_of_a_stored_message_neither_ends_a_listing_nor_fails_it() {
+        for status in [None, Some(404), Some(408), Some(409), Some(503)] {
+            let stored = message(Some("$JS.ACK.KV_a.c.1.7.1.1700000000000000000.3"), status);
+            assert_eq!(listed_place(&stored), Ok(Some((7, 3))), "{status:?}");
+        }
+        for status in [404, 408] {
+            assert_eq!(listed_place(&message(None, Some(status))), Ok(None), "the server says that there are no more");
+        }
+        assert!(matches!(listed_place(&message(None, Some(503))), Err(BucketError::NoAnswer(_))));
+        assert!(matches!(listed_place(&message(None, None)), Err(BucketError::Foreign(_))));
     }
 
     #[test]
