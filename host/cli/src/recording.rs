@@ -46,9 +46,7 @@ impl RecordingFile {
 
     /// Returns the counts of an interrupted recording, without writing a last line: calls may be missing. Blocks.
     pub(super) fn interrupt(&self) -> io::Result<RecordingEnd> {
-        let mut state = self.state.lock();
-        let end = state.end;
-        state.file.flush().map(|()| end)
+        self.state.lock().flush()
     }
 
     /// Writes the last line, and returns the counts of the recording. Blocks.
@@ -56,10 +54,7 @@ impl RecordingFile {
         let mut state = self.state.lock();
         let end = state.end;
         state.write(&recording::to_line(&Line::End(end)));
-        match state.error.take() {
-            Some(error) => Err(error),
-            None => state.file.flush().map(|()| end),
-        }
+        state.flush()
     }
 }
 
@@ -96,6 +91,15 @@ impl RecordingSink for RecordingFile {
 }
 
 impl State {
+    /// Writes what is buffered, and returns the counts of the recording, or the first error of writing.
+    fn flush(&mut self) -> io::Result<RecordingEnd> {
+        let end = self.end;
+        match self.error.take() {
+            Some(error) => Err(error),
+            None => self.file.flush().map(|()| end),
+        }
+    }
+
     fn write(&mut self, line: &str) -> bool {
         if self.error.is_some() {
             return false;
