@@ -1,6 +1,6 @@
 //! Truncated and wrapped texts, for messages and for the host's storage.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use textwrap::core::{Fragment as _, Word};
 use textwrap::wrap_algorithms::wrap_first_fit;
@@ -27,6 +27,28 @@ pub fn truncate(text: String, max_bytes: usize) -> String {
 /// Returns at most `max_bytes` of the beginning of a text, in whole characters.
 pub fn prefix(text: &str, max_bytes: usize) -> &str {
     text.split_at_checked(text.floor_char_boundary(max_bytes)).map_or(text, |(shown, _)| shown)
+}
+
+/// Returns the beginning of what a value writes: at most `max_bytes`, in whole characters. The value does not write more.
+pub fn formatted_prefix(value: impl fmt::Display, max_bytes: usize) -> String {
+    let mut written = Prefix { text: String::new(), max_bytes };
+    // It fails at the bound.
+    let _ = write!(written, "{value}");
+    written.text
+}
+
+/// The beginning of a text that is being written. Writing more than `max_bytes` fails.
+struct Prefix {
+    text: String,
+    max_bytes: usize,
+}
+
+impl fmt::Write for Prefix {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let part = prefix(text, self.max_bytes.saturating_sub(self.text.len()));
+        self.text.push_str(part);
+        if part.len() == text.len() { Ok(()) } else { Err(fmt::Error) }
+    }
 }
 
 /// Returns at most `max_bytes` of the end of a text, in whole characters.
@@ -119,6 +141,24 @@ mod tests {
         assert_eq!(Excerpt("a\nb").to_string(), "a\\nb");
         assert_eq!(Excerpt(&"ä".repeat(1000)).to_string(), "ä".repeat(EXCERPT_LEN / 2) + "…");
         assert!(Excerpt(&"\u{1}".repeat(1_000_000)).to_string().len() < EXCERPT_LEN * 8);
+    }
+
+    /// Writes without an end.
+    struct Endless(&'static str);
+
+    impl fmt::Display for Endless {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            loop {
+                f.write_str(self.0)?;
+            }
+        }
+    }
+
+    #[test]
+    fn no_more_of_a_value_is_written_than_is_wanted() {
+        assert_eq!(formatted_prefix(Endless("abc"), 8), "abcabcab");
+        assert_eq!(formatted_prefix(Endless("ä"), 3), "ä");
+        assert_eq!(formatted_prefix("short", 5), "short");
     }
 
     #[test]

@@ -80,7 +80,8 @@ impl Args {
             recorded = client.record(&path, receive) => Some(recorded),
             _ = tokio::signal::ctrl_c() => None,
         };
-        let end = if recorded.is_some() { file.finish() } else { file.interrupt() };
+        // A recording that the server has not completed has no last line, either.
+        let end = if matches!(recorded, Some(Ok(()))) { file.finish() } else { file.interrupt() };
         let end = end.map_err(save)?;
         recorded.unwrap_or(Ok(()))?;
         context.messages.note(&summary(end, &self.out));

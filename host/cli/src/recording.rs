@@ -1,11 +1,12 @@
 //! `--record FILE`: a file with the calls of providers, for [`replay`](super::replay).
 //!
-//! Only the owner can read the file (mode 0600): it has the data that providers read and returned. A call is written when it
-//! ends. The file has at most [`MAX_FILE`] bytes; further calls are only counted.
+//! Only the owner can read the file (mode 0600): it has the data that providers read and returned. So an existing file of another
+//! user is not written, because its owner could read the recording, whatever its mode. A call is written when it ends. The file
+//! has at most [`MAX_FILE`] bytes; further calls are only counted.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,10 +34,26 @@ struct State {
 impl RecordingFile {
     /// Creates or truncates the file, and writes the first line. Blocks.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-        // An existing file may have other permissions.
-        if file.metadata()?.is_file() {
+        Self::create_as(path, rustix::process::geteuid().as_raw())
+    }
+
+    /// Creates or truncates the file as the user with this id.
+    fn create_as(path: &Path, user: u32) -> io::Result<Self> {
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        let metadata = file.metadata()?;
+        if metadata.is_file() {
+            let owner = metadata.uid();
+            if owner != user {
+                return Err(io::Error::new(
+                    io::ErrorKind::PermissionDenied,
+                    format!(
+                        "it is a file of the user {owner}, who could read the recording; remove it, or name another file"
+                    ),
+                ));
+            }
+            // An existing file may have other permissions.
             file.set_permissions(PermissionsExt::from_mode(0o600))?;
+            file.set_len(0)?;
         }
         let state = State { file: BufWriter::new(file), bytes: 0, end: RecordingEnd::default(), error: None };
         let created = Self { path: path.to_owned(), state: Mutex::new(state) };
@@ -46,9 +63,7 @@ impl RecordingFile {
 
     /// Returns the counts of an interrupted recording, without writing a last line: calls may be missing. Blocks.
     pub(super) fn interrupt(&self) -> io::Result<RecordingEnd> {
-        let mut state = self.state.lock();
-        let end = state.end;
-        state.file.flush().map(|()| end)
+        self.state.lock().flush()
     }
 
     /// Writes the last line, and returns the counts of the recording. Blocks.
@@ -56,10 +71,7 @@ impl RecordingFile {
         let mut state = self.state.lock();
         let end = state.end;
         state.write(&recording::to_line(&Line::End(end)));
-        match state.error.take() {
-            Some(error) => Err(error),
-            None => state.file.flush().map(|()| end),
-        }
+        state.flush()
     }
 }
 
@@ -96,6 +108,15 @@ impl RecordingSink for RecordingFile {
 }
 
 impl State {
+    /// Writes what is buffered, and returns the counts of the recording, or the first error of writing.
+    fn flush(&mut self) -> io::Result<RecordingEnd> {
+        let end = self.end;
+        match self.error.take() {
+            Some(error) => Err(error),
+            None => self.file.flush().map(|()| end),
+        }
+    }
+
     fn write(&mut self, line: &str) -> bool {
         if self.error.is_some() {
             return false;
@@ -128,4 +149,25 @@ pub(super) fn summary(end: RecordingEnd, path: &Path) -> String {
     let calls = if calls == 1 { "1 call".to_owned() } else { format!("{calls} calls") };
     let skipped = if skipped > 0 { format!("; {skipped} more were not recorded") } else { String::new() };
     format!("{calls} recorded in {}{skipped}; it has what providers read and answered", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_file_of_another_user_is_refused_and_left_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("recorded.jsonl");
+        fs::write(&file, "what was there").unwrap();
+        let owner = fs::metadata(&file).unwrap().uid();
+        let refused = RecordingFile::create_as(&file, owner.wrapping_add(1)).err().unwrap();
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+        assert!(refused.to_string().contains("remove it, or name another file"), "{refused}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "what was there");
+        RecordingFile::create_as(&file, owner).unwrap().finish().unwrap();
+        assert!(fs::read_to_string(&file).unwrap().starts_with("{\"mcp-host-recording\":1}\n"));
+    }
 }

@@ -1,4 +1,8 @@
 //! `replay`: repeats recorded calls without any grant, and compares the results.
+//!
+//! A recording may be from others. A line is decoded only if it has at most [`MAX_LINE`] bytes and its values take about [`MAX_DECODED`]
+//! at most, and one line is in memory at a time. The report has [`MAX_DIFFERING`] calls, each with the beginnings of its values;
+//! further ones are counted.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read as _};
@@ -34,6 +38,12 @@ Examples:
 
 /// The maximum number of characters of a value in a difference.
 const MAX_SHOWN: usize = 300;
+/// The maximum size of the values of a decoded line, in bytes, as [`decoded_size`] estimates it. It is more than 32 MiB of host calls take.
+const MAX_DECODED: usize = 2 << 30;
+/// The maximum size of the arguments in a report, as JSON.
+const MAX_ARGUMENTS: usize = 4096;
+/// The maximum number of differing calls in a report.
+const MAX_DIFFERING: usize = 1000;
 
 /// Repeat recorded calls of a provider without grants, and compare its behavior with the recording
 #[derive(Debug, clap::Args)]
@@ -138,7 +148,7 @@ impl Args {
             report.print(&self.file, &mut output)?;
         }
         output.flush()?;
-        match report.differing.len() {
+        match report.differing_count() {
             0 => Ok(()),
             differing => Err(CliError::Differs { differing, total: report.calls }),
         }
@@ -166,8 +176,10 @@ pub(super) struct ReplayReport {
     /// The number of calls whose record ends early, or that ended by a limit: their host calls are compared as far as they were
     /// recorded.
     pub(super) partial: usize,
-    /// The calls that differ.
-    pub(super) differing: Vec<DifferingCall>,
+    /// The first calls that differ, [`MAX_DIFFERING`] at most.
+    differing: Vec<DifferingCall>,
+    /// The number of further calls that differ.
+    further_differing: usize,
     /// Whether the recording has its last line.
     pub(super) is_complete: bool,
 }
@@ -179,6 +191,7 @@ pub(super) struct DifferingCall {
     call: usize,
     plugin: String,
     function: String,
+    /// The beginning of their JSON, as a text, if they have more than [`MAX_ARGUMENTS`] bytes.
     arguments: Value,
     /// The number of host calls before the difference.
     same_host_calls: usize,
@@ -212,7 +225,7 @@ pub(super) async fn replay_file(
         if text.len() > MAX_LINE {
             return Err(invalid(format!("it has more than {} MiB", MAX_LINE.div_ceil(1 << 20))).into());
         }
-        let line: Line = serde_json::from_slice(&text).map_err(|error| invalid(error.to_string()))?;
+        let line = decode(&text, MAX_DECODED).map_err(invalid)?;
         match (index, line) {
             (0, Line::McpHostRecording(VERSION)) => {}
             (0, Line::McpHostRecording(other)) => {
@@ -246,7 +259,7 @@ pub(super) async fn replay_file(
                     let failed = |reason: String| ReplayFileError::Call { file: file.to_owned(), call: number, reason };
                     let replayed = plugin.replay(&call).await.map_err(|error| failed(error.to_string()))?;
                     if !replayed.is_same(&call) {
-                        report.differing.push(DifferingCall::new(number, call, replayed));
+                        report.add(DifferingCall::new(number, call, replayed));
                         break;
                     }
                 }
@@ -267,6 +280,48 @@ fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>, max: usize) -> io::R
         line.pop();
     }
     Ok(read > 0)
+}
+
+/// Decodes a line, unless its values would take more than `max` bytes.
+fn decode(line: &[u8], max: usize) -> Result<Line, String> {
+    if decoded_size(line) > max {
+        return Err(format!("its values would take more than {} GiB of memory", max.div_ceil(1 << 30)));
+    }
+    serde_json::from_slice(line).map_err(|error| error.to_string())
+}
+
+/// Returns about how many bytes the values of JSON take in memory: with few members, an object takes much more than its text.
+fn decoded_size(json: &[u8]) -> usize {
+    /// A value in an array.
+    const VALUE: usize = size_of::<Value>();
+    /// The smallest array that is not empty.
+    const ARRAY: usize = VALUE.saturating_mul(4);
+    /// The smallest object that is not empty: a node of a tree with room for eleven members.
+    const OBJECT: usize = VALUE.saturating_add(size_of::<String>()).saturating_mul(11);
+    let (mut size, mut is_in_text, mut is_escaped) = (json.len(), false, false);
+    for byte in json {
+        let added = match byte {
+            _ if is_escaped => {
+                is_escaped = false;
+                0
+            }
+            b'\\' => {
+                is_escaped = is_in_text;
+                0
+            }
+            b'"' => {
+                is_in_text = !is_in_text;
+                0
+            }
+            _ if is_in_text => 0,
+            b',' => VALUE,
+            b'[' => ARRAY,
+            b'{' => OBJECT,
+            _ => 0,
+        };
+        size = size.saturating_add(added);
+    }
+    size
 }
 
 /// Loads a component for replays. The time limits are long enough for a busy machine.
@@ -325,8 +380,15 @@ impl DifferingCall {
                 (host_calls.len(), recorded, now, at)
             }
         };
+        let (arguments, at) = (shortened(arguments), at.as_deref().map(shown));
         Self { call: number, plugin, function, arguments, same_host_calls, recorded, replayed: now, at }
     }
+}
+
+/// Returns arguments as they are, or the beginning of their JSON if they are long.
+fn shortened(arguments: Value) -> Value {
+    let text = arguments.to_string();
+    if text.len() > MAX_ARGUMENTS { Value::String(shown(&text)) } else { arguments }
 }
 
 fn shown(text: &str) -> String {
@@ -420,6 +482,20 @@ fn first_difference<'a>(a: &'a Value, b: &'a Value, at: &mut String) -> (Option<
 }
 
 impl ReplayReport {
+    /// Adds a call that differs.
+    fn add(&mut self, differing: DifferingCall) {
+        if self.differing.len() < MAX_DIFFERING {
+            self.differing.push(differing);
+        } else {
+            self.further_differing = self.further_differing.saturating_add(1);
+        }
+    }
+
+    /// The number of calls that differ.
+    pub(super) fn differing_count(&self) -> usize {
+        self.differing.len().saturating_add(self.further_differing)
+    }
+
     /// Prints the report for people.
     pub(super) fn print(&self, file: &Path, output: &mut Output<'_>) -> Result<(), CliError> {
         for differing in &self.differing {
@@ -435,7 +511,10 @@ impl ReplayReport {
             output.line(&escape::line(&format!("  recorded: {recorded}")))?;
             output.line(&escape::line(&format!("  now:      {replayed}")))?;
         }
-        let same = self.calls.saturating_sub(self.differing.len());
+        if self.further_differing > 0 {
+            output.line(&format!("{} further calls differ", self.further_differing))?;
+        }
+        let same = self.calls.saturating_sub(self.differing_count());
         let times = if self.times > 1 { format!(", {} times each", self.times) } else { String::new() };
         output.line(&format!("{}: {same} of {} calls are the same{times}", file.display(), self.calls))?;
         if self.partial > 0 {
@@ -468,6 +547,48 @@ mod tests {
         assert_eq!(next(2).unwrap(), "abc", "one byte more than allowed");
         assert_eq!([next(2), next(2)].map(Option::unwrap), ["d", "ab"]);
         assert_eq!(next(2), None);
+    }
+
+    #[test]
+    fn a_line_is_not_decoded_if_its_values_take_too_much_memory() {
+        let end = br#"{"end":{"calls":1,"skipped":0}}"#;
+        assert!(matches!(decode(end, 10_000), Ok(Line::End(_))));
+        assert!(decode(end, 1000).unwrap_err().contains("would take more than 1 GiB"));
+        // 8 bytes of JSON are a node of a tree each.
+        let objects = format!("[{}]", vec![r#"{"":0}"#; 1000].join(","));
+        assert!(decoded_size(objects.as_bytes()) > 500 * 1000);
+        assert!(decoded_size(&[b"[0".as_slice(), &b",0".repeat(1000)].concat()) > 20 * 1000);
+        // A text takes its own size, whatever is in it.
+        let text = serde_json::to_vec(&"{[,\"\\".repeat(1000)).unwrap();
+        assert_eq!(decoded_size(&text), text.len());
+    }
+
+    #[test]
+    fn a_report_has_a_bounded_number_of_calls_and_the_beginnings_of_their_values() {
+        // A call whose arguments, and the name of the member that differs, have this text.
+        let differing = |text: &str| {
+            let answer =
+                |value: &str| Outcome::Answer(Value::Object([(text.to_owned(), json!(value))].into_iter().collect()));
+            let call = RecordedCall {
+                plugin: "a".to_owned(),
+                began_ms: 0,
+                function: "read".to_owned(),
+                arguments: json!({ "path": text }),
+                host_calls: [].into(),
+                complete: true,
+                outcome: answer("old"),
+            };
+            DifferingCall::new(1, call, Replayed { outcome: answer("new"), difference: None })
+        };
+        let mut report = ReplayReport::default();
+        report.add(differing(&"x".repeat(1 << 20)));
+        let json = serde_json::to_string(&report).unwrap();
+        assert!(json.len() < 10_000, "{} bytes", json.len());
+        assert_eq!(differing("a.md").arguments, json!({ "path": "a.md" }), "short arguments are as they are");
+        for _ in 0..MAX_DIFFERING {
+            report.add(differing("a.md"));
+        }
+        assert_eq!((report.differing.len(), report.further_differing, report.differing_count()), (1000, 1, 1001));
     }
 
     #[test]

@@ -137,7 +137,7 @@ async fn replay_all(context: &Context, component: &Path, recordings: &Path) -> R
     for file in &files {
         let report = replay_file(&runtime, file, &options).await?;
         report.print(file, &mut output)?;
-        differing = differing.saturating_add(report.differing.len());
+        differing = differing.saturating_add(report.differing_count());
         total = total.saturating_add(report.calls);
     }
     output.flush()?;

@@ -17,6 +17,7 @@ use mcp_host_base::throttle::Throttle;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use crate::decode_budget::DecodeBudget;
 use crate::engine::{Engine, EngineError};
 use crate::member::Time;
 use crate::replica::ReplicaId;
@@ -282,6 +283,7 @@ impl<E: Engine, O: Observer> Task<E, O> {
         let state = self.state.clone();
         // The number of messages that were handled since the period was over.
         let mut handled_late: usize = 0;
+        let mut budget = DecodeBudget::default();
         loop {
             tokio::select! {
                 // Messages that have arrived are handled before the end of a period: after a pause of the process both
@@ -293,6 +295,7 @@ impl<E: Engine, O: Observer> Task<E, O> {
                         self.receive(&bytes);
                         let is_late = Instant::now() >= *next_tick;
                         handled_late = if is_late { handled_late.saturating_add(1) } else { 0 };
+                        budget.spend(bytes.len()).await;
                     }
                     None => return Ended::Subscription,
                 },
@@ -524,6 +527,22 @@ mod tests {
             }
         };
         timeout(Duration::from_secs(30), flooded).await.expect("its periods go on");
+    }
+
+    #[tokio::test]
+    async fn other_tasks_run_between_long_messages() {
+        let engine = Model::default();
+        let (one, _drops) = join(&engine, 1, "c");
+        until(&one, |view| view.hears).await;
+        for _ in 0..100 {
+            engine.publish("mcp-host.1.test.replicas", vec![b'x'; 16 * 1024]).await.unwrap();
+        }
+        let mut turns = 0;
+        while one.view().invalid < 100 {
+            turns += 1;
+            tokio::task::yield_now().await;
+        }
+        assert!(turns >= 20, "{turns} turns of this task while 1.6 MiB are decoded");
     }
 
     #[tokio::test]

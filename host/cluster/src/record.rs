@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use mcp_host_model::resource::MAX_TOKEN;
 use serde::{Deserialize, Serialize};
 
 use crate::bounded_json::{self, JsonError};
@@ -70,6 +71,9 @@ pub enum RecordError {
         /// The number of tokens.
         tokens: usize,
     },
+    /// One of its tokens is longer than any provider's.
+    #[error("a record with a token of {0} bytes; at most {MAX_TOKEN} are allowed")]
+    LongToken(usize),
     /// One of its numbers is greater than any host can count.
     #[error("a record with the number {0}; at most {MAX_NUMBER} is allowed")]
     TooGreat(u64),
@@ -86,6 +90,10 @@ impl Record {
         let (replicas, tokens) = (record.covers.len(), record.tokens.len());
         if replicas > MAX_REPLICAS || tokens > MAX_TOKENS {
             return Err(RecordError::TooMany { replicas, tokens });
+        }
+        let longest = record.tokens.iter().flatten().map(String::len).max();
+        if let Some(length) = longest.filter(|length| *length > MAX_TOKEN) {
+            return Err(RecordError::LongToken(length));
         }
         let Self { epoch, renewals, round, covers, .. } = &record;
         let numbers = [*epoch, *renewals, round.epoch, round.seq].into_iter().chain(covers.values().copied());
@@ -138,6 +146,14 @@ mod tests {
         assert!(matches!(Record::decode(b"{}"), Err(RecordError::Json(JsonError::Invalid(_)))));
         let many = Record { tokens: vec![None; MAX_TOKENS + 1], ..record() };
         assert!(matches!(Record::decode(&many.encode().unwrap()), Err(RecordError::TooMany { .. })));
+    }
+
+    #[test]
+    fn a_record_with_a_token_that_no_provider_may_return_is_an_error() {
+        let with = |length: usize| Record { tokens: vec![None, Some("t".repeat(length))], ..record() };
+        assert_eq!(Record::decode(&with(MAX_TOKEN).encode().unwrap()).unwrap(), with(MAX_TOKEN));
+        let decoded = Record::decode(&with(MAX_TOKEN + 1).encode().unwrap());
+        assert!(matches!(decoded, Err(RecordError::LongToken(length)) if length == MAX_TOKEN + 1), "{decoded:?}");
     }
 
     #[test]

@@ -21,6 +21,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use crate::decode_budget::DecodeBudget;
 use crate::engine::{Engine, EngineError};
 use crate::member::{
     Found, MAX_PATHS, Member, MemberStats, Output, OwnPolled, Plan, Revision, RoleName, Stored, Time, WriteFailure,
@@ -302,6 +303,7 @@ impl<E: Engine> Task<E> {
 
     async fn run_with(&mut self, mut messages: mpsc::Receiver<Vec<u8>>) -> Ended {
         let state = self.state.clone();
+        let mut budget = DecodeBudget::default();
         loop {
             self.do_outputs().await;
             let deadline = state.member().deadline();
@@ -319,7 +321,10 @@ impl<E: Engine> Task<E> {
             };
             tokio::select! {
                 message = messages.recv() => match message {
-                    Some(bytes) => self.receive(&bytes),
+                    Some(bytes) => {
+                        self.receive(&bytes);
+                        budget.spend(bytes.len()).await;
+                    }
                     None => return Ended::Subscription,
                 },
                 answer = answer => self.answered(answer),
@@ -613,6 +618,27 @@ mod tests {
         assert_eq!(lines.len(), 1, "{} lines", lines.len());
         assert!(lines[0].contains("is not valid") && lines[0].len() < 1000, "{} bytes", lines[0].len());
         assert_eq!(polls.stats().invalid, 3);
+    }
+
+    #[tokio::test]
+    async fn other_tasks_run_between_long_messages() {
+        let (engine, subject) = (Model::default(), shard().subject());
+        let polls = SharedPolls::start(engine.clone(), ReplicaId::new(1), shard(), Duration::from_secs(10));
+        // Until it has subscribed, it receives no message.
+        while polls.stats().invalid == 0 {
+            engine.publish(&subject, b"{}".to_vec()).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        let before = polls.stats().invalid;
+        for _ in 0..50 {
+            engine.publish(&subject, vec![b'x'; 100 * 1024]).await.unwrap();
+        }
+        let mut turns = 0;
+        while polls.stats().invalid < before + 50 {
+            turns += 1;
+            tokio::task::yield_now().await;
+        }
+        assert!(turns >= 25, "{turns} turns of this task while 50 messages are decoded");
     }
 
     #[tokio::test]

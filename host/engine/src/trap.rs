@@ -1,9 +1,11 @@
 //! The end of a guest's call: a limit, or a trap.
 
+use std::fmt;
+
 use wasmtime::component::ResourceTableError;
 use wasmtime::{Trap, WasmBacktrace};
 
-use mcp_host_base::text;
+use mcp_host_base::text::{formatted_prefix, truncate};
 use mcp_host_sandbox::cpu::OutOfCpu;
 use mcp_host_sandbox::memory::OutOfMemory;
 
@@ -57,14 +59,19 @@ impl CallEnd {
                 return end;
             }
         }
-        Self::Trap(text::truncate(message(error), MAX_TRAP_MESSAGE).escape_debug().to_string())
+        Self::Trap(truncate(message(error), MAX_TRAP_MESSAGE).escape_debug().to_string())
     }
 }
 
 /// Returns the message of an error, without the backtrace that the engine attaches as a context.
+///
+/// Of each context at most [`MAX_TRAP_MESSAGE`] bytes are formatted, and one character more, by which the message is known to be longer.
+/// The backtrace has the names of up to `MAX_FRAMES` functions, which have tens of kilobytes each if the guest wants.
 fn message(error: &wasmtime::Error) -> String {
-    let backtrace = error.downcast_ref::<WasmBacktrace>().map(ToString::to_string);
-    let parts = error.chain().map(ToString::to_string).filter(|part| backtrace.as_ref() != Some(part));
+    let max = MAX_TRAP_MESSAGE.saturating_add(char::MAX.len_utf8());
+    let shown = |part: &dyn fmt::Display| formatted_prefix(part, max);
+    let backtrace = error.downcast_ref::<WasmBacktrace>().map(|backtrace| shown(backtrace));
+    let parts = error.chain().map(|part| shown(&part)).filter(|part| backtrace.as_ref() != Some(part));
     parts.collect::<Vec<_>>().join(": ")
 }
 
@@ -144,6 +151,42 @@ mod tests {
         let mut state = State { wasi, table: ResourceTable::new() };
         let error = state.ctx().ctx.random().get_random_bytes(11).unwrap_err();
         assert_eq!(end(&error), CallEnd::RandomBytes, "{error:#}");
+    }
+
+    /// A context that must not be formatted to its end.
+    #[derive(Debug)]
+    struct Long;
+
+    impl fmt::Display for Long {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            for part in 0..1000 {
+                assert!(part < 10, "{part} parts of it are formatted");
+                f.write_str(&"x".repeat(1000))?;
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn of_a_long_context_only_the_part_that_is_kept_is_formatted() {
+        let error = wasmtime::Error::from(Trap::UnreachableCodeReached).context(Long);
+        let CallEnd::Trap(message) = end(&error) else { panic!("it is a trap") };
+        assert_eq!(message, "x".repeat(MAX_TRAP_MESSAGE) + "…");
+    }
+
+    #[test]
+    fn a_message_has_no_stack_whatever_the_names_of_its_functions() {
+        let name = "f".repeat(60_000);
+        let component = format!(
+            r#"(component
+            (core module $m (func ${name} (export "run") unreachable))
+            (core instance $m (instantiate $m))
+            (func (export "run") (canon lift (core func $m "run"))))"#
+        );
+        let error = run(&component, |_| {});
+        assert!(error.downcast_ref::<WasmBacktrace>().is_some_and(|stack| stack.to_string().contains(&name)));
+        let CallEnd::Trap(message) = end(&error) else { panic!("it is a trap") };
+        assert!(message.contains("unreachable") && !message.contains("ff"), "{message}");
     }
 
     #[test]

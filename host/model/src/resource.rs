@@ -101,10 +101,13 @@ impl Completion {
     }
 }
 
+/// The maximum length of a provider's token in bytes: of the one of its changes, and of the one of its preparation.
+pub const MAX_TOKEN: usize = 65_536;
+
 /// The changes of watched paths since a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchedChanges {
-    /// The token for the next call.
+    /// The token for the next call, of at most [`MAX_TOKEN`] bytes.
     pub token: String,
     /// The watched paths that changed, each once.
     pub changed: Vec<Path>,

@@ -30,7 +30,7 @@ mod linker;
 mod redaction;
 mod value;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -150,7 +150,8 @@ enum Mode {
 
 /// The state of a replay.
 struct Replay {
-    expected: VecDeque<RecordedHostCall>,
+    /// The host calls of the record, which all replays of a call share.
+    expected: Arc<[RecordedHostCall]>,
     /// The number of host calls that matched the record.
     position: usize,
     difference: Option<Difference>,
@@ -165,8 +166,8 @@ impl InstanceRecording {
     }
 
     /// Creates a replay that answers host calls from a record.
-    pub fn replay(expected: Vec<RecordedHostCall>) -> Self {
-        let replay = Replay { expected: expected.into(), position: 0, difference: None };
+    pub fn replay(expected: Arc<[RecordedHostCall]>) -> Self {
+        let replay = Replay { expected, position: 0, difference: None };
         Self { handles: Handles::default(), mode: Mode::Replay(replay), has_effects: false }
     }
 
@@ -179,7 +180,7 @@ impl InstanceRecording {
     pub fn difference(&self) -> Option<Difference> {
         let Mode::Replay(replay) = &self.mode else { return None };
         let missing = || {
-            let expected = replay.expected.front().cloned()?;
+            let expected = replay.expected.get(replay.position).cloned()?;
             Some(Difference { position: replay.position, expected: Some(expected), actual: None })
         };
         replay.difference.clone().or_else(missing)
@@ -200,15 +201,16 @@ impl InstanceRecording {
         if replay.difference.is_some() {
             return None;
         }
+        let next = replay.expected.get(replay.position);
         let is_expected =
-            |next: &mut RecordedHostCall| next.function == function && redaction::are_same(&next.arguments, &arguments);
-        if let Some(next) = replay.expected.pop_front_if(is_expected) {
+            |next: &&RecordedHostCall| next.function == function && redaction::are_same(&next.arguments, &arguments);
+        if let Some(outcome) = next.filter(is_expected).map(|next| next.outcome.clone()) {
             replay.position = replay.position.saturating_add(1);
-            return Some(next.outcome);
+            return Some(outcome);
         }
         replay.difference = Some(Difference {
             position: replay.position,
-            expected: replay.expected.front().cloned(),
+            expected: next.cloned(),
             actual: Some((function.to_owned(), arguments)),
         });
         None
@@ -278,6 +280,28 @@ fn handle(number: u32) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn replays_answer_from_one_record_in_its_order() {
+        let call = |function: &str, result: u32| RecordedHostCall {
+            function: function.to_owned(),
+            arguments: vec![json!(function)],
+            outcome: HostCallOutcome::Result(json!(result)),
+        };
+        let record: Arc<[RecordedHostCall]> = [call("a", 1), call("b", 2)].into();
+        for _ in 0..2 {
+            let mut replay = InstanceRecording::replay(record.clone());
+            let mut next = |function: &str| replay.next(function, vec![json!(function)]);
+            assert_eq!(next("a"), Some(HostCallOutcome::Result(json!(1))));
+            assert_eq!(next("c"), None);
+            let difference = replay.difference().unwrap();
+            assert_eq!((difference.position, difference.expected), (1, Some(call("b", 2))));
+            assert_eq!(difference.actual, Some(("c".to_owned(), vec![json!("c")])));
+        }
+        let mut replay = InstanceRecording::replay(record);
+        assert!(["a", "b"].into_iter().all(|function| replay.next(function, vec![json!(function)]).is_some()));
+        assert_eq!(replay.difference(), None, "the record is at its end");
+    }
 
     #[test]
     fn reading_has_no_effects_and_unknown_functions_may_have_some() {

@@ -6,10 +6,10 @@ use mcp_host_config::issuer::Scope;
 use mcp_host_config::{Config, Operation, Upstream};
 use mcp_host_engine::plugin::NativePlugin;
 use mcp_host_model::resource::Error;
-use mcp_host_model::uri::{Mount, Path, Router, Uri};
+use mcp_host_model::uri::{Mount, Path, Routed, Router, Uri};
 
 use super::Host;
-use super::resolve::route_error;
+use super::resolve::{route_error, route_for};
 use super::search::BuiltIns;
 use super::status::PluginState;
 use crate::access::{Access, Decision, Principal};
@@ -131,8 +131,10 @@ impl Explanation {
         uri: &str,
         plugin_name: impl FnOnce(&T) -> String,
     ) -> Result<Self, Error> {
-        let located = Located::new(config, router, uri, plugin_name)?;
-        let (decided, decision) = access.policy(principal).decide_request(operation, located.judged());
+        let policy = access.policy(principal);
+        let routed = route_for(router, &policy, operation, uri).map_err(|error| route_error(&error, uri))?;
+        let located = Located::new(config, routed, plugin_name);
+        let (decided, decision) = policy.decide_request(operation, located.judged());
         let Located { routed_uri: uri, path, plugin, served } = located;
         let rule = decision.glob().and_then(|glob| config.rules.get(glob.rule));
         Ok(Self {
@@ -160,18 +162,12 @@ struct Located {
 }
 
 impl Located {
-    fn new<T>(
-        config: &Config,
-        router: &Router<T>,
-        uri: &str,
-        plugin_name: impl FnOnce(&T) -> String,
-    ) -> Result<Self, Error> {
-        let routed = router.route(uri).map_err(|error| route_error(&error, uri))?;
+    fn new<T>(config: &Config, routed: Routed<'_, T>, plugin_name: impl FnOnce(&T) -> String) -> Self {
         let plugin = plugin_name(routed.target);
         let upstream = config.plugins.iter().find(|one| one.name.as_str() == plugin);
         let upstream = upstream.and_then(|plugin| plugin.upstream.as_deref());
         let served = upstream.map_or(Served::Here, |upstream| served(upstream, routed.mount, &routed.path));
-        Ok(Self { plugin, served, routed_uri: routed.uri, path: routed.path })
+        Self { plugin, served, routed_uri: routed.uri, path: routed.path }
     }
 
     /// Returns the URI that the rules are applied to.
@@ -266,6 +262,24 @@ mod tests {
         let built = Config::new().plugin(plugin("a", "a:///")).unwrap();
         let default = Explanation::by_config(&built, &Principal::LOCAL, Operation::Read, "a:///x").unwrap();
         assert_eq!((default.decision, default.line), (Decision::AllowedByDefault, None));
+    }
+
+    #[test]
+    fn a_uri_that_leaves_a_mount_is_explained_as_it_is_served_to_the_principal() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("x.wasm"), "").unwrap();
+        let plugin =
+            |name: &str| format!("[[plugin]]\nname = '{name}'\ncomponent = 'x.wasm'\nmount = 'files://h/{name}/'\n");
+        let rules = "[[rule]]\nprincipals = ['*']\nallow = ['files://h/b/**']\n\
+                     [[rule]]\nprincipals = ['local']\nallow = ['files://h/a/**']\n";
+        let text = format!("{}{}{rules}", plugin("a"), plugin("b"));
+        let config = Config::parse(&text, &dir.path().join("mcp-host.toml")).unwrap();
+        let explain = |principal| Explanation::by_config(&config, &principal, Operation::Read, "files://h/a/../b/c");
+        let served = explain(Principal::ANONYMOUS).unwrap();
+        assert_eq!((served.uri.as_str(), served.plugin.as_str()), ("files://h/b/c", "b"));
+        assert!(served.is_allowed());
+        // Its error names the mount, which this principal may see.
+        assert!(matches!(explain(Principal::LOCAL), Err(Error::InvalidRequest { .. })));
     }
 
     #[test]

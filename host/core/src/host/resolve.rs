@@ -9,7 +9,7 @@ use std::sync::Arc;
 use mcp_host_config::Operation;
 use mcp_host_engine::plugin::BuiltInContents;
 use mcp_host_model::resource::{Error, Resource, ResourceContents};
-use mcp_host_model::uri::{Mount, Path, RouteError, Routed, Uri, UriTemplate};
+use mcp_host_model::uri::{Mount, Path, RouteError, Routed, Router, Uri, UriTemplate};
 
 use super::generation::Generation;
 use crate::access::{Decision, Policy, Principal};
@@ -73,20 +73,14 @@ impl Generation {
         }
     }
 
-    /// Finds the plugin that owns a URI, as if mounts that are invisible to the policy did not exist: a URI that leaves
-    /// such a mount may belong to another.
+    /// Finds the plugin that owns a URI: see [`route_for`].
     pub(super) fn route_for(
         &self,
         policy: &Policy,
         operation: Operation,
         uri: &str,
     ) -> Result<Routed<'_, usize>, RouteError> {
-        match self.router.route(uri) {
-            Err(RouteError::Path { mount, .. }) if !decide_mount(policy, operation, &mount).is_allowed() => {
-                self.router.route_resolved(uri)
-            }
-            routed => routed,
-        }
+        route_for(&self.router, policy, operation, uri)
     }
 
     /// Resolves a template, if it is valid, a mount owns it, and the principal may complete its variables. Records the
@@ -112,6 +106,22 @@ impl Generation {
             true => Ok(ResolvedTemplate { policy, slot, template: routed }),
             false => Err(not_found()),
         }
+    }
+}
+
+/// Finds the owner of a URI, as if mounts that are invisible to the policy did not exist: a URI that leaves such a mount may
+/// belong to another.
+pub(super) fn route_for<'a, T>(
+    router: &'a Router<T>,
+    policy: &Policy,
+    operation: Operation,
+    uri: &str,
+) -> Result<Routed<'a, T>, RouteError> {
+    match router.route(uri) {
+        Err(RouteError::Path { mount, .. }) if !decide_mount(policy, operation, &mount).is_allowed() => {
+            router.route_resolved(uri)
+        }
+        routed => routed,
     }
 }
 

@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use mcp_host_engine::function::Changes;
 use mcp_host_model::provider::{ChangeSet, Entry};
+use mcp_host_model::resource::MAX_TOKEN;
 
 use super::session::NoAnswer;
 use super::{Check, Edit, Session, advice};
 
 /// The maximum number of watched paths.
 const MAX_WATCHED: usize = 50;
-/// The maximum length of a token, in bytes.
-const MAX_TOKEN: usize = 65536;
 /// A token that no provider issues.
 const FOREIGN_TOKEN: &str = "mcp-host test: no token of yours {\"version\":-1}";
 /// The maximum number of polls after an edit, and their interval: file times may have a coarse granularity.

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use mcp_host_base::regular_file;
 use mcp_host_model::digest::Digest;
+use wasmtime::component::Component;
+use wasmtime::component::types::ComponentItem;
 
 use super::Plugin;
 use super::backend::{Backend, ComponentBackend};
@@ -30,6 +32,12 @@ impl Drop for ProfilingGuard {
     }
 }
 
+/// The maximum number of interfaces that a recorded component imports and exports. WASI has some 50, which a component may import in
+/// several versions.
+const MAX_INTERFACES: usize = 256;
+/// The maximum number of functions and types of these interfaces. WASI has some 700.
+const MAX_ITEMS: usize = 4096;
+
 /// The interval of checks whether a plugin is still loaded.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -53,6 +61,25 @@ impl Drop for RecordingGuard {
             component.recording.store(None);
         }
     }
+}
+
+/// Returns an error if a component has more interfaces than are recorded: its types are decoded, and its passthrough is made and compiled, in
+/// this process, not in the compiler's with its limits.
+fn check_interfaces(engine: &wasmtime::Engine, component: &Component) -> Result<(), RecordingError> {
+    let ty = component.component_type();
+    let (mut interfaces, mut items) = (0_usize, 0_usize);
+    for (_, item) in ty.imports(engine).chain(ty.exports(engine)) {
+        if let ComponentItem::ComponentInstance(interface) = item.ty {
+            interfaces = interfaces.saturating_add(1);
+            items = items.saturating_add(interface.exports(engine).len());
+        }
+    }
+    if interfaces <= MAX_INTERFACES && items <= MAX_ITEMS {
+        return Ok(());
+    }
+    Err(RecordingError::Imports(format!(
+        "it cannot be recorded: it has {interfaces} interfaces with {items} functions and types; at most {MAX_INTERFACES} and {MAX_ITEMS} are possible"
+    )))
 }
 
 impl Plugin {
@@ -85,6 +112,7 @@ impl Plugin {
         let (redaction, file) = (component.redaction.clone(), plugin.component.clone());
         let max = usize::try_from(MAX_COMPONENT_SIZE).unwrap_or(usize::MAX);
         let prepare = move || {
+            check_interfaces(engine.wasmtime(), &loaded)?;
             let unreadable = |reason: String| RecordingError::File { file: plugin.component.clone(), reason };
             let content = regular_file::read(plugin.component.as_ref(), max);
             let content = content.map_err(|error| unreadable(error.to_string()))?;
@@ -111,6 +139,32 @@ impl Plugin {
         match &*self.call_context.backend {
             Backend::Component(component) => Some(component),
             Backend::Native(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A component that imports this number of interfaces, each with this number of functions.
+    fn importing(interfaces: usize, functions: usize) -> String {
+        let functions: String = (0..functions).map(|number| format!("(export \"f{number}\" (func))")).collect();
+        let import = |number| format!("(import \"a:b/i{number}\" (instance {functions}))");
+        format!("(component {})", (0..interfaces).map(import).collect::<String>())
+    }
+
+    #[test]
+    fn a_component_with_too_many_interfaces_or_functions_is_not_recorded() {
+        let engine = wasmtime::Engine::default();
+        let check = |interfaces, functions| {
+            let component = wat::parse_str(importing(interfaces, functions)).unwrap();
+            check_interfaces(&engine, &Component::new(&engine, component).unwrap())
+        };
+        check(MAX_INTERFACES, MAX_ITEMS / MAX_INTERFACES).unwrap();
+        for (interfaces, functions) in [(MAX_INTERFACES + 1, 1), (1, MAX_ITEMS + 1)] {
+            let refused = check(interfaces, functions).unwrap_err().to_string();
+            assert!(refused.contains("it cannot be recorded") && refused.contains("at most 256 and 4096"), "{refused}");
         }
     }
 }

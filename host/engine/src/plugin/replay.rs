@@ -53,8 +53,7 @@ impl Plugin {
     pub async fn replay(&self, call: &RecordedCall) -> Result<Replayed, ReplayError> {
         let function = call.function.as_str();
         let invalid = |reason: String| ReplayError::Arguments { function: function.to_owned(), reason };
-        let arguments: Arguments =
-            serde_json::from_value(call.arguments.clone()).map_err(|e| invalid(e.to_string()))?;
+        let arguments = Arguments::deserialize(&call.arguments).map_err(|e| invalid(e.to_string()))?;
         let missing = |name: &str| invalid(format!("`{name}` is missing"));
         let argument = |(name, value): (String, String)| Argument::new(name, value);
         let Arguments { parent, cursor, limit, path, template, argument: completed, known, watched, since, token } =
@@ -88,7 +87,7 @@ impl Plugin {
 
     async fn replay_function<F: Function>(
         &self,
-        host_calls: Vec<RecordedHostCall>,
+        host_calls: Arc<[RecordedHostCall]>,
         function: F,
     ) -> Result<Replayed, ReplayError> {
         let replays = self.replays().ok_or(ReplayError::NotForReplays)?;

@@ -25,7 +25,7 @@ pub use self::hints::{HOST_PREFIX, is_icon_size, is_mime_type};
 use mcp_host_base::text::{Excerpt, truncate};
 use mcp_host_model::provider::{self, ProviderInfo, Template};
 use mcp_host_model::resource::{
-    Completion, Resource, ResourceBody, ResourceContents, ResourceTemplate, WatchedChanges,
+    Completion, MAX_TOKEN, Resource, ResourceBody, ResourceContents, ResourceTemplate, WatchedChanges,
 };
 use mcp_host_model::uri::{Mount, Path, PathError, ResourceId, Uri};
 
@@ -41,8 +41,6 @@ use crate::bindings::Progress;
 const MAX_NAME: usize = 1024;
 /// The maximum length of a provider's stored description in bytes.
 const MAX_DESCRIPTION: usize = 65_536;
-/// The maximum length of a provider's token in bytes.
-const MAX_TOKEN: usize = 65536;
 /// The maximum length of a stored message about a preparation, in bytes.
 const MAX_PROGRESS: usize = 500;
 /// The maximum length of a provider's cursor in bytes.

@@ -1,5 +1,7 @@
 //! The lines of a recording.
 
+use std::sync::Arc;
+
 use mcp_host_sandbox::recording::RecordedHostCall;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -48,8 +50,8 @@ pub struct RecordedCall {
     pub function: String,
     /// Its arguments.
     pub arguments: Value,
-    /// Its host calls.
-    pub host_calls: Vec<RecordedHostCall>,
+    /// Its host calls, which replays share.
+    pub host_calls: Arc<[RecordedHostCall]>,
     /// Whether all of its host calls were recorded.
     pub complete: bool,
     /// Its end.

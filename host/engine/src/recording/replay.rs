@@ -1,5 +1,7 @@
 //! Replays of recorded calls.
 
+use std::sync::Arc;
+
 use mcp_host_sandbox::recording::{Difference, InstanceRecording, RecordedHostCall, linker};
 use mcp_host_sandbox::state::GuestState;
 use parking_lot::Mutex;
@@ -36,7 +38,7 @@ impl Replayed {
 /// A component that is linked for replays, one at a time.
 pub(crate) struct Replays {
     pre: ProviderPre<GuestState>,
-    next: Mutex<Vec<RecordedHostCall>>,
+    next: Mutex<Arc<[RecordedHostCall]>>,
     replayed: Mutex<Option<Replayed>>,
 }
 
@@ -63,7 +65,7 @@ impl Replays {
     }
 
     /// Sets the host calls of the next call.
-    pub(crate) fn set_next(&self, host_calls: Vec<RecordedHostCall>) {
+    pub(crate) fn set_next(&self, host_calls: Arc<[RecordedHostCall]>) {
         *self.next.lock() = host_calls;
         *self.replayed.lock() = None;
     }

@@ -5,7 +5,7 @@
 //! | read | the last message of the key's subject, from the leader of the stream (`STREAM.MSG.GET`): a read sees each acknowledged write |
 //! | write | a message with the expected last sequence of its subject |
 //! | deletion | a purge of the subject, which leaves no marker: the number of messages is the number of keys |
-//! | listing | a consumer without payloads, from the sequence after the last page, for one page |
+//! | listing | a consumer without payloads, from the sequence after the last page, for one page of at most [`MAX_PAGE_BYTES`] |
 //! | quotas | `max_bytes` and `max_msgs` of the stream, with `discard` `new`. NATS counts the message as it stores it, so a quota of bytes is approximate |
 //!
 //! The last token of a subject is the key in base64 (URL-safe), so any text is a key, and no two keys have the same subject. Other
@@ -39,6 +39,10 @@ use crate::buckets::{MAX_VALUE, bucket_name};
 const MAX_KEY: usize = 1024;
 /// The time after which NATS drops the consumer of a listing that has ended with its call.
 const CONSUMER_LIFETIME: Duration = Duration::from_secs(10);
+/// The maximum size of the messages of a page, as the servers count them: subjects, reply subjects and headers. The server sends a whole
+/// page at once, and headers of other clients have up to the maximum size of a message each, so a page would have gigabytes. A message of
+/// the maximum size fits into a page.
+const MAX_PAGE_BYTES: usize = MAX_VALUE.saturating_mul(2);
 /// The header of a message that marks its key as deleted.
 const OPERATION: &str = "KV-Operation";
 /// Error codes of JetStream.
@@ -130,6 +134,33 @@ fn place(reply: &str) -> Option<(u64, u64)> {
     Some((number(first)?, number(first.checked_add(3)?)?))
 }
 
+/// The meaning of a message that is received for a page of a listing.
+#[derive(Debug, PartialEq, Eq)]
+enum Listed {
+    /// A message of the stream, with its sequence and the number of further ones.
+    Message { sequence: u64, pending: u64 },
+    /// The server ends the page: the next message does not fit into [`MAX_PAGE_BYTES`], for example.
+    Full,
+    /// There are no more messages.
+    End,
+}
+
+/// Returns the meaning of a message that is received for a page.
+///
+/// A message of the stream has a place, and its status is what its publisher has written into its header. Only a message without a place
+/// is a status of the server.
+fn listed(message: &Message) -> Result<Listed, BucketError> {
+    if let Some((sequence, pending)) = message.reply.as_deref().and_then(place) {
+        return Ok(Listed::Message { sequence, pending });
+    }
+    match message.status {
+        Some(StatusCode::NOT_FOUND | StatusCode::TIMEOUT) => Ok(Listed::End),
+        Some(StatusCode::REQUEST_TERMINATED) => Ok(Listed::Full),
+        Some(status) => Err(BucketError::NoAnswer(format!("a listing ends with the status {status}"))),
+        None => Err(BucketError::Foreign("a message of a listing without a place".to_owned())),
+    }
+}
+
 impl PluginBucket {
     async fn read(&self, key: &str) -> Result<Option<BucketEntry>, BucketError> {
         let last = self.0.last(&token(key)).await?;
@@ -213,7 +244,7 @@ impl PluginBucket {
         let failed = |error: &dyn fmt::Display| BucketError::NoAnswer(quoted(&error.to_string()));
         let inbox = client.new_inbox();
         let mut messages = client.subscribe(inbox.clone()).await.map_err(|error| failed(&error))?;
-        let next = json!({ "batch": max, "no_wait": true }).to_string().into_bytes();
+        let next = json!({ "batch": max, "max_bytes": MAX_PAGE_BYTES, "no_wait": true }).to_string().into_bytes();
         let subject = format!("{API}CONSUMER.MSG.NEXT.{stream}.{name}");
         client.publish_with_reply(subject, inbox, next.into()).await.map_err(|error| failed(&error))?;
         let mut page = BucketPage::default();
@@ -221,22 +252,21 @@ impl PluginBucket {
             let received = timeout(connection.timeout, messages.next()).await;
             let message = received.map_err(|error| failed(&error))?;
             let message = message.ok_or_else(|| failed(&"the connection has ended"))?;
-            match message.status {
-                None => {}
-                // There are no more messages.
-                Some(StatusCode::NOT_FOUND | StatusCode::TIMEOUT) => {
+            match listed(&message)? {
+                Listed::Message { sequence, pending } => {
+                    page.keys.extend(self.listed_key(&message));
+                    page.next = (pending > 0).then_some(sequence);
+                    if pending == 0 {
+                        break;
+                    }
+                }
+                // The next page begins after the last message.
+                Listed::Full if page.next.is_some() => break,
+                Listed::Full => return Err(failed(&"the server ends a page (409) before its first message")),
+                Listed::End => {
                     page.next = None;
                     break;
                 }
-                Some(status) => return Err(failed(&format_args!("a listing ends with the status {status}"))),
-            }
-            let Some((sequence, pending)) = message.reply.as_deref().and_then(place) else {
-                return Err(BucketError::Foreign("a message of a listing without a place".to_owned()));
-            };
-            page.keys.extend(self.listed_key(&message));
-            page.next = (pending > 0).then_some(sequence);
-            if pending == 0 {
-                break;
             }
         }
         // If this is lost, NATS drops the consumer after its lifetime.
@@ -316,6 +346,33 @@ mod tests {
         for reply in ["", "_INBOX.a.b", "$JS.ACK.KV_a.c.1.x.1.1.3", "$JS.ACK.KV_a.c.1.7.1.1"] {
             assert_eq!(place(reply), None, "{reply}");
         }
+    }
+
+    /// A message of a listing, with this reply subject and this status.
+    fn message(reply: Option<&str>, status: Option<u16>) -> Message {
+        Message {
+            subject: "$KV.a.YQ".into(),
+            reply: reply.map(Into::into),
+            payload: Vec::new().into(),
+            headers: None,
+            status: status.map(|status| StatusCode::from_u16(status).unwrap()),
+            description: None,
+            length: 0,
+        }
+    }
+
+    #[test]
+    fn a_status_in_the_header_of_a_stored_message_neither_ends_a_listing_nor_fails_it() {
+        for status in [None, Some(404), Some(408), Some(409), Some(503)] {
+            let stored = message(Some("$JS.ACK.KV_a.c.1.7.1.1700000000000000000.3"), status);
+            assert_eq!(listed(&stored), Ok(Listed::Message { sequence: 7, pending: 3 }), "{status:?}");
+        }
+        for status in [404, 408] {
+            assert_eq!(listed(&message(None, Some(status))), Ok(Listed::End), "the server says that there are no more");
+        }
+        assert_eq!(listed(&message(None, Some(409))), Ok(Listed::Full));
+        assert!(matches!(listed(&message(None, Some(503))), Err(BucketError::NoAnswer(_))));
+        assert!(matches!(listed(&message(None, None)), Err(BucketError::Foreign(_))));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use mcp_host_model::resource::Error;
 use mcp_host_model::uri::{Router, Uri};
 
 use super::super::Host;
+use super::super::resolve::route_error;
 use super::{Located, Served, built_in_router};
 use crate::access::{Access, Decision, Principal};
 
@@ -99,7 +100,9 @@ impl WhoMay {
         uri: &str,
         plugin_name: impl FnOnce(&T) -> String,
     ) -> Result<Self, Error> {
-        let located = Located::new(config, router, uri, plugin_name)?;
+        // A URI that leaves a mount is an error for those who see the mount, and another resource for the others.
+        let routed = router.route(uri).map_err(|error| route_error(&error, uri))?;
+        let located = Located::new(config, routed, plugin_name);
         let judged = located.judged().clone();
         let Located { routed_uri, plugin, served, .. } = located;
         let (mut allowed, mut denied) = (Vec::new(), Vec::new());

@@ -80,9 +80,14 @@ impl Authority {
         }
     }
 
+    /// Whether the credentials are an administrator's.
+    pub(super) fn is_administrator(&self, config: &Config, of: &StreamCredentials) -> bool {
+        self.administrator(config, &of.method, &of.headers, of.from).is_some()
+    }
+
     /// Waits until the credentials are no longer an administrator's.
     pub(super) async fn until_not_administrator(&self, host: &Host, of: &StreamCredentials) {
-        self.until(host, |config| self.administrator(config, &of.method, &of.headers, of.from).is_some()).await;
+        self.until(host, |config| self.is_administrator(config, of)).await;
     }
 }
 

@@ -1,8 +1,8 @@
 //! A client of the administration listener, for commands on the same machine.
 //!
 //! The client finds the listener, its token and its certificate in the config of the server. Over TLS it accepts only this certificate
-//! (certificate pinning), whatever authority issued it. Each request has its own connection and timeout, and an answer of at most [`MAX_ANSWER`]
-//! bytes. The stream of the audit log lasts until the server ends it.
+//! (certificate pinning), whatever authority issued it. Over a Unix socket it sends no token. Each request has its own connection and
+//! timeout, and an answer of at most [`MAX_ANSWER`] bytes. The stream of the audit log lasts until the server ends it.
 
 mod pinned_certificate;
 
@@ -49,6 +49,7 @@ const MAX_ANSWER: usize = 64 << 20;
 #[derive(Clone, Debug)]
 pub struct AdminClient {
     address: AdminAddress,
+    /// None over a Unix socket.
     token: Option<AdminToken>,
     tls: Option<Arc<ClientConfig>>,
 }
@@ -158,7 +159,12 @@ impl AdminClient {
             return Err(AdminClientError::AnyPort(*address));
         }
         let tls = admin.tls.as_ref().map(PinnedCertificate::client_config).transpose()?;
-        Ok(Self { address: admin.listen.clone(), token: admin.token.clone(), tls: tls.map(Arc::new) })
+        let token = match &admin.listen {
+            AdminAddress::Tcp(_) => admin.token.clone(),
+            // The owner of the socket needs no token, and another process may have made a socket at this path.
+            AdminAddress::Unix(_) => None,
+        };
+        Ok(Self { address: admin.listen.clone(), token, tls: tls.map(Arc::new) })
     }
 
     /// The address of the listener.
@@ -409,6 +415,19 @@ mod tests {
         for (listening, reached) in [("0.0.0.0:1", "127.0.0.1:1"), ("[::]:1", "[::1]:1"), ("10.0.0.7:1", "10.0.0.7:1")]
         {
             assert_eq!(reachable(listening.parse().unwrap()), reached.parse().unwrap());
+        }
+    }
+
+    #[test]
+    fn a_token_is_sent_over_tcp_and_not_over_a_unix_socket() {
+        for (address, is_sent) in [
+            (AdminAddress::Tcp("127.0.0.1:9464".parse().unwrap()), true),
+            (AdminAddress::Unix("/run/admin.sock".into()), false),
+        ] {
+            let mut admin = Admin::new(address);
+            admin.token = Some(AdminToken::new("secret"));
+            let client = AdminClient::new(&Config { admin: Some(admin), ..Config::default() }).unwrap();
+            assert_eq!(client.token.is_some(), is_sent, "{}", client.address());
         }
     }
 

@@ -558,6 +558,23 @@ async fn the_audit_log_is_followed_by_administrators_while_they_are_such() {
 }
 
 #[tokio::test]
+async fn a_profile_is_not_for_a_client_that_is_no_administrator_any_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = ConfigFile::new().plugin(Plugin::sample("a")).audit("file", "audit.jsonl");
+    let config = config.append(&with_token(folder.path())).write();
+    let admin = Administered::start(&config).await;
+    let revoking = async {
+        wait_until("the profile has begun", || audited(&config).len() == 1).await;
+        std::fs::write(folder.path().join("admin.token"), "fedcba9876543210fedcba9876543210").unwrap();
+    };
+    let profiling = admin.api("POST", "plugins/a/profile?seconds=60", None);
+    let ((status, answer), ()) = tokio::join!(profiling, revoking);
+    assert_eq!(status, 401, "{answer}");
+    assert!(answer["error"].as_str().unwrap().contains("no longer an administrator"), "{answer}");
+    admin.server.end().await;
+}
+
+#[tokio::test]
 async fn the_command_prints_the_audit_log_as_it_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let config = ConfigFile::new().plugin(Plugin::sample("a")).audit("file", "audit.jsonl");

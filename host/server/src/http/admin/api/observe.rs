@@ -7,11 +7,12 @@
 //!
 //! A recording contains the data that the provider read and answered. It is therefore for administrators only, has a line of the audit log, and ends
 //! immediately when a reload revokes the token or when the plugin is unloaded. Lines that the client does not read in time are bounded by
-//! [`MAX_QUEUED`] bytes; calls beyond are counted as skipped, and never wait. A plugin has at most one recording and one profile at the same time.
-//! Recordings, profiles and the streams of the audit log share one semaphore.
+//! [`MAX_QUEUED`] bytes; calls beyond are counted as skipped, and never wait. After a revocation no line is sent, not even one that was queued
+//! before, and the response ends as an incomplete one; a profile is discarded. A plugin has at most one recording and one profile at the same
+//! time. Recordings, profiles and the streams of the audit log share one semaphore.
 
-use std::convert::Infallible;
 use std::fmt;
+use std::future::ready;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -80,15 +81,15 @@ impl AdminServer {
             let error = "too many administrators follow or record something already";
             Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error, Some("end one of them"))
         })?;
+        let credentials = StreamCredentials::of(&request, from);
         match what {
             "record" => {
                 let [calls, seconds] = parameters(query, [("calls", 10_000, 1_000_000), ("seconds", 600, 3000)])?;
-                let credentials = StreamCredentials::of(&request, from);
                 self.record(administrator, &name, calls, Duration::from_secs(seconds), credentials, permit).await
             }
             _ => {
                 let [seconds] = parameters(query, [("seconds", 10, 60)])?;
-                self.profile(administrator, &name, Duration::from_secs(seconds)).await
+                self.profile(administrator, &name, Duration::from_secs(seconds), &credentials).await
             }
         }
     }
@@ -118,15 +119,32 @@ impl AdminServer {
                 () = draining.cancelled() => {}
                 () = sleep(time) => {}
                 () = unloaded => {}
-                () = authority.until_not_administrator(&host, &credentials) => {}
             }
         });
-        let lines = Lines { receiver, queue, guard: Some(guard), ended, last: None, _permit: permit };
-        let body = stream::unfold(lines, async |mut lines| Some((Ok::<_, Infallible>(lines.next().await?), lines)));
+        let revoked = Box::pin(async move { authority.until_not_administrator(&host, &credentials).await });
+        let lines = Lines {
+            receiver,
+            queue,
+            guard: Some(guard),
+            ended,
+            is_over: false,
+            revoked,
+            is_revoked: false,
+            last: None,
+            _permit: permit,
+        };
+        let body = stream::unfold(lines, async |mut lines| Some((lines.next().await?, lines)));
         Ok(response("application/jsonl", Body::from_stream(body)))
     }
 
-    async fn profile(&self, administrator: &Principal, name: &str, time: Duration) -> Result<Response, Refusal> {
+    async fn profile(
+        &self,
+        administrator: &Principal,
+        name: &str,
+        time: Duration,
+        credentials: &StreamCredentials,
+    ) -> Result<Response, Refusal> {
+        let revoked = || Refusal::new(StatusCode::UNAUTHORIZED, Revoked.to_string(), None);
         let profiler = self
             .profiler
             .as_ref()
@@ -136,9 +154,13 @@ impl AdminServer {
         tokio::select! {
             () = sleep(time) => {}
             () = self.draining.cancelled() => {}
+            () = self.authority.until_not_administrator(&self.host, credentials) => return Err(revoked()),
         }
         drop(guard);
         let written = tokio::task::spawn_blocking(move || profile.finish()).await;
+        if !self.authority.is_administrator(&self.host.config(), credentials) {
+            return Err(revoked());
+        }
         let panicked = |_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the profile cannot be written", None);
         Ok(response("application/json", written.map_err(panicked)?.into()))
     }
@@ -260,28 +282,48 @@ impl RecordingSink for Queue {
     }
 }
 
+/// Why a response ends before it is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the client is no longer an administrator: its token was replaced, or its session has ended")]
+struct Revoked;
+
 /// The lines of a recording, until it ends.
 struct Lines {
     receiver: mpsc::UnboundedReceiver<Bytes>,
     queue: Arc<Queue>,
     /// None after the end.
     guard: Option<RecordingGuard>,
+    /// Completes when the recording is over.
     ended: Pin<Box<dyn Future<Output = ()> + Send>>,
+    is_over: bool,
+    /// Completes when the client is no longer an administrator.
+    revoked: Pin<Box<dyn Future<Output = ()> + Send>>,
+    is_revoked: bool,
     /// The last line, when it has ended.
     last: Option<Bytes>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Lines {
-    async fn next(&mut self) -> Option<Bytes> {
+    async fn next(&mut self) -> Option<Result<Bytes, Revoked>> {
+        if self.is_revoked {
+            return None;
+        }
         loop {
-            if self.guard.is_none() {
-                // Lines that were queued before the end.
-                return self.receiver.try_recv().ok().or_else(|| self.last.take());
-            }
             tokio::select! {
                 biased;
+                () = &mut self.revoked => {
+                    self.is_revoked = true;
+                    self.guard = None;
+                    self.queue.close();
+                    return Some(Err(Revoked));
+                }
+                // Lines that were queued before the end.
+                () = ready(()), if self.is_over => {
+                    return self.receiver.try_recv().ok().or_else(|| self.last.take()).map(Ok);
+                }
                 () = &mut self.ended => {
+                    self.is_over = true;
                     self.guard = None;
                     let end = self.queue.close();
                     self.last = Some(Bytes::from(recording::to_line(&Line::End(end)) + "\n"));
@@ -289,7 +331,7 @@ impl Lines {
                 line = self.receiver.recv() => {
                     let line = line?;
                     self.queue.queued.fetch_sub(line.len(), Ordering::Relaxed);
-                    return Some(line);
+                    return Some(Ok(line));
                 }
             }
         }
@@ -298,6 +340,8 @@ impl Lines {
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::Semaphore;
+
     use super::*;
 
     const CALL: &str = "{\"call\":{}}";
@@ -334,6 +378,51 @@ mod tests {
             queue.close()
         });
         assert_eq!(received(&mut receiver), end.calls);
+    }
+
+    /// The lines of a recording of two calls that ends, or whose client is no administrator any more, when these fire.
+    fn lines_until(ended: &CancellationToken, revoked: &CancellationToken) -> Lines {
+        let (queue, receiver) = Queue::new(10);
+        assert!(queue.write(CALL.to_owned()) && queue.write(CALL.to_owned()));
+        Lines {
+            receiver,
+            queue,
+            guard: None,
+            ended: Box::pin(ended.clone().cancelled_owned()),
+            is_over: false,
+            revoked: Box::pin(revoked.clone().cancelled_owned()),
+            is_revoked: false,
+            last: None,
+            _permit: Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap(),
+        }
+    }
+
+    #[tokio::test]
+    async fn lines_that_wait_at_the_end_are_sent_before_the_count() {
+        let (ended, revoked) = (CancellationToken::new(), CancellationToken::new());
+        let mut lines = lines_until(&ended, &revoked);
+        ended.cancel();
+        for _ in 0..2 {
+            assert_eq!(lines.next().await, Some(Ok(Bytes::from(format!("{CALL}\n")))));
+        }
+        let end = recording::to_line(&Line::End(RecordingEnd { calls: 2, skipped: 0 }));
+        assert_eq!(lines.next().await, Some(Ok(Bytes::from(end + "\n"))));
+        assert_eq!(lines.next().await, None);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_is_no_longer_an_administrator_gets_no_line_that_waits() {
+        for is_over in [false, true] {
+            let (ended, revoked) = (CancellationToken::new(), CancellationToken::new());
+            let mut lines = lines_until(&ended, &revoked);
+            if is_over {
+                ended.cancel();
+            }
+            assert_eq!(lines.next().await, Some(Ok(Bytes::from(format!("{CALL}\n")))));
+            revoked.cancel();
+            assert_eq!(lines.next().await, Some(Err(Revoked)), "it has ended: {is_over}");
+            assert_eq!(lines.next().await, None);
+        }
     }
 
     #[test]
