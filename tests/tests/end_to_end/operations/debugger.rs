@@ -23,7 +23,9 @@ impl Debugger {
     async fn connect(dev: &DevServer) -> Self {
         let line = dev.line("connect://").await;
         let (_, address) = line.split_once("connect://").unwrap();
-        Self { connection: BufReader::new(TcpStream::connect(address).await.unwrap()) }
+        let connection = TcpStream::connect(address).await.unwrap();
+        connection.set_nodelay(true).unwrap();
+        Self { connection: BufReader::new(connection) }
     }
 
     /// Sends a packet that has a reply, and returns the reply.
@@ -180,7 +182,8 @@ async fn a_debugger_stops_a_guest_reads_its_state_and_stops_later_instances_at_i
 
 #[tokio::test]
 async fn a_debugger_is_shown_where_a_guest_traps() {
-    let dev = DevServer::start_with(&misbehaving("config = { list = 'panic' }"), &["--debug", "0"]).await;
+    let project = misbehaving("config = { list = 'panic' }");
+    let dev = DevServer::start_with(&project, &["--debug", "0"]).await;
     dev.line("listing: it failed").await;
     let mut debugger = Debugger::connect(&dev).await;
     assert!(debugger.ask("?").await.starts_with('T'));
@@ -192,7 +195,8 @@ async fn a_debugger_is_shown_where_a_guest_traps() {
 
 #[tokio::test]
 async fn a_call_that_has_failed_often_can_still_be_debugged() {
-    let dev = DevServer::start_with(&misbehaving(""), &["--debug", "0"]).await;
+    let project = misbehaving("");
+    let dev = DevServer::start_with(&project, &["--debug", "0"]).await;
     dev.line("reload: ").await;
     let client = dev.client().await;
     // Without a debugger the next one would be refused, because the provider answers other calls.
@@ -214,7 +218,8 @@ async fn a_call_that_has_failed_often_can_still_be_debugged() {
 
 #[tokio::test]
 async fn a_guest_that_loops_is_interrupted_where_it_is() {
-    let dev = DevServer::start_with(&misbehaving(""), &["--debug", "0"]).await;
+    let project = misbehaving("");
+    let dev = DevServer::start_with(&project, &["--debug", "0"]).await;
     dev.line("reload: ").await;
     let client = dev.client().await;
     let mut debugger = Debugger::connect(&dev).await;
