@@ -154,7 +154,7 @@ impl Debugger {
 
     /// Has the guests of this new store stop at breakpoints.
     pub(crate) fn observe(&self, store: &mut Store<GuestState>) {
-        store.set_debug_handler(Hook { shared: self.shared.clone() });
+        store.set_debug_handler(Hook::new(self.shared.clone()));
     }
 
     /// Prepares a store for the instantiation of its component: sets the breakpoints, and stops if that was requested.
@@ -174,8 +174,7 @@ impl Debugger {
             }
         }
         if self.shared.is_interrupted.swap(false, Ordering::SeqCst) {
-            let hook = Hook { shared: self.shared.clone() };
-            hook.stop(store.as_context_mut(), StopReason::Interrupt).await;
+            Hook::new(self.shared.clone()).stop(store.as_context_mut(), StopReason::Interrupt).await;
         }
         Ok(())
     }
@@ -199,22 +198,44 @@ pub(crate) fn debuggable_limits(limits: &Limits) -> Limits {
     limits
 }
 
-/// Called by wasmtime in a guest, at each event that may stop it.
+/// Called by wasmtime in the guest of one store, at each event that may stop it. Clones are for the same store.
 #[derive(Clone)]
 struct Hook {
     shared: Arc<Shared>,
+    /// Whether the guest steps to its next instruction because of an interrupt.
+    is_interrupting: Arc<AtomicBool>,
 }
 
 impl DebugHandler for Hook {
     type Data = GuestState;
 
-    fn handle(&self, store: StoreContextMut<'_, GuestState>, event: DebugEvent<'_>) -> impl Future<Output = ()> + Send {
+    fn handle(
+        &self,
+        mut store: StoreContextMut<'_, GuestState>,
+        event: DebugEvent<'_>,
+    ) -> impl Future<Output = ()> + Send {
         let reason = match event {
-            DebugEvent::Breakpoint => Some(StopReason::Breakpoint),
+            DebugEvent::Breakpoint if !self.is_interrupting.swap(false, Ordering::SeqCst) => {
+                Some(StopReason::Breakpoint)
+            }
+            DebugEvent::Breakpoint if self.shared.is_interrupted.swap(false, Ordering::SeqCst) => {
+                Some(StopReason::Interrupt)
+            }
+            // Another guest has answered the interrupt.
+            DebugEvent::Breakpoint => {
+                step(store.as_context_mut(), false);
+                None
+            }
             DebugEvent::Trap(trap) => Some(StopReason::Trap(trap)),
+            // A guest may yield at the entry of a function, where wasmtime takes its frame for that of another function, until the next
+            // instruction.
             DebugEvent::EpochYield => {
-                let is_interrupted = self.shared.is_interrupted.swap(false, Ordering::SeqCst);
-                is_interrupted.then_some(StopReason::Interrupt)
+                if self.shared.is_interrupted.load(Ordering::SeqCst)
+                    && !self.is_interrupting.swap(true, Ordering::SeqCst)
+                {
+                    step(store.as_context_mut(), true);
+                }
+                None
             }
             // Exceptions may be caught; errors of host functions are limits, or results that the guest sees.
             DebugEvent::Exception(_) | DebugEvent::HostcallError(_) => None,
@@ -227,14 +248,23 @@ impl DebugHandler for Hook {
     }
 }
 
+/// Has a guest stop after its next instruction, or only at breakpoints.
+fn step(store: StoreContextMut<'_, GuestState>, is_step: bool) {
+    let edit = store.edit_breakpoints();
+    if let Some(Err(error)) = edit.map(|mut edit| edit.single_step(is_step)) {
+        tracing::warn!(target: log_target::PLUGIN, %error, "the guest cannot be stepped");
+    }
+}
+
 impl Hook {
+    fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, is_interrupting: Arc::default() }
+    }
+
     /// Stops the guest of this store until it is resumed. Without a debugger it runs to its end.
     async fn stop(&self, mut store: StoreContextMut<'_, GuestState>, reason: StopReason) {
         let is_step = self.answer(store.as_context_mut(), reason).await.unwrap_or(false);
-        let edit = store.edit_breakpoints();
-        if let Some(Err(error)) = edit.map(|mut edit| edit.single_step(is_step)) {
-            tracing::warn!(target: log_target::PLUGIN, %error, "the guest cannot be stepped");
-        }
+        step(store, is_step);
     }
 
     /// Answers questions about the guest of this store. Returns whether it is resumed for one instruction; none if there is no debugger, or

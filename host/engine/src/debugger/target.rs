@@ -30,7 +30,7 @@ use gdbstub_arch::wasm::reg::WasmRegisters;
 use gdbstub_arch::wasm::reg::id::WasmRegId;
 use mcp_host_sandbox::state::GuestState;
 use tokio::sync::mpsc::UnboundedSender;
-use wasmtime::{AsContextMut, FrameHandle, Memory, Module, ModulePC, StoreContextMut, Val};
+use wasmtime::{AsContextMut, FrameHandle, Memory, Module, ModulePC, StoreContextMut, Trap, Val};
 
 use super::address_space::{AddressSpace, Place};
 use super::{Breakpoint, Command, Shared, Stop, StopReason};
@@ -54,6 +54,8 @@ pub(super) struct GuestTarget {
     space: AddressSpace,
     /// The addresses of the frames, from the innermost one.
     frames: Vec<u64>,
+    /// The number of innermost frames that cannot be read.
+    skipped_frames: usize,
     /// Whether the next resumption is for one instruction.
     is_step: bool,
 }
@@ -67,7 +69,8 @@ struct Stopped {
 
 impl GuestTarget {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, commands: None, space: AddressSpace::default(), frames: Vec::new(), is_step: false }
+        let (space, frames) = (AddressSpace::default(), Vec::new());
+        Self { shared, commands: None, space, frames, skipped_frames: 0, is_step: false }
     }
 
     /// Runs a function on the store of the guest that is stopped, and waits for its result; none if the call has ended.
@@ -87,7 +90,10 @@ impl GuestTarget {
     pub(super) fn stop(&mut self, stop: &Stop) -> MultiThreadStopReason<u64> {
         self.commands = Some(stop.commands.clone());
         self.frames.clear();
-        if let Some(Stopped { modules, memories, frames }) = self.query(stopped) {
+        // A function checks at its entry whether there is room on the stack, before its frame is valid.
+        let skipped = usize::from(stop.reason == StopReason::Trap(Trap::StackOverflow));
+        self.skipped_frames = skipped;
+        if let Some(Stopped { modules, memories, frames }) = self.query(move |store| stopped(store, skipped)) {
             self.space.update(modules, memories);
             let address = |(module, pc): (Module, u32)| Some(self.space.address(&module, pc)?.as_raw());
             self.frames = frames.into_iter().filter_map(address).collect();
@@ -140,8 +146,9 @@ impl GuestTarget {
         buf: &mut [u8],
         value: impl FnOnce(&mut StoreContextMut<'_, GuestState>, &FrameHandle) -> Option<Val> + Send + 'static,
     ) -> usize {
+        let skipped = self.skipped_frames;
         let bytes = self.query(move |mut store| {
-            let frame = frames(&mut store).into_iter().nth(depth)?;
+            let frame = frames(&mut store, skipped).into_iter().nth(depth)?;
             Some(value_bytes(&value(&mut store, &frame)?))
         });
         bytes.flatten().map_or(0, |bytes| copy(&bytes, buf))
@@ -149,7 +156,7 @@ impl GuestTarget {
 }
 
 /// Reads the modules, memories and frames of a guest.
-fn stopped(mut store: StoreContextMut<'_, GuestState>) -> Stopped {
+fn stopped(mut store: StoreContextMut<'_, GuestState>, skipped_frames: usize) -> Stopped {
     let modules = store.as_context_mut().debug_all_modules();
     let mut memories: Vec<Memory> = Vec::new();
     for instance in store.as_context_mut().debug_all_instances() {
@@ -161,7 +168,7 @@ fn stopped(mut store: StoreContextMut<'_, GuestState>) -> Stopped {
         }
     }
     let mut places = Vec::new();
-    for frame in frames(&mut store) {
+    for frame in frames(&mut store, skipped_frames) {
         let pc = frame.wasm_function_index_and_pc(&mut store).ok().flatten();
         let module = frame.module(&mut store).ok().flatten().cloned();
         // A frame without a module is one of wasmtime's trampolines.
@@ -170,17 +177,18 @@ fn stopped(mut store: StoreContextMut<'_, GuestState>) -> Stopped {
     Stopped { modules, memories, frames: places }
 }
 
-/// Returns the frames of the modules of a guest, from the innermost one.
-fn frames(store: &mut StoreContextMut<'_, GuestState>) -> Vec<FrameHandle> {
+/// Returns the frames of the modules of a guest, from the innermost one, without the first `skipped`. If the host has called back into the
+/// guest, to allocate memory for an argument, these are the frames of that call: below them are frames of trampolines, which wasmtime takes
+/// for those of other functions.
+fn frames(store: &mut StoreContextMut<'_, GuestState>, mut skipped: usize) -> Vec<FrameHandle> {
     let mut frames = Vec::new();
-    let innermost: Vec<_> = store.debug_exit_frames().collect();
-    for frame in innermost {
-        let mut next = Some(frame);
-        while let Some(frame) = next.filter(|_| frames.len() < MAX_FRAMES) {
-            next = frame.parent(&mut *store).ok().flatten();
-            if matches!(frame.wasm_function_index_and_pc(&mut *store), Ok(Some(_))) {
-                frames.push(frame);
-            }
+    let mut next = store.debug_exit_frames().next();
+    while let Some(frame) = next.filter(|_| frames.len() < MAX_FRAMES) {
+        next = frame.parent(&mut *store).ok().flatten();
+        if let Some(less) = skipped.checked_sub(1) {
+            skipped = less;
+        } else if matches!(frame.wasm_function_index_and_pc(&mut *store), Ok(Some(_))) {
+            frames.push(frame);
         }
     }
     frames
