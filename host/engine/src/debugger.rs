@@ -79,10 +79,13 @@ struct Stop {
     commands: mpsc::UnboundedSender<Command>,
 }
 
+/// A function on the store of a guest.
+type Query = Box<dyn FnOnce(StoreContextMut<'_, GuestState>) + Send>;
+
 /// A command to a guest that is stopped.
 enum Command {
     /// Run a function on its store.
-    Query(Box<dyn FnOnce(StoreContextMut<'_, GuestState>) + Send>),
+    Query(Query),
     /// Continue; with `is_step`, until the next instruction.
     Resume { is_step: bool },
 }
