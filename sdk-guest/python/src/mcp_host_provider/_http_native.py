@@ -32,11 +32,12 @@ def send(
     incoming: HTTPResponse | HTTPError
     try:
         incoming = _opener.open(outgoing, timeout=timeout)
+        status = incoming.status
     except HTTPError as answered:  # An unsuccessful status is a response, not a failure.
-        incoming = answered
+        incoming, status = answered, answered.code
     except OSError as error:
         raise Unavailable(f"{url}: {error}") from None
-    return incoming.status, list((incoming.headers or {}).items()), partial(_read, incoming, url)
+    return status, list((incoming.headers or {}).items()), partial(_read, incoming, url)
 
 
 def _read(incoming: HTTPResponse | HTTPError, url: str) -> Generator[bytes, None, None]:
