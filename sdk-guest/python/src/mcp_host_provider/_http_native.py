@@ -31,8 +31,8 @@ def send(
     outgoing = Request(url, data=body or None, headers=dict(headers), method=method)
     incoming: HTTPResponse | HTTPError
     try:
-        incoming = _opener.open(outgoing, timeout=timeout)
-        status = incoming.status
+        opened: HTTPResponse = _opener.open(outgoing, timeout=timeout)
+        incoming, status = opened, opened.status
     except HTTPError as answered:  # An unsuccessful status is a response, not a failure.
         incoming, status = answered, answered.code
     except OSError as error:
