@@ -5,7 +5,7 @@
 //! | read | the last message of the key's subject, from the leader of the stream (`STREAM.MSG.GET`): a read sees each acknowledged write |
 //! | write | a message with the expected last sequence of its subject |
 //! | deletion | a purge of the subject, which leaves no marker: the number of messages is the number of keys |
-//! | listing | a consumer without payloads, from the sequence after the last page, for one page of at most [`MAX_PAGE_BYTES`] |
+//! | listing | a consumer without payloads, from the sequence after the last page, for one page |
 //! | quotas | `max_bytes` and `max_msgs` of the stream, with `discard` `new`. NATS counts the message as it stores it, so a quota of bytes is approximate |
 //!
 //! The last token of a subject is the key in base64 (URL-safe), so any text is a key, and no two keys have the same subject. Other
@@ -39,10 +39,6 @@ use crate::buckets::{MAX_VALUE, bucket_name};
 const MAX_KEY: usize = 1024;
 /// The time after which NATS drops the consumer of a listing that has ended with its call.
 const CONSUMER_LIFETIME: Duration = Duration::from_secs(10);
-/// The maximum size of the messages of a page, as the servers count them: subjects, reply subjects and headers. The server sends a whole
-/// page at once, and headers of other clients have up to the maximum size of a message each, so a page would have gigabytes. A message of
-/// the maximum size fits into a page.
-const MAX_PAGE_BYTES: usize = MAX_VALUE.saturating_mul(2);
 /// The header of a message that marks its key as deleted.
 const OPERATION: &str = "KV-Operation";
 /// Error codes of JetStream.
@@ -134,28 +130,16 @@ fn place(reply: &str) -> Option<(u64, u64)> {
     Some((number(first)?, number(first.checked_add(3)?)?))
 }
 
-/// The meaning of a message that is received for a page of a listing.
-#[derive(Debug, PartialEq, Eq)]
-enum Listed {
-    /// A message of the stream, with its sequence and the number of further ones.
-    Message { sequence: u64, pending: u64 },
-    /// The server ends the page: the next message does not fit into [`MAX_PAGE_BYTES`], for example.
-    Full,
-    /// There are no more messages.
-    End,
-}
-
-/// Returns the meaning of a message that is received for a page.
+/// Returns the sequence of a message in a listing and the number of further ones; none if the server says that there are no more messages.
 ///
 /// A message of the stream has a place, and its status is what its publisher has written into its header. Only a message without a place
 /// is a status of the server.
-fn listed(message: &Message) -> Result<Listed, BucketError> {
-    if let Some((sequence, pending)) = message.reply.as_deref().and_then(place) {
-        return Ok(Listed::Message { sequence, pending });
+fn listed_place(message: &Message) -> Result<Option<(u64, u64)>, BucketError> {
+    if let Some(place) = message.reply.as_deref().and_then(place) {
+        return Ok(Some(place));
     }
     match message.status {
-        Some(StatusCode::NOT_FOUND | StatusCode::TIMEOUT) => Ok(Listed::End),
-        Some(StatusCode::REQUEST_TERMINATED) => Ok(Listed::Full),
+        Some(StatusCode::NOT_FOUND | StatusCode::TIMEOUT) => Ok(None),
         Some(status) => Err(BucketError::NoAnswer(format!("a listing ends with the status {status}"))),
         None => Err(BucketError::Foreign("a message of a listing without a place".to_owned())),
     }
@@ -244,7 +228,7 @@ impl PluginBucket {
         let failed = |error: &dyn fmt::Display| BucketError::NoAnswer(quoted(&error.to_string()));
         let inbox = client.new_inbox();
         let mut messages = client.subscribe(inbox.clone()).await.map_err(|error| failed(&error))?;
-        let next = json!({ "batch": max, "max_bytes": MAX_PAGE_BYTES, "no_wait": true }).to_string().into_bytes();
+        let next = json!({ "batch": max, "no_wait": true }).to_string().into_bytes();
         let subject = format!("{API}CONSUMER.MSG.NEXT.{stream}.{name}");
         client.publish_with_reply(subject, inbox, next.into()).await.map_err(|error| failed(&error))?;
         let mut page = BucketPage::default();
@@ -252,21 +236,14 @@ impl PluginBucket {
             let received = timeout(connection.timeout, messages.next()).await;
             let message = received.map_err(|error| failed(&error))?;
             let message = message.ok_or_else(|| failed(&"the connection has ended"))?;
-            match listed(&message)? {
-                Listed::Message { sequence, pending } => {
-                    page.keys.extend(self.listed_key(&message));
-                    page.next = (pending > 0).then_some(sequence);
-                    if pending == 0 {
-                        break;
-                    }
-                }
-                // The next page begins after the last message.
-                Listed::Full if page.next.is_some() => break,
-                Listed::Full => return Err(failed(&"the server ends a page (409) before its first message")),
-                Listed::End => {
-                    page.next = None;
-                    break;
-                }
+            let Some((sequence, pending)) = listed_place(&message)? else {
+                page.next = None;
+                break;
+            };
+            page.keys.extend(self.listed_key(&message));
+            page.next = (pending > 0).then_some(sequence);
+            if pending == 0 {
+                break;
             }
         }
         // If this is lost, NATS drops the consumer after its lifetime.
@@ -365,14 +342,13 @@ mod tests {
     fn a_status_in_the_header_of_a_stored_message_neither_ends_a_listing_nor_fails_it() {
         for status in [None, Some(404), Some(408), Some(409), Some(503)] {
             let stored = message(Some("$JS.ACK.KV_a.c.1.7.1.1700000000000000000.3"), status);
-            assert_eq!(listed(&stored), Ok(Listed::Message { sequence: 7, pending: 3 }), "{status:?}");
+            assert_eq!(listed_place(&stored), Ok(Some((7, 3))), "{status:?}");
         }
         for status in [404, 408] {
-            assert_eq!(listed(&message(None, Some(status))), Ok(Listed::End), "the server says that there are no more");
+            assert_eq!(listed_place(&message(None, Some(status))), Ok(None), "the server says that there are no more");
         }
-        assert_eq!(listed(&message(None, Some(409))), Ok(Listed::Full));
-        assert!(matches!(listed(&message(None, Some(503))), Err(BucketError::NoAnswer(_))));
-        assert!(matches!(listed(&message(None, None)), Err(BucketError::Foreign(_))));
+        assert!(matches!(listed_place(&message(None, Some(503))), Err(BucketError::NoAnswer(_))));
+        assert!(matches!(listed_place(&message(None, None)), Err(BucketError::Foreign(_))));
     }
 
     #[test]

@@ -146,31 +146,6 @@ async fn what_others_write_into_a_bucket_is_neither_listed_nor_read_as_a_key() {
 }
 
 #[tokio::test]
-async fn a_page_ends_before_the_headers_that_others_write_exceed_its_bytes_and_the_next_one_goes_on() {
-    let server = Server::start(&[]).await;
-    let limits = BucketLimits { bytes: 64 << 20, keys: 1000 };
-    let bucket = server.buckets().bucket("web", "pages", limits);
-    bucket.put("a", b"1".to_vec(), Expected::Absent).await.unwrap();
-    let engine = server.connect(Login::None);
-    connected(&engine).await;
-    for number in 0..6 {
-        let mut headers = HeaderMap::new();
-        headers.insert("X-Filler", "x".repeat(700_000));
-        let subject = format!("$KV.mcp-host-test-KV-web-pages.filler-{number}");
-        engine.request(subject, headers, Vec::new()).await.unwrap();
-    }
-    bucket.put("b", b"2".to_vec(), Expected::Absent).await.unwrap();
-    let (mut keys, mut next, mut pages) = (Vec::new(), Some(0), 0);
-    while let Some(revision) = next {
-        let page = bucket.keys_after(revision, 100).await.unwrap();
-        keys.extend(page.keys);
-        (next, pages) = (page.next, pages + 1);
-    }
-    assert_eq!(keys, ["a", "b"]);
-    assert!((3..=4).contains(&pages), "{pages} pages of at most 2 MiB");
-}
-
-#[tokio::test]
 async fn a_bucket_that_is_gone_is_made_again_and_one_without_a_server_fails_in_time() {
     let mut server = Server::start(&[]).await;
     let limits = BucketLimits { bytes: 64 << 20, keys: 1000 };
