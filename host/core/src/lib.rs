@@ -61,6 +61,7 @@
 //! | feature | adds |
 //! |---|---|
 //! | `cluster` | replicas of one host over NATS: `[cluster]` |
+//! | `debugger` | a server for debuggers of guests: [`engine::debugger`] |
 //! | `keyvalue` | key-value buckets for plugins, kept in SQLite; with `cluster`, shared ones in NATS |
 //! | `otlp` | traces over OTLP/HTTP: `telemetry` |
 //! | `search` | full-text search over what plugins serve: `Host::search`, kept in SQLite |
