@@ -20,7 +20,7 @@
 //! # Ok(())
 //! # }
 //! # fn main() {
-//! The first call in `main`, because the launcher is the same executable, started once more.
+//! // The first call in `main`, because the launcher is the same executable, started once more.
 //! mcp_host_child::run_launcher();
 //! # }
 //! ```
