@@ -3,7 +3,7 @@
 //! Tokio makes a task yield after 128 received messages, however long they are: with messages of 512 KiB, the thread of the runtime would
 //! decode 64 MiB of JSON in one piece, and no other task of it would run for as long.
 
-/// The number of bytes that a task decodes between two yields, or those of one message.
+/// The number of decoded bytes after which a task yields. One message may be longer.
 const MAX_BYTES: usize = 64 * 1024;
 
 /// The bytes that a task has decoded since it yielded.

@@ -16,9 +16,9 @@
 //! | `target` | what the protocol asks of a stopped guest |
 //! | `address_space` | addresses for modules and memories |
 //!
-//! Calls have no deadline and a long CPU limit, and run one at a time ([`debuggable_limits`]). After failures the circuit breaker rejects
-//! none of them, nor are their inputs refused. The listener has no authentication: whoever connects reads and writes the memory of guests,
-//! so it must be on loopback, as `mcp-host dev` has it.
+//! Calls have no deadline and a long CPU limit, and run one at a time ([`debuggable_limits`]). The circuit breaker is off, and inputs that
+//! have failed are not refused. The listener has no authentication: any client that connects can read and write the memory of guests. So it
+//! must be on loopback, as in `mcp-host dev`.
 //!
 //! [GDB remote serial protocol]: https://sourceware.org/gdb/current/onlinedocs/gdb.html/Remote-Protocol.html
 
@@ -115,7 +115,7 @@ impl std::fmt::Debug for Breakpoint {
 }
 
 impl Debugger {
-    /// A debugger that nobody is connected to.
+    /// Creates a debugger without a connection.
     pub fn new() -> Self {
         Self::default()
     }
@@ -143,8 +143,8 @@ impl Debugger {
         }
     }
 
-    /// Waits until a guest is to stop. If none runs, a call makes one that does. A call that is rejected has no guest: then another one is
-    /// wanted a second later.
+    /// Waits until the debugger needs a running guest, to stop it. The caller should then call the provider. If the host rejects that call,
+    /// no guest runs, and this completes again a second later.
     pub async fn call_wanted(&self) {
         let Shared { is_interrupted, call_wanted, .. } = &*self.shared;
         if is_interrupted.load(Ordering::SeqCst) {
@@ -230,8 +230,8 @@ impl DebugHandler for Hook {
                 None
             }
             DebugEvent::Trap(trap) => Some(StopReason::Trap(trap)),
-            // A guest may yield at the entry of a function, where wasmtime takes its frame for that of another function, until the next
-            // instruction.
+            // A guest may yield at the entry of a function. There, wasmtime has no record of its frame, and uses the record of the function
+            // before it in the code. At the next instruction the frame is right.
             DebugEvent::EpochYield => {
                 if self.shared.is_interrupted.load(Ordering::SeqCst)
                     && !self.is_interrupting.swap(true, Ordering::SeqCst)

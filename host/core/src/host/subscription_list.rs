@@ -116,7 +116,7 @@ impl<R: Copy> AttemptQueue<R> {
         Self { turns, plugins, retries: BTreeMap::new(), hold: Hold::new(), lacking: None }
     }
 
-    /// Makes attempts. Returns when all have ended. `releases` are those of the memory that they need.
+    /// Makes attempts. Returns when all have ended. `releases` notifies of released memory for subscriptions.
     pub(super) async fn run<F: Future<Output = Attempt>>(
         mut self,
         releases: &Releases<Requester>,

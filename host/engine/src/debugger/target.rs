@@ -177,9 +177,9 @@ fn stopped(mut store: StoreContextMut<'_, GuestState>, skipped_frames: usize) ->
     Stopped { modules, memories, frames: places }
 }
 
-/// Returns the frames of the modules of a guest, from the innermost one, without the first `skipped`. If the host has called back into the
-/// guest, to allocate memory for an argument, these are the frames of that call: below them are frames of trampolines, which wasmtime takes
-/// for those of other functions.
+/// Returns the frames of the modules of a guest, from the innermost one, without the first `skipped`. If a host function has called the
+/// guest to allocate memory, only the frames of that call are returned, as by wasmtime's own debugger: the outer ones begin in a trampoline,
+/// for which wasmtime has no record.
 fn frames(store: &mut StoreContextMut<'_, GuestState>, mut skipped: usize) -> Vec<FrameHandle> {
     let mut frames = Vec::new();
     let mut next = store.debug_exit_frames().next();
