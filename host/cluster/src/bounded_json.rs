@@ -1,5 +1,8 @@
 //! JSON of bounded size: data from the engine is untrusted input, and data for it must be readable by other
 //! replicas.
+//!
+//! A task that decodes messages yields between them, by their bytes ([`DecodeBudget`]). Tokio makes it yield after 128 received messages,
+//! however long they are: with messages of 512 KiB, it would decode 64 MiB in one piece, and no other task of the thread would run.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -36,4 +39,24 @@ pub(crate) fn encode(value: &impl Serialize, max: usize) -> Result<Vec<u8>, Json
 fn check(bytes: &[u8], max: usize) -> Result<(), JsonError> {
     let length = bytes.len();
     if length > max { Err(JsonError::TooLong { length, max }) } else { Ok(()) }
+}
+
+/// The number of decoded bytes after which a task yields. One message may be longer.
+const DECODED_BYTES_PER_TURN: usize = 64 * 1024;
+
+/// The bytes that a task has decoded since it yielded.
+#[derive(Debug, Default)]
+pub(crate) struct DecodeBudget {
+    decoded: usize,
+}
+
+impl DecodeBudget {
+    /// Counts a decoded message of this length, and yields to other tasks if the budget is used up.
+    pub(crate) async fn spend(&mut self, length: usize) {
+        self.decoded = self.decoded.saturating_add(length);
+        if self.decoded >= DECODED_BYTES_PER_TURN {
+            self.decoded = 0;
+            tokio::task::yield_now().await;
+        }
+    }
 }

@@ -11,7 +11,6 @@
 //! | [`member`] | the state machine of one replica: who polls, what was missed. Without input and output |
 //! | `replica` | the identity of a replica |
 //! | [`message`], [`record`], `bounded_json` | the messages between replicas, and the records in the bucket |
-//! | `decode_budget` | yields between messages, by their bytes |
 //! | [`poll`] | the polls of one plugin: the groups of paths and their tokens. Without input and output |
 //! | [`share`] | a member with a task that performs its outputs: the interface for the watch of plugins |
 //! | [`roster`] | the state machine that tracks which replicas are alive, and which cached responses are stale |
@@ -32,7 +31,6 @@
 
 mod bounded_json;
 pub mod buckets;
-mod decode_budget;
 pub mod engine;
 pub mod member;
 pub mod message;

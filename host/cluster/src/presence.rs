@@ -17,7 +17,7 @@ use mcp_host_base::throttle::Throttle;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::decode_budget::DecodeBudget;
+use crate::bounded_json::DecodeBudget;
 use crate::engine::{Engine, EngineError};
 use crate::member::Time;
 use crate::replica::ReplicaId;

@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::decode_budget::DecodeBudget;
+use crate::bounded_json::DecodeBudget;
 use crate::engine::{Engine, EngineError};
 use crate::member::{
     Found, MAX_PATHS, Member, MemberStats, Output, OwnPolled, Plan, Revision, RoleName, Stored, Time, WriteFailure,
