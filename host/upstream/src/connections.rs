@@ -344,6 +344,8 @@ mod tests {
             let (received, stream) = tokio::join!(client, server);
             assert_eq!(received, text);
             drop(stream);
+            // The runtime notices that the server has closed it.
+            tokio::task::yield_now().await;
         }
     }
 
