@@ -12,6 +12,7 @@
 //! | [`informational`] | a bound on informational responses (1xx) to requests of the host |
 //! | [`escape`], [`text`] | untrusted text for logs and terminals; quotation, truncation |
 //! | `seccomp` | filters of system calls |
+//! | `tls_client` | the certificates of servers that TLS clients of this host accept |
 //! | [`trace`] | the spans of a request that is traced, and the trace that a client continues |
 //! | [`time`], [`log_target`], [`metrics`] | times and durations as numbers; the targets of log events; metric families |
 
@@ -42,5 +43,7 @@ pub mod text;
 pub mod threads;
 pub mod throttle;
 pub mod time;
+#[cfg(feature = "tls")]
+pub mod tls_client;
 pub mod trace;
 pub mod weak_map;

@@ -21,9 +21,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwapOption;
+use mcp_host_base::tls_client::TooManyIntermediates;
 use mcp_host_config::Config;
 use mcp_host_config::http::{CertificateName, ClientAuthority};
-use mcp_host_config::tls_client::TooManyIntermediates;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::Host;
 use rustls::crypto::{CryptoProvider, ring};
