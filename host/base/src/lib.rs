@@ -2,7 +2,7 @@
 //!
 //! | modules | subject |
 //! |---|---|
-//! | [`private_dir`], [`sqlite_file`], [`regular_file`] | directories and files that only this user may write to, SQLite databases among them; opening of files that may block |
+//! | [`private_dir`], [`private_file`], [`sqlite_file`], [`regular_file`] | directories and files that only this user may write to, or read, SQLite databases among them; opening of files that may block |
 //! | [`fs_watch`] | file system events |
 //! | [`threads`] | worker threads, and their scheduling by the operating system |
 //! | [`backoff`], [`circuit_breaker`], [`throttle`] | exponential back-off, circuit breaker, rate-limited warnings |
@@ -29,6 +29,7 @@ pub mod keyed_rate;
 pub mod log_target;
 pub mod metrics;
 pub mod private_dir;
+pub mod private_file;
 pub mod regular_file;
 #[cfg(all(feature = "seccomp", target_os = "linux"))]
 pub mod seccomp;
