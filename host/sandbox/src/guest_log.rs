@@ -353,6 +353,11 @@ impl ThrottledWarnings {
         Self { log, throttle: ThrottlePerReason::new(WARNING_INTERVAL) }
     }
 
+    /// Returns the name of the plugin.
+    pub(crate) fn plugin(&self) -> &str {
+        &self.log.plugin
+    }
+
     /// Records one occurrence of this reason, and logs `message` unless the warning is throttled.
     pub(crate) fn warn(&self, reason: &'static str, message: impl Display) {
         if let Some(times) = self.record(reason) {

@@ -54,7 +54,6 @@ use wasmtime_wasi_http::{
 };
 
 use self::connect::{Network, SystemNetwork};
-use self::error::RefusalLog;
 use self::oauth::AccessTokens;
 use self::resources::ResourceReservations;
 use self::tls::TlsClient;
@@ -62,7 +61,7 @@ use crate::cpu::HostCpuBudget;
 use crate::fair_rate::FairRate;
 use crate::fair_semaphore::{Client, FairSemaphore, Permit};
 use crate::grant_usage::HttpOutcomeCounts;
-use crate::guest_log::GuestLog;
+use crate::guest_log::{GuestLog, ThrottledWarnings};
 use crate::memory::MemoryMeter;
 
 pub(crate) use self::resources::{HttpView, add_to_linker};
@@ -84,7 +83,7 @@ pub(crate) struct OutboundHttp {
     limits: HttpLimits,
     permits: FairSemaphore,
     rate: FairRate,
-    refusal_log: RefusalLog,
+    warnings: ThrottledWarnings,
     network: Arc<dyn Network>,
     tls_roots: Arc<TlsRoots>,
     /// The TLS clients of grants with separate certificate authorities, created at first use.
@@ -124,7 +123,7 @@ impl OutboundHttp {
             limits: limits.clone(),
             permits: FairSemaphore::new(limits.concurrency.get(), usize::MAX),
             rate: FairRate::new(limits.rate.quota()),
-            refusal_log: RefusalLog::new(&log),
+            warnings: ThrottledWarnings::new(log),
             network,
             tls_roots,
             outcomes: HttpOutcomeCounts::default(),

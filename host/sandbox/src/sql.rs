@@ -61,7 +61,7 @@ use self::backend::Backend;
 pub use self::backend::run_sqlite_worker;
 use self::bindings::databases::{self, DatabaseInfo, Rows, Scalar, Value};
 use self::bindings::value_size;
-use self::error::{QueryError, RefusalLog};
+use self::error::QueryError;
 use self::result::{ChargedRows, ResultBounds};
 use self::saved_queries::{SavedQueries, SavedQuery};
 use mcp_host_base::metrics::Counter;
@@ -74,7 +74,7 @@ use crate::CallAccounts;
 use crate::cpu::HostCpuBudget;
 use crate::fair_semaphore::Client;
 use crate::grant_usage::OutcomeCounts;
-use crate::guest_log::GuestLog;
+use crate::guest_log::{GuestLog, ThrottledWarnings};
 use crate::http::TlsRoots;
 use crate::memory::{CallOwner, MemoryAccount, MemoryBudget, Reservation};
 
@@ -101,7 +101,7 @@ pub struct WorkerProgram {
 /// The databases of one plugin.
 pub(crate) struct SqlDatabases {
     granted: BTreeMap<String, Database>,
-    refusal_log: Arc<RefusalLog>,
+    warnings: Arc<ThrottledWarnings>,
     memory: Arc<MemoryBudget>,
     saved_queries: SavedQueries,
     outcomes: OutcomeCounts,
@@ -164,10 +164,9 @@ impl SqlDatabases {
         let granted = plugin.grants.sql.iter();
         let granted =
             granted.map(|(name, grant)| (name.as_str().to_owned(), Database::new(grant, sqlite_workers, tls_roots)));
-        let refusal_log = Arc::new(RefusalLog::new(plugin.name.as_str().into(), log));
         Self {
             granted: granted.collect(),
-            refusal_log,
+            warnings: Arc::new(ThrottledWarnings::new(log.clone())),
             memory,
             saved_queries: SavedQueries::of(plugin),
             outcomes: OutcomeCounts::default(),
@@ -289,8 +288,8 @@ impl SqlDatabases {
         let mut notifications = DatabaseNotifications::default();
         for (name, database) in &self.granted {
             if let Some(listener) = database.backend.listener() {
-                let (name, log) = (name.clone(), self.refusal_log.clone());
-                notifications.add(move |received| listener.run(received, move |error| log.record(&name, &error)));
+                let (name, warnings) = (name.clone(), self.warnings.clone());
+                notifications.add(move |received| listener.run(received, move |error| error.log(&name, &warnings)));
             }
         }
         notifications
@@ -337,7 +336,7 @@ impl SqlDatabases {
     }
 
     fn log_failure<T>(&self, name: &str, result: Result<T, QueryError>) -> Result<T, QueryError> {
-        result.inspect_err(|error| self.refusal_log.record(short(name), error))
+        result.inspect_err(|error| error.log(short(name), &self.warnings))
     }
 }
 

@@ -67,11 +67,11 @@ impl OutboundHttp {
         let exchanging = self.clone().exchange(request, options, client).in_current_span();
         let exchange = CountedTask::new(cpu.clone(), Box::pin(exchanging));
         Box::new(async move {
-            let out_of_cpu = |OutOfCpu| self.refusal_log.record(origin.as_ref(), &ExchangeError::Cpu);
+            let out_of_cpu = |OutOfCpu| ExchangeError::Cpu.log(origin.as_ref(), &self.warnings);
             let (response, driver) = exchange.await.map_err(out_of_cpu)??;
             let driver = CountedTask::new(cpu, Box::into_pin(driver));
             let driver: Driver = Box::new(async move {
-                let out_of_cpu = |OutOfCpu| self.refusal_log.record(origin.as_ref(), &ExchangeError::Cpu);
+                let out_of_cpu = |OutOfCpu| ExchangeError::Cpu.log(origin.as_ref(), &self.warnings);
                 driver.await.map_err(out_of_cpu)?
             });
             Ok::<_, Error>((response, driver))
@@ -104,7 +104,7 @@ impl OutboundHttp {
         };
         answer.map_err(|failure| {
             record.failed(&failure);
-            self.refusal_log.record(origin.as_ref(), &failure)
+            failure.log(origin.as_ref(), &self.warnings)
         })
     }
 
