@@ -43,7 +43,6 @@ mod connector;
 mod endpoint;
 mod failure;
 mod listener;
-mod parameter;
 pub(super) mod schemas;
 mod session;
 mod stream;

@@ -15,9 +15,8 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::endpoint::Endpoint;
 use super::failure::{Phase, nested_types, query_error};
-use super::parameter::Parameter;
 use super::stream::{ByteMeter, MeteredStream};
-use super::text;
+use super::text::{self, Parameter};
 use crate::fair_semaphore::Permit;
 use crate::memory::Reservation;
 use crate::sql::Query;
