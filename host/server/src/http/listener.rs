@@ -46,7 +46,6 @@ pub(super) mod activity;
 pub(super) mod connection;
 mod control_frames;
 pub(super) mod delivery;
-mod executor;
 mod half_close;
 mod handshake_log;
 pub(super) mod tls;
