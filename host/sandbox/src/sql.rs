@@ -29,7 +29,7 @@
 //! | memory: the query, the received bytes, and the result | `limits.memory` |
 //! | memory of SQLite while it computes rows | the limit of its process, charged to `limits.memory`: `backend::sqlite` |
 //! | time, with the wait for a connection | `timeout` of the grant, and `limits.deadline` of the call |
-//! | connections, and therefore concurrent queries | `connections`, with [a share for each client](crate::fair_semaphore) |
+//! | connections, and therefore concurrent queries | `connections`, with [a share for each client](mcp_host_base::fair_semaphore) |
 //! | processor time of SQLite | `limits.cpu` of the call |
 //! | the text of a query, and parameters | [`MAX_SQL`], [`MAX_PARAMETERS`] |
 
@@ -50,6 +50,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mcp_host_model::requester::Client;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -72,7 +73,6 @@ use mcp_host_config::grants::SqlGrant;
 
 use crate::CallAccounts;
 use crate::cpu::HostCpuBudget;
-use crate::fair_semaphore::Client;
 use crate::grant_usage::OutcomeCounts;
 use crate::guest_log::{GuestLog, ThrottledWarnings};
 use crate::http::TlsRoots;

@@ -23,6 +23,7 @@ use mcp_host_base::text::prefix;
 use mcp_host_base::trace::{self, MAX_ATTRIBUTE};
 use mcp_host_config::grants::HttpGrant;
 use mcp_host_model::net::{Origin, Scheme};
+use mcp_host_model::requester::Client;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span, info_span};
@@ -38,7 +39,6 @@ use super::tls::TlsClient;
 use super::{ExchangePermit, OutboundHttp, headers};
 use crate::counted_stream::CountedStream;
 use crate::cpu::{CountedTask, HostCpuBudget, OutOfCpu};
-use crate::fair_semaphore::Client;
 
 /// The smallest buffer that hyper accepts.
 const MIN_BUFFER: usize = 8 << 10;
