@@ -257,7 +257,7 @@ mod tests {
 
     use http_body_util::BodyExt as _;
     use hyper_rustls::HttpsConnectorBuilder;
-    use mcp_host_config::tls_client;
+    use mcp_host_base::tls_client;
     use rustls::RootCertStore;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
