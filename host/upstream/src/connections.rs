@@ -250,3 +250,132 @@ impl Drop for ReceivedBody {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use http_body_util::BodyExt as _;
+    use hyper_rustls::HttpsConnectorBuilder;
+    use mcp_host_base::tls_client;
+    use rustls::RootCertStore;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    fn connections() -> Connections {
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        let tls = tls_client::client_config(RootCertStore::empty()).unwrap();
+        let builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
+        Connections::new(builder.wrap_connector(tcp))
+    }
+
+    /// A server by hand, and its URI.
+    async fn listen() -> (TcpListener, Uri) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let uri = format!("http://{}/mcp?a", listener.local_addr().unwrap()).parse().unwrap();
+        (listener, uri)
+    }
+
+    /// Reads the head of a request that has no body.
+    async fn read_head(stream: &mut TcpStream) -> io::Result<String> {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await?);
+        }
+        Ok(String::from_utf8(head).unwrap())
+    }
+
+    async fn get(connections: &Connections, uri: &Uri) -> Result<Response<ReceivedBody>, SendError> {
+        connections.send(Request::get(uri.clone()).body(Full::default()).unwrap()).await
+    }
+
+    async fn text_of(response: Response<ReceivedBody>) -> String {
+        String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_connection_serves_one_request_after_another() {
+        let (listener, uri) = listen().await;
+        let server = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            for body in [
+                "content-length: 1\r\n\r\na",
+                "content-length: 0\r\n\r\n",
+                "transfer-encoding: chunked\r\n\r\n1\r\nb\r\n0\r\n\r\n",
+            ] {
+                let head = read_head(&mut stream).await.unwrap();
+                assert!(head.starts_with("GET /mcp?a HTTP/1.1\r\n"), "{head}");
+                assert!(head.contains(&format!("host: {}\r\n", uri.authority().unwrap())), "{head}");
+                stream.write_all(format!("HTTP/1.1 200 OK\r\n{body}").as_bytes()).await.unwrap();
+            }
+            stream
+        };
+        let connections = connections();
+        let client = async {
+            let mut texts = Vec::new();
+            for is_read in [true, false, true] {
+                let response = get(&connections, &uri).await.unwrap();
+                // A body without bytes need not be read.
+                texts.push(if is_read { text_of(response).await } else { String::new() });
+            }
+            texts
+        };
+        let (texts, _stream) = tokio::join!(client, server);
+        assert_eq!(texts, ["a", "", "b"]);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_the_server_has_closed_is_not_used_again() {
+        let (listener, uri) = listen().await;
+        let connections = connections();
+        for text in ["a", "b"] {
+            let server = async {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                read_head(&mut stream).await.unwrap();
+                let response = format!("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{text}");
+                stream.write_all(response.as_bytes()).await.unwrap();
+                // Closed when the client has the response, so that its connection was idle.
+                stream
+            };
+            let client = async { text_of(get(&connections, &uri).await.unwrap()).await };
+            let (received, stream) = tokio::join!(client, server);
+            assert_eq!(received, text);
+            drop(stream);
+            // The runtime notices that the server has closed it.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_closed_if_its_body_is_dropped_before_the_end() {
+        let (listener, uri) = listen().await;
+        let server = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            read_head(&mut stream).await.unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\na").await.unwrap();
+            stream.read_u8().await.unwrap_err().kind()
+        };
+        let connections = connections();
+        let client = async { drop(get(&connections, &uri).await.unwrap()) };
+        let ((), closed) = tokio::join!(client, server);
+        assert_eq!(closed, io::ErrorKind::UnexpectedEof);
+        assert!(connections.idle.take().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_server_that_answers_no_request_fails_it() {
+        let (listener, uri) = listen().await;
+        let server = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            read_head(&mut stream).await.unwrap();
+        };
+        let connections = connections();
+        let (response, ()) = tokio::join!(get(&connections, &uri), server);
+        assert!(matches!(response.err(), Some(SendError::Connection(_))));
+        drop(listener);
+        assert!(matches!(get(&connections, &uri).await.err(), Some(SendError::Connect(_))));
+    }
+}

@@ -21,7 +21,7 @@ use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::connect::HttpConnector;
 use mcp_host_base::informational;
 use mcp_host_base::threads::yield_ready;
-use mcp_host_config::tls_client;
+use mcp_host_base::tls_client;
 use parking_lot::Mutex;
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::service::ServiceError;
