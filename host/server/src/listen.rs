@@ -7,8 +7,10 @@
 //! The first notification acknowledges the subscriptions, and each notification has the id of the request. The list of resources
 //! counts towards the memory of subscriptions (`http.limits.subscription-memory`): if it is exhausted, no resource is acknowledged.
 //!
+//! A stream delivers only updates that the [scopes](CredentialScopes) of the request that began it allow.
+//!
 //! The stream ends with a result at graceful shutdown, and without one when the request is cancelled, the client disconnects or the
-//! credentials expire or are revoked.
+//! credentials expire, are revoked or lose a scope.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,7 +19,7 @@ use futures::stream::{self, Stream, StreamExt as _};
 use mcp_host_config::Config;
 use mcp_host_model::requester::Requester;
 use mcp_host_model::resource::Error;
-use mcp_resource_host::access::Principal;
+use mcp_resource_host::access::{CredentialScopes, Principal};
 use mcp_resource_host::audit;
 use mcp_resource_host::host::Host;
 use mcp_resource_host::watch::{Subscriber, Update};
@@ -27,7 +29,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::error::{Outcome, RpcError, to_rpc};
 use super::jsonrpc::{RequestId, Response};
 use super::method::Method;
-use super::notification::{notification, update_notification};
+use super::notification::{may_deliver, notification, update_notification};
 use super::params::ListenParams;
 use super::revision::Revision;
 use super::server_info::server_info_meta;
@@ -41,7 +43,10 @@ const MAX_CHECKED_URIS: usize = 4 * Subscriber::MAX_RESOURCES;
 
 /// The subscriptions of a stream, of `subscriptions/listen` or of the console.
 pub(super) struct Subscriptions {
+    host: Arc<Host>,
     subscriber: Arc<Subscriber>,
+    /// The scopes of the request.
+    scopes: CredentialScopes,
     /// The task that makes the subscriptions.
     _subscribing: AbortOnDropHandle<Infallible>,
 }
@@ -85,12 +90,18 @@ impl Subscriptions {
             };
             Requester::current_or(principal).scope(maintaining)
         });
-        Ok((Self { subscriber, _subscribing: AbortOnDropHandle::new(subscribing) }, uris))
+        let (host, scopes) = (host.clone(), CredentialScopes::current());
+        Ok((Self { host, subscriber, scopes, _subscribing: AbortOnDropHandle::new(subscribing) }, uris))
     }
 
     /// Waits for the next update. Cancel-safe: pending updates are retained.
     pub(super) async fn next(&self) -> Update {
-        self.subscriber.next().await
+        loop {
+            let update = self.subscriber.next().await;
+            if may_deliver(&self.host, self.scopes, &update) {
+                return update;
+            }
+        }
     }
 }
 

@@ -300,15 +300,25 @@ impl Method {
             Some(Request::CallTool(call)) => tools::operations(call.name.as_deref().unwrap_or_default()),
             _ => self.operations,
         };
-        let mut operations = of_method.to_vec();
-        if let Some(request) = request.filter(|_| !of_method.is_empty()) {
-            let uris = requested_uris(request);
-            let beside =
-                uris.iter().map(|uri| host.performed_operations(uri)).find(|operations| !operations.is_empty());
-            operations.extend(beside.into_iter().flatten());
-        }
-        operations
+        let uris = request.filter(|_| !of_method.is_empty()).map(requested_uris).unwrap_or_default();
+        performed_operations(host, of_method, uris.iter().map(|uri| &**uri))
     }
+}
+
+/// Returns the operations of a request for these URIs and templates: its own, and those that the built-in providers of the URIs perform,
+/// each once. Each interface that checks the scopes of a token takes them from here.
+pub(super) fn performed_operations<'a>(
+    host: &Host,
+    own: &[Operation],
+    uris: impl IntoIterator<Item = &'a str>,
+) -> Vec<Operation> {
+    let mut operations = own.to_vec();
+    for operation in uris.into_iter().flat_map(|uri| host.performed_operations(uri)) {
+        if !operations.contains(operation) {
+            operations.push(*operation);
+        }
+    }
+    operations
 }
 
 /// Returns the URIs and templates that a request names.

@@ -1,5 +1,8 @@
 //! Notifications of JSON-RPC that the server sends.
 
+use mcp_host_config::Operation;
+use mcp_resource_host::access::CredentialScopes;
+use mcp_resource_host::host::Host;
 use mcp_resource_host::watch::Update;
 use serde_json::{Map, Value, json};
 
@@ -10,6 +13,17 @@ pub(super) fn notification(method: &str, params: Map<String, Value>) -> Value {
         members.insert("params".to_owned(), Value::Object(params));
     }
     message
+}
+
+/// Returns whether a stream whose credentials have these scopes may deliver an update. A resource of a built-in provider needs the scopes
+/// of the operations that it is made of. Decided at delivery, because a reload may make such a provider own a URI that was subscribed to
+/// before, and because another token of the principal may have subscribed.
+pub(super) fn may_deliver(host: &Host, scopes: CredentialScopes, update: &Update) -> bool {
+    let performed: &[Operation] = match update {
+        Update::Listing => &[Operation::List],
+        Update::Resource(uri) => host.performed_operations(uri),
+    };
+    performed.iter().chain(&[Operation::Subscribe]).all(|operation| scopes.include(*operation))
 }
 
 /// Returns the notification of an update, with this `_meta`.

@@ -33,19 +33,42 @@ impl CredentialScopes {
         CURRENT.scope(self, request)
     }
 
-    /// Returns whether the credentials of the current request are for an operation.
-    pub fn current_include(operation: Operation) -> bool {
-        CURRENT.try_with(|scopes| !scopes.lack(operation)).unwrap_or(true)
+    /// Returns the credentials of the current request; credentials for all operations outside of a request.
+    pub fn current() -> Self {
+        CURRENT.try_with(|scopes| *scopes).unwrap_or_default()
     }
 
-    fn lack(self, operation: Operation) -> bool {
-        Operation::ALL.into_iter().zip(self.missing).any(|(one, is_missing)| one == operation && is_missing)
+    /// Returns whether the credentials of the current request are for an operation.
+    pub fn current_include(operation: Operation) -> bool {
+        Self::current().include(operation)
+    }
+
+    /// Returns whether the credentials are for an operation.
+    pub fn include(self, operation: Operation) -> bool {
+        !Operation::ALL.into_iter().zip(self.missing).any(|(one, is_missing)| one == operation && is_missing)
+    }
+
+    /// Returns whether the credentials are for every operation that the others are for.
+    pub fn cover(self, others: Self) -> bool {
+        Operation::ALL.into_iter().all(|operation| self.include(operation) || !others.include(operation))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn credentials_cover_others_that_are_for_nothing_else() {
+        let all = CredentialScopes::default();
+        let scopes: Vec<_> = Operation::ALL.map(|operation| CredentialScopes::new(|one| one == operation)).into();
+        for (number, one) in scopes.iter().enumerate() {
+            assert!(all.cover(*one) && one.cover(*one) && !one.cover(all));
+            for other in scopes.iter().skip(number + 1) {
+                assert!(!one.cover(*other) && !other.cover(*one));
+            }
+        }
+    }
 
     #[tokio::test]
     async fn a_request_has_the_operations_of_its_credentials_and_the_host_has_all() {

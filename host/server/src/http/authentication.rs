@@ -18,8 +18,9 @@
 //! or log receives them.
 //!
 //! An event stream ends as soon as its credentials would no longer open it: when an access token expires, when a reload removes a
-//! token, an issuer or an authority, when a token authenticates another principal or other groups, or when a required scope is
-//! missing. Access tokens are verified again every [`CACHE_TIME`](access_tokens::CACHE_TIME), so one whose key is removed, or that
+//! token, an issuer or an authority, when a token authenticates another principal or other groups, or when a token has no longer
+//! the scopes of every operation that it was for when the stream began. So there is no list of the operations of each stream, which
+//! could lack one. Access tokens are verified again every [`CACHE_TIME`](access_tokens::CACHE_TIME), so one whose key is removed, or that
 //! its issuer revokes, ends its streams, too. Credentials of a request whose body took long are verified again before it is
 //! executed.
 
@@ -165,7 +166,8 @@ impl Authenticated {
         !matches!(self.credentials, Credentials::None)
     }
 
-    /// The operations that the scopes of the access token allow.
+    /// The operations that the scopes of the access token allow. What lasts longer than the check of its request keeps them: an event
+    /// stream delivers only what they allow, and ends when the token allows less ([`Authenticator::until_revoked`]).
     pub(super) fn scopes(&self) -> CredentialScopes {
         match &self.access_token {
             Some(_) => CredentialScopes::new(|operation| self.require_scopes(&[operation]).is_ok()),
@@ -327,14 +329,13 @@ impl Authenticator {
         Ok(authenticated)
     }
 
-    /// Waits until the credentials of a request no longer authenticate this principal, or lack the scopes that these operations
-    /// require. If an issuer does not answer, its request is retried for [`GRACE_TIME`]. The future does not keep the host alive.
+    /// Waits until the credentials of a request no longer authenticate this principal, or lack the scopes of an operation that they had
+    /// the scopes of. If an issuer does not answer, its request is retried for [`GRACE_TIME`]. The future does not keep the host alive.
     pub(super) fn until_revoked(
         self: &Arc<Self>,
         authenticated: Authenticated,
-        operations: Vec<Operation>,
     ) -> impl Future<Output = ()> + Send + use<> {
-        let authenticator = Arc::downgrade(self);
+        let (authenticator, scopes) = (Arc::downgrade(self), authenticated.scopes());
         let again = if authenticated.access_token.is_some() { access_tokens::CACHE_TIME } else { MAX_SLEEP };
         let Authenticated { principal, credentials, client, mut expires, generations, .. } = authenticated;
         async move {
@@ -350,7 +351,7 @@ impl Authenticator {
                 let snapshot = authenticator.snapshot();
                 let verified = authenticator.verify(&snapshot, &client, credentials.clone(), generations.clone()).await;
                 match verified {
-                    Ok(verified) if verified.principal == principal && verified.require_scopes(&operations).is_ok() => {
+                    Ok(verified) if verified.principal == principal && verified.scopes().cover(scopes) => {
                         (expires, failing_since) = (verified.expires, None);
                     }
                     Err(
@@ -365,12 +366,12 @@ impl Authenticator {
         }
     }
 
-    /// Verifies the credentials of a request again.
-    pub(super) async fn verify_again(&self, outdated: &Authenticated) -> Result<(), AuthenticationError> {
-        let Some(client) = &outdated.client else { return Ok(()) };
+    /// Verifies the credentials of a request again. Returns the request with their current scopes and expiry.
+    pub(super) async fn verify_again(&self, outdated: &Authenticated) -> Result<Authenticated, AuthenticationError> {
+        let Some(client) = &outdated.client else { return Ok(outdated.clone()) };
         let generations = self.host.generations();
         let verified = self.verify(&self.snapshot(), client, outdated.credentials.clone(), generations).await?;
-        if verified.principal == outdated.principal { Ok(()) } else { Err(INVALID_TOKEN) }
+        if verified.principal == outdated.principal { Ok(verified) } else { Err(INVALID_TOKEN) }
     }
 
     /// Logs why an access token is rejected, and returns the error for its client.

@@ -124,16 +124,15 @@ impl Endpoint {
         if self.is_closed() {
             return shutting_down();
         }
-        let source = match self.identify(&mut request, peer, config).await {
+        let mut source = match self.identify(&mut request, peer, config).await {
             Ok(source) => source,
             Err(rejected) => return rejected,
         };
         accept::normalize(&request.method().clone(), request.headers_mut());
-        let mut operations = Vec::new();
         let response = match *request.method() {
-            Method::POST => self.post(request, &source, &mut operations).await.unwrap_or_else(|rejected| rejected),
+            Method::POST => self.post(request, &mut source).await.unwrap_or_else(|rejected| rejected),
             Method::GET => {
-                let streaming = Box::pin(self.event_stream(request.headers(), &source, &mut operations));
+                let streaming = Box::pin(self.event_stream(request.headers(), &source));
                 streaming.await.unwrap_or_else(|rejected| *rejected)
             }
             Method::DELETE => {
@@ -143,7 +142,7 @@ impl Endpoint {
             _ => method_not_allowed(ALL_METHODS),
         };
         if source.authenticated.has_credentials() && is_event_stream(&response) {
-            let revoked = self.authenticator.until_revoked(source.authenticated, operations);
+            let revoked = self.authenticator.until_revoked(source.authenticated);
             return response.map(|body| Body::from_stream(body.into_data_stream().take_until(Box::pin(revoked))));
         }
         response
@@ -216,18 +215,8 @@ impl Endpoint {
     /// ended nevertheless: its connection may be dead, and the next attempt then finds room.
     ///
     /// Updates require the scopes of a subscription: a token without them gets a stream without updates.
-    async fn event_stream(
-        &self,
-        headers: &HeaderMap,
-        source: &RequestSource,
-        operations: &mut Vec<Operation>,
-    ) -> Result<Response, Box<Response>> {
-        let mut may = |operation| {
-            let may = source.authenticated.require_scopes(&[operation]).is_ok();
-            operations.extend(may.then_some(operation));
-            may
-        };
-        let (may_subscribe, may_list) = (may(Operation::Subscribe), may(Operation::List));
+    async fn event_stream(&self, headers: &HeaderMap, source: &RequestSource) -> Result<Response, Box<Response>> {
+        let scopes = source.authenticated.scopes();
         if !accept::accepts_json_and_sse(headers) {
             let text = "Not Acceptable: Client must accept text/event-stream";
             return Err(Box::new((StatusCode::NOT_ACCEPTABLE, Body::from(text)).into_response()));
@@ -239,8 +228,8 @@ impl Endpoint {
         let permit = self.acquire_stream(source).inspect_err(|_| session.end_stream())?;
         let (host, keep_alive) = (self.host.clone(), http.keep_alive.duration());
         let guard = session.clone();
-        let response = session_stream::respond(host, session, received, may_subscribe, may_list, keep_alive);
-        self.sessions.after_stream(&guard, tells_all && may_subscribe).await;
+        let response = session_stream::respond(host, session, received, scopes, keep_alive);
+        self.sessions.after_stream(&guard, tells_all && scopes.include(Operation::Subscribe)).await;
         Ok(response.map(|body| GuardedBody::wrap(body, permit)))
     }
 

@@ -96,16 +96,12 @@ impl BatchAnswer {
 type Received = Result<Incoming, Rejection>;
 
 impl Endpoint {
-    /// Answers a request of this source, and adds the performed operations.
-    pub(super) async fn post(
-        &self,
-        request: HttpRequest,
-        source: &RequestSource,
-        operations: &mut Vec<Operation>,
-    ) -> Result<Response, Response> {
+    /// Answers a request of this source, whose credentials are verified again if that is necessary.
+    pub(super) async fn post(&self, request: HttpRequest, source: &mut RequestSource) -> Result<Response, Response> {
         check_head(request.headers()).map_err(|rejected| *rejected)?;
         let (headers, received) = self.receive(request, source).await?;
-        self.authorize(&received, source, operations).await?;
+        self.authorize(&received, source).await?;
+        let source = &*source;
         let in_flight = self.begin_request().map_err(|closed| *closed)?;
         let response = match received {
             Ok(Incoming::Single(message)) => {
@@ -136,13 +132,9 @@ impl Endpoint {
         Ok((head.headers, received))
     }
 
-    /// Checks the rates and the authorization of the source, now that the body has been received.
-    async fn authorize(
-        &self,
-        received: &Received,
-        source: &RequestSource,
-        operations: &mut Vec<Operation>,
-    ) -> Result<(), Response> {
+    /// Checks the rates and the authorization of the source, now that the body has been received. Credentials that are verified again
+    /// replace those of the source, because a token may have other scopes then, and its issuer may require others.
+    async fn authorize(&self, received: &Received, source: &mut RequestSource) -> Result<(), Response> {
         let RequestSource { config, authenticated, account, .. } = source;
         let client = account.client();
         if let Ok(Incoming::Batch(messages)) = received
@@ -154,16 +146,16 @@ impl Endpoint {
         // Receiving the body may have taken long.
         if authenticated.is_outdated() {
             let verified = Box::pin(self.authenticator.verify_again(authenticated)).await;
-            verified.map_err(|error| self.reject(&error, client))?;
+            *authenticated = verified.map_err(|error| self.reject(&error, client))?;
         }
-        match received {
-            Ok(Incoming::Single(message)) => operations.extend(self.operations(message)),
+        let operations = match received {
+            Ok(Incoming::Single(message)) => self.operations(message),
             Ok(Incoming::Batch(messages)) => {
-                operations.extend(messages.iter().flatten().flat_map(|message| self.operations(message)));
+                messages.iter().flatten().flat_map(|message| self.operations(message)).collect()
             }
-            Err(_) => {}
-        }
-        authenticated.require_scopes(operations).map_err(|error| self.reject(&error, client))
+            Err(_) => Vec::new(),
+        };
+        authenticated.require_scopes(&operations).map_err(|error| self.reject(&error, client))
     }
 
     /// Returns the operations that a message requests.
@@ -372,8 +364,8 @@ impl Endpoint {
             exchange.begin(&id, listen::method(), None, Revision::LATEST, traceparent)?;
         let RequestSource { config, authenticated, account, .. } = exchange.source;
         // The acknowledgment leaves out the subscriptions that the token does not allow.
-        let may_list = authenticated.require_scopes(&[Operation::List]).is_ok();
-        params.list_changed = params.list_changed.filter(|_| may_list);
+        let scopes = authenticated.scopes();
+        params.list_changed = params.list_changed.filter(|_| scopes.include(Operation::List));
         let permit = match self.acquire_stream(exchange.source) {
             Ok(permit) => permit,
             Err(rejected) => {
@@ -384,7 +376,8 @@ impl Endpoint {
         let end = event(&listen::end(config, id.clone()));
         let principal = &authenticated.principal;
         let beginning = Listener::begin(&self.host, id.clone(), params, principal, audit);
-        let beginning = AccessToken::scope(authenticated.issued_token(), beginning.instrument(trace.span()));
+        let beginning = scopes.scope(beginning.instrument(trace.span()));
+        let beginning = AccessToken::scope(authenticated.issued_token(), beginning);
         let listener = account.client().requester(principal).scope(beginning).await;
         listen::count(&self.metrics, Transport::Http, trace.record(&listener));
         let listener = match listener {

@@ -1,5 +1,6 @@
 //! OAuth 2.1: the server as a resource server, with tokens that issuers sign or introspect.
 
+mod changed_scopes;
 mod introspection;
 mod keys;
 mod metadata;

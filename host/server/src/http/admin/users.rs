@@ -13,7 +13,7 @@ use axum::extract::Request;
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use mcp_host_base::share_limiter::{ShareLimiter, ShareLimits, SharePermit};
-use mcp_host_config::{Config, Operation};
+use mcp_host_config::Config;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::Host;
 use tokio_util::task::AbortOnDropHandle;
@@ -50,13 +50,9 @@ impl Users {
         self.requests.acquire(&principal.name().to_owned(), MAX_REQUESTS).map_err(|_| too_many())
     }
 
-    /// Waits until a user's token is no longer accepted, or lacks the scopes that these operations require.
-    pub(super) fn until_revoked(
-        &self,
-        user: Authenticated,
-        operations: &[Operation],
-    ) -> impl Future<Output = ()> + Send + use<> {
-        self.authenticator.until_revoked(user, operations.to_vec())
+    /// Waits until a user's token is no longer accepted, or has fewer scopes.
+    pub(super) fn until_revoked(&self, user: Authenticated) -> impl Future<Output = ()> + Send + use<> {
+        self.authenticator.until_revoked(user)
     }
 
     /// Returns whether users are enabled.

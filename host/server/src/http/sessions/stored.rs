@@ -5,6 +5,7 @@ use std::sync::Arc;
 use mcp_host_base::share_limiter::SharePermit;
 use mcp_host_config::Operation;
 use mcp_host_model::requester::Requester;
+use mcp_resource_host::access::CredentialScopes;
 use mcp_resource_host::audit::SessionHash;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -50,6 +51,8 @@ pub(super) struct NewestStream {
     has_updates: bool,
     /// Whether the session has had a stream.
     has_begun: bool,
+    /// The scopes with which a stream withheld an update. None if all updates were delivered since.
+    withheld: Option<CredentialScopes>,
 }
 
 #[derive(Debug)]
@@ -171,17 +174,32 @@ impl SessionGuard {
         }
     }
 
-    /// Begins an event stream, and ends the previous one. Updates after the event `received`, or all updates if it is unknown, become
-    /// pending again, because they may not have been delivered. Returns the token that fires when the new stream ends, and the number of
-    /// the last event before the stream.
-    pub(in crate::http) fn begin_stream(&self, received: Option<u64>, has_updates: bool) -> (CancellationToken, u64) {
+    /// Begins an event stream of a token with these scopes, and ends the previous one. Updates after the event `received`, or all updates
+    /// if it is unknown, become pending again, because they may not have been delivered. Every resource is notified if the token has
+    /// scopes that a stream lacked which withheld an update. Returns the token that fires when the new stream ends, and the number of the
+    /// last event before the stream.
+    pub(in crate::http) fn begin_stream(
+        &self,
+        received: Option<u64>,
+        scopes: CredentialScopes,
+    ) -> (CancellationToken, u64) {
         let mut stream = self.0.stream.lock();
         stream.ended.cancel();
-        *stream = NewestStream { ended: self.0.ended.child_token(), has_updates, has_begun: true };
+        let (has_updates, withheld) = (scopes.include(Operation::Subscribe), stream.withheld);
+        *stream = NewestStream { ended: self.0.ended.child_token(), has_updates, has_begun: true, withheld };
         if has_updates {
             self.0.session.subscriber().redeliver(received);
+            if withheld.is_some_and(|lacking| !lacking.cover(scopes)) {
+                stream.withheld = None;
+                self.0.session.subscriber().notify_all();
+            }
         }
         (stream.ended.clone(), self.0.session.subscriber().last_number())
+    }
+
+    /// Notes that a stream of a token with these scopes has taken an update, and withheld it.
+    pub(in crate::http) fn withhold(&self, scopes: CredentialScopes) {
+        self.0.stream.lock().withheld = Some(scopes);
     }
 
     /// The id of the event with this number.

@@ -11,14 +11,14 @@ use tokio::time::timeout;
 
 use super::ResourceServer;
 
-const TOKEN: &str = "opaque-token-of-alice";
+pub(super) const TOKEN: &str = "opaque-token-of-alice";
 const SECRET: &str = "secret:of the+server";
 /// The maximum time for which an answer is cached, with tolerance for a slow machine.
-const CACHED: Duration = Duration::from_secs(30);
+pub(super) const CACHED: Duration = Duration::from_secs(30);
 
 /// A server that introspects tokens, and the file with its secret.
-struct Introspected {
-    resource: ResourceServer,
+pub(super) struct Introspected {
+    pub(super) resource: ResourceServer,
     _secret: NamedTempFile,
 }
 
@@ -29,7 +29,7 @@ impl Introspected {
     }
 
     /// The same, with additions to the issuer's entry and to the config.
-    async fn start_with(more_of_issuer: &str, more: impl FnOnce(ConfigFile) -> ConfigFile) -> Self {
+    pub(super) async fn start_with(more_of_issuer: &str, more: impl FnOnce(ConfigFile) -> ConfigFile) -> Self {
         let secret = NamedTempFile::new().unwrap();
         std::fs::write(secret.path(), SECRET).unwrap();
         let entry = |issuer: &TokenIssuer| {
@@ -45,7 +45,7 @@ impl Introspected {
     }
 
     /// Returns the issuer's answer for an active token.
-    fn active(&self) -> Value {
+    pub(super) fn active(&self) -> Value {
         let mut answer = self.resource.claims("alice");
         answer["active"] = json!(true);
         answer["token_type"] = json!("Bearer");
@@ -53,7 +53,7 @@ impl Introspected {
     }
 
     /// Makes the issuer give this answer for every token.
-    fn answer(&self, answer: &Value) {
+    pub(super) fn answer(&self, answer: &Value) {
         self.reply(Reply::ok("application/json", answer.to_string()));
     }
 

@@ -34,6 +34,7 @@ use super::browse_types::{
 use super::search::languages;
 use super::{AdminServer, Connection, Refusal, StreamCredentials, body, ok, users};
 use crate::http::authentication::Authenticated;
+use crate::method::performed_operations;
 
 /// The authenticated client of a request.
 pub(super) enum ApiClient<'a> {
@@ -90,6 +91,7 @@ impl AdminServer {
         if !(1..=MAX_RESOURCES).contains(&limit) {
             return Err(Refusal::bad_request(format!("`limit` is not a number from 1 to {MAX_RESOURCES}: {limit}")));
         }
+        client.require_scopes(&performed_operations(&self.host, &[Operation::List], parent.as_deref()))?;
         let viewer = self.viewer(client, viewer)?;
         let (parent, bounds) = (parent.as_deref(), PageBounds { items: limit, bytes: MAX_PAGE_BYTES });
         let listing = self.host.list_bounded(&viewer, ListRequest { parent, cursor: cursor.as_deref() }, bounds);
@@ -136,7 +138,7 @@ impl AdminServer {
 
     async fn browse_complete(&self, request: BrowseComplete, client: &ApiClient<'_>) -> Result<Response, Refusal> {
         // The values of a search template come from resources that may be listed and read.
-        client.require_scopes(self.host.performed_operations(&request.template))?;
+        client.require_scopes(&performed_operations(&self.host, &[Operation::Complete], [&*request.template]))?;
         let viewer = self.viewer(client, request.viewer)?;
         let completing = CompleteRequest {
             template: &request.template,
@@ -199,7 +201,7 @@ fn operations(what: &str) -> &'static [Operation] {
         "list" => &[Operation::List],
         "templates" => &[Operation::Templates],
         "complete" => &[Operation::Complete],
-        // The required scopes depend on the watched resources.
+        // The required scopes depend on the watched resources. Those of the built-in providers are added for each path.
         "watch" => &[],
         _ => &[Operation::List, Operation::Read],
     }

@@ -32,6 +32,7 @@ use super::types::{ListingChanged, UpdatedResource};
 use super::user_streams::{self, UserStream};
 use crate::http::authentication::Authenticated;
 use crate::listen::Subscriptions;
+use crate::method::performed_operations;
 
 /// The maximum number of open streams, for one administrator and for all.
 const MAX_VIEWS: ShareLimits = ShareLimits { client: 8, overall: 8 };
@@ -62,8 +63,10 @@ impl AdminServer {
         let viewer = self.viewer(client, viewer)?;
         let watches_nothing = uris.is_empty() && !listing;
         // The requirement is the same as for `subscriptions/listen`.
-        let required: &[Operation] = if watches_nothing { &[] } else { &[Operation::Subscribe] };
-        client.require_scopes(required)?;
+        if !watches_nothing {
+            let uris = uris.iter().map(String::as_str);
+            client.require_scopes(&performed_operations(&self.host, &[Operation::Subscribe], uris))?;
+        }
         let listing = listing && client.require_scopes(&[Operation::List]).is_ok();
         let permit = match client {
             ApiClient::Administrator(administrator) => {
@@ -102,7 +105,7 @@ impl AdminServer {
                 event_stream(events, async move { authority.until_not_administrator(&host, &credentials).await })
             }
             ApiClient::User(user) => {
-                let ended = self.until_user_ends((*user).clone(), credentials, required);
+                let ended = self.until_user_ends((*user).clone(), credentials);
                 event_stream(events, async move {
                     match replaced {
                         None => ended.await,
@@ -116,14 +119,13 @@ impl AdminServer {
         })
     }
 
-    /// Waits until a user loses the right to a stream: the token is rejected or lacks a scope, the session has ended, or users are disabled.
+    /// Waits until a user loses the right to a stream: the token is rejected or loses a scope, the session has ended, or users are disabled.
     fn until_user_ends(
         &self,
         user: Authenticated,
         credentials: StreamCredentials,
-        required: &[Operation],
     ) -> impl Future<Output = ()> + Send + use<> {
-        let revoked = Box::pin(self.users.until_revoked(user, required));
+        let revoked = Box::pin(self.users.until_revoked(user));
         let (host, authority) = (self.host.clone(), self.authority.clone());
         let session_ended = Box::pin(async move {
             let StreamCredentials { method, headers, .. } = &credentials;
