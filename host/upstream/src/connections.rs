@@ -6,10 +6,15 @@
 //!
 //! Nothing polls an idle connection. So what the server did meanwhile is found when the connection is taken from the pool: a connection
 //! that was closed, or on which something was received, is dropped. A connection is dropped after [`IDLE_TIMEOUT`], too.
+//!
+//! HTTP/1.1 has no ids: if a server sends one response too many, each later response on this connection answers the request before it
+//! (response desynchronization). So a connection is used again only if its response is the answer to its request by the ids of JSON-RPC
+//! ([`Reuse`]), and no two identities share a pool.
 
 use std::error::Error;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -38,7 +43,7 @@ const MAX_HEAD: usize = 64 << 10;
 
 type Driver = http1::Connection<MaybeHttpsStream<TokioIo<TcpStream>>, Full<Bytes>>;
 
-/// The connections to one server.
+/// The connections to one server with the credentials of one identity.
 #[derive(Clone)]
 pub(crate) struct Connections {
     connector: HttpsConnector<HttpConnector>,
@@ -64,34 +69,40 @@ impl Connections {
         Self { connector, idle: Arc::default() }
     }
 
-    /// Sends a request whose URI is absolute, and returns the response once its head is here. The connection serves another request
-    /// after its body has been read to the end; it is closed if the future or the body is dropped before.
+    /// Returns an empty pool of connections to the same server, for another identity.
+    pub(crate) fn separate(&self) -> Self {
+        Self::new(self.connector.clone())
+    }
+
+    /// Sends a request whose URI is absolute and that may be repeated, and returns the response once its head is here. The connection
+    /// serves another request after the body has been read to the end and [`Reuse`] was permitted. It is closed if the future or the body
+    /// is dropped before.
     ///
     /// # Errors
     ///
-    /// There is no response. A request that an idle connection did not take because the server closed it is sent on another one.
+    /// There is no response. If the connection was idle before, the server may have closed it at the same time, so the request is sent
+    /// once more, on a new connection.
     pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<ReceivedBody>, SendError> {
         let uri = request.uri().clone();
-        let mut request = in_origin_form(request)?;
-        loop {
-            let idle = self.idle.take();
-            let is_idle = idle.is_some();
-            let mut connection = match idle {
-                Some(connection) => connection,
-                None => self.connect(uri.clone()).await?,
-            };
-            let response = connection.sender.try_send_request(request);
-            match connection.drive(response).await {
-                Ok(response) => {
-                    let used = Some((connection, self.idle.clone()));
-                    return Ok(response.map(|body| ReceivedBody { body, has_ended: false, used }));
-                }
-                Err(mut error) => match error.take_message().filter(|_| is_idle) {
-                    Some(unsent) => request = unsent,
-                    None => return Err(error.into_error().into()),
-                },
-            }
+        let request = in_origin_form(request)?;
+        if let Some(idle) = self.idle.take()
+            && let Ok(response) = self.send_on(idle, request.clone()).await
+        {
+            return Ok(response);
         }
+        let connection = self.connect(uri).await?;
+        Ok(self.send_on(connection, request).await?)
+    }
+
+    async fn send_on(
+        &self,
+        mut connection: Connection,
+        request: Request<Full<Bytes>>,
+    ) -> hyper::Result<Response<ReceivedBody>> {
+        let response = connection.sender.send_request(request);
+        let response = connection.drive(response).await?;
+        let used = Some((connection, self.idle.clone()));
+        Ok(response.map(|body| ReceivedBody { body, has_ended: false, reuse: Reuse::default(), used }))
     }
 
     async fn connect(&self, uri: Uri) -> Result<Connection, SendError> {
@@ -207,11 +218,29 @@ async fn sweep(idle: Weak<Idle>) {
     }
 }
 
+/// The permission to use a connection again after its response. Without it, the connection is closed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reuse(Arc<AtomicBool>);
+
+impl Reuse {
+    /// Permits it: the response is the answer to the request.
+    pub(crate) fn permit(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// The body of a response. Reading it drives its connection.
 pub(crate) struct ReceivedBody {
     body: Incoming,
     has_ended: bool,
+    reuse: Reuse,
     used: Option<(Connection, Arc<Idle>)>,
+}
+
+impl ReceivedBody {
+    pub(crate) fn reuse(&self) -> Reuse {
+        self.reuse.clone()
+    }
 }
 
 impl Body for ReceivedBody {
@@ -244,6 +273,7 @@ impl Body for ReceivedBody {
 impl Drop for ReceivedBody {
     fn drop(&mut self) {
         if self.is_end_stream()
+            && self.reuse.0.load(Ordering::Relaxed)
             && let Some((connection, idle)) = self.used.take()
         {
             idle.put(connection);
@@ -289,7 +319,9 @@ mod tests {
     }
 
     async fn get(connections: &Connections, uri: &Uri) -> Result<Response<ReceivedBody>, SendError> {
-        connections.send(Request::get(uri.clone()).body(Full::default()).unwrap()).await
+        let response = connections.send(Request::get(uri.clone()).body(Full::default()).unwrap()).await?;
+        response.body().reuse().permit();
+        Ok(response)
     }
 
     async fn text_of(response: Response<ReceivedBody>) -> String {
@@ -347,6 +379,47 @@ mod tests {
             // The runtime notices that the server has closed it.
             tokio::task::yield_now().await;
         }
+    }
+
+    #[tokio::test]
+    async fn a_request_is_repeated_if_the_server_closes_its_idle_connection_at_the_same_time() {
+        let (listener, uri) = listen().await;
+        let server = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            read_head(&mut stream).await.unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\na").await.unwrap();
+            // The second request is here, and has no response.
+            read_head(&mut stream).await.unwrap();
+            drop(stream);
+            let (mut stream, _) = listener.accept().await.unwrap();
+            read_head(&mut stream).await.unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nb").await.unwrap();
+        };
+        let connections = connections();
+        let client = async {
+            let first = text_of(get(&connections, &uri).await.unwrap()).await;
+            (first, text_of(get(&connections, &uri).await.unwrap()).await)
+        };
+        let (texts, ()) = tokio::join!(client, server);
+        assert_eq!(texts, ("a".to_owned(), "b".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_closed_without_permission_to_use_it_again() {
+        let (listener, uri) = listen().await;
+        let server = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            read_head(&mut stream).await.unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\na").await.unwrap();
+            stream.read_u8().await.unwrap_err().kind()
+        };
+        let connections = connections();
+        let client = async {
+            let request = Request::get(uri.clone()).body(Full::default()).unwrap();
+            text_of(connections.send(request).await.unwrap()).await
+        };
+        let (text, closed) = tokio::join!(client, server);
+        assert_eq!((text.as_str(), closed), ("a", io::ErrorKind::UnexpectedEof));
     }
 
     #[tokio::test]

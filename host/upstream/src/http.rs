@@ -36,7 +36,7 @@ use rustls::RootCertStore;
 use sse_stream::{Sse, SseStream};
 use tokio::sync::Semaphore;
 
-use crate::connections::{Connections, ReceivedBody, SendError};
+use crate::connections::{Connections, ReceivedBody, Reuse, SendError};
 use crate::message::{Decoder, LONG, Undecoded, is_asked};
 use crate::tokens::AccessTokens;
 use crate::updates::Updates;
@@ -180,9 +180,10 @@ impl HttpClient {
         Ok(Self { connections, credentials, updates, decoder, had_stream, ending })
     }
 
-    /// Creates a client with the same connection pool and other credentials. It reports gaps in its notifications to `updates`.
+    /// Creates a client with other credentials, and with its own connections: responses never reach another identity. It reports gaps in
+    /// its notifications to `updates`.
     pub(crate) fn with_credentials(&self, credentials: Credentials, updates: Arc<Updates>, decoder: Decoder) -> Self {
-        let (connections, had_stream, ending) = (self.connections.clone(), Arc::default(), self.ending.clone());
+        let (connections, had_stream, ending) = (self.connections.separate(), Arc::default(), self.ending.clone());
         Self { connections, credentials, updates, decoder, had_stream, ending }
     }
 
@@ -227,9 +228,15 @@ impl HttpClient {
         if !status.is_success() {
             let retry_after = header(&response, "retry-after");
             // A body that is too long or ends early must not hide the status.
-            let body = read(response.into_body(), if is_json { max } else { MAX_ERROR_BODY }).await.unwrap_or_default();
-            return match self.decode(body, id, thread).await {
-                Ok(error @ JsonRpcMessage::Error(_)) if is_json => Ok(Some(error)),
+            let mut body = response.into_body();
+            let text = read(&mut body, if is_json { max } else { MAX_ERROR_BODY }).await.unwrap_or_default();
+            return match self.decode(text, id, thread).await {
+                Ok(message) if is_json && is_error(&message) && is_answer(&message, id) => {
+                    if id_of(&message).is_some() {
+                        body.reuse().permit();
+                    }
+                    Ok(Some(message))
+                }
                 _ => Err(HttpStatusError::new(status.as_u16(), retry_after).into()),
             };
         }
@@ -239,10 +246,12 @@ impl HttpClient {
         if !is_json {
             return Err(StreamableHttpError::UnexpectedContentType(header(&response, "content-type")));
         }
-        let body = read(response.into_body(), max).await?;
+        let mut body = response.into_body();
+        let text = read(&mut body, max).await?;
         let unexpected = |text: String| StreamableHttpError::UnexpectedServerResponse(Cow::Owned(text));
-        let message = self.decode(body, id, thread).await.map_err(|error| unexpected(error.to_string()))?;
+        let message = self.decode(text, id, thread).await.map_err(|error| unexpected(error.to_string()))?;
         if is_answer(&message, id) {
+            body.reuse().permit();
             Ok(Some(message))
         } else {
             Err(unexpected("an answer to another request".to_owned()))
@@ -264,6 +273,7 @@ impl HttpClient {
             let Some(data) = event.data.filter(|data| is_message && !data.is_empty()) else { continue };
             match self.decode(data.into(), id, thread).await {
                 Ok(message) if is_answer(&message, id) => {
+                    events.reuse.permit();
                     self.end(events);
                     return Ok(Some(message));
                 }
@@ -344,13 +354,22 @@ fn refused(response: &Response<ReceivedBody>) -> Option<Failed> {
     }
 }
 
+/// Returns the id of the request that a message answers.
+fn id_of(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
+    match message {
+        JsonRpcMessage::Response(response) => Some(&response.id),
+        JsonRpcMessage::Error(error) => error.id.as_ref(),
+        JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
+    }
+}
+
+fn is_error(message: &ServerJsonRpcMessage) -> bool {
+    matches!(message, JsonRpcMessage::Error(_))
+}
+
 /// Returns whether a message is the answer to this request. An error without an id counts as its answer.
 fn is_answer(message: &ServerJsonRpcMessage, id: &RequestId) -> bool {
-    match message {
-        JsonRpcMessage::Response(response) => response.id == *id,
-        JsonRpcMessage::Error(error) => error.id.as_ref().is_none_or(|answered| answered == id),
-        JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => false,
-    }
+    id_of(message).map_or(is_error(message), |answered| answered == id)
 }
 
 /// Returns a header of a response as text.
@@ -365,7 +384,7 @@ fn is_type(response: &Response<ReceivedBody>, expected: &str) -> bool {
 }
 
 /// Reads a body of at most `max` bytes.
-async fn read(body: ReceivedBody, max: usize) -> Result<Bytes, Failed> {
+async fn read(body: &mut ReceivedBody, max: usize) -> Result<Bytes, Failed> {
     match Limited::new(body, max).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => {
@@ -376,20 +395,32 @@ async fn read(body: ReceivedBody, max: usize) -> Result<Bytes, Failed> {
 }
 
 /// Returns the events of a body, each of at most `max` bytes, in a form that rmcp can parse. With `is_asked`, the answers among them are
-/// answers to requests of [`ask`](crate::ask).
+/// answers to requests of [`ask`](crate::ask). The connection may be used again once the answer to `request` was received.
 fn events(
     body: ReceivedBody,
     max: usize,
     decoder: Decoder,
     is_asked: bool,
+    request: Option<RequestId>,
 ) -> BoxStream<'static, Result<Sse, sse_stream::Error>> {
-    let decode = move |event| async move {
-        match event {
-            Ok(event) => Ok(decoder.event(event, is_asked).await),
-            Err(error) => Err(error),
+    let RawEvents { stream, reuse, .. } = raw_events(body, max);
+    let awaited = Arc::new((request, reuse));
+    let decode = move |event| {
+        let awaited = awaited.clone();
+        async move {
+            let permit = |message: &ServerJsonRpcMessage| {
+                let (request, reuse) = &*awaited;
+                if request.as_ref().is_some_and(|id| is_answer(message, id)) {
+                    reuse.permit();
+                }
+            };
+            match event {
+                Ok(event) => Ok(decoder.event(event, is_asked, permit).await),
+                Err(error) => Err(error),
+            }
         }
     };
-    raw_events(body, max).stream.then(decode).boxed()
+    stream.then(decode).boxed()
 }
 
 /// The events of a body.
@@ -397,13 +428,14 @@ struct RawEvents {
     stream: BoxStream<'static, Result<Sse, sse_stream::Error>>,
     /// The number of bytes that may still be read. The stream decreases it.
     left: Arc<AtomicUsize>,
+    reuse: Reuse,
 }
 
 /// Returns the events of a body, each of at most `max` bytes.
 fn raw_events(body: ReceivedBody, max: usize) -> RawEvents {
     let mut limit = EventLimit { max, length: 0, is_line_empty: true };
     let left = Arc::new(AtomicUsize::new(usize::MAX));
-    let counted = left.clone();
+    let (counted, reuse) = (left.clone(), body.reuse());
     let pieces = body.into_data_stream().map(move |piece| {
         let piece = piece.map_err(HttpError::from)?;
         let rest = counted.load(Ordering::Relaxed).checked_sub(piece.len()).ok_or(HttpError::RestTooLarge)?;
@@ -415,7 +447,7 @@ fn raw_events(body: ReceivedBody, max: usize) -> RawEvents {
         let ends = std::mem::replace(has_failed, piece.is_err());
         futures::future::ready((!ends).then_some(piece))
     });
-    RawEvents { stream: SseStream::from_bytes_stream(pieces).boxed(), left }
+    RawEvents { stream: SseStream::from_bytes_stream(pieces).boxed(), left, reuse }
 }
 
 /// Counts the bytes of the current event: the bytes since the last empty line.
@@ -488,8 +520,16 @@ impl StreamableHttpClient for HttpClient {
     ) -> Result<StreamableHttpPostResponse, Failed> {
         let body = serde_json::to_vec(&message).map_err(failed)?;
         let response = self.send(Method::POST, &uri, session.as_deref(), headers, body.into()).await?;
-        let status = response.status();
+        let (status, reuse) = (response.status(), response.body().reuse());
+        let request = match &message {
+            ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
+            // A request has an answer: this is the response to another message.
+            if request.is_none() {
+                reuse.permit();
+            }
             return Ok(StreamableHttpPostResponse::Accepted);
         }
         if status == StatusCode::NOT_FOUND && session.is_some() {
@@ -500,8 +540,12 @@ impl StreamableHttpClient for HttpClient {
         if !status.is_success() {
             let max = if is_json { limits.max_json_response_size } else { MAX_ERROR_BODY };
             // A body that is too long or ends early must not hide the status.
-            let body = read(response.into_body(), max).await.unwrap_or_default();
-            let answered = self.decoder.decode_any(body, is_asked).await.ok();
+            let mut body = response.into_body();
+            let text = read(&mut body, max).await.unwrap_or_default();
+            let answered = self.decoder.decode_any(text, is_asked).await.ok();
+            if request.is_some() && answered.as_ref().and_then(id_of) == request.as_ref() {
+                reuse.permit();
+            }
             if let Some(answer) = legacy_answer(&message, status, answered.as_ref()).filter(|_| session.is_none()) {
                 return Ok(answer);
             }
@@ -513,21 +557,26 @@ impl StreamableHttpClient for HttpClient {
             };
         }
         if is_type(&response, EVENT_STREAM_MIME_TYPE) {
-            let events = events(response.into_body(), limits.max_sse_event_size, self.decoder, is_asked);
+            let events = events(response.into_body(), limits.max_sse_event_size, self.decoder, is_asked, request);
             return Ok(StreamableHttpPostResponse::Sse(events, new_session));
         }
-        if !matches!(message, ClientJsonRpcMessage::Request(_)) {
+        let Some(id) = request else {
             // A notification needs no answer.
             return Ok(StreamableHttpPostResponse::Accepted);
-        }
+        };
         if !is_json {
             let found =
                 response.headers().get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()).into());
             return Err(StreamableHttpError::UnexpectedContentType(found));
         }
-        let body = read(response.into_body(), limits.max_json_response_size).await?;
-        match self.decoder.decode_any(body, is_asked).await {
-            Ok(message) => Ok(StreamableHttpPostResponse::Json(message, new_session)),
+        let mut body = response.into_body();
+        let text = read(&mut body, limits.max_json_response_size).await?;
+        match self.decoder.decode_any(text, is_asked).await {
+            Ok(message) if is_answer(&message, &id) => {
+                reuse.permit();
+                Ok(StreamableHttpPostResponse::Json(message, new_session))
+            }
+            Ok(_) => Err(StreamableHttpError::UnexpectedServerResponse(Cow::Borrowed("an answer to another request"))),
             Err(error) => Err(StreamableHttpError::UnexpectedServerResponse(Cow::Owned(error.to_string()))),
         }
     }
@@ -588,7 +637,7 @@ impl StreamableHttpClient for HttpClient {
             self.updates.gap();
         }
         // Every answer in such a stream is an answer to a request of `ask`.
-        Ok(events(response.into_body(), max, self.decoder, true))
+        Ok(events(response.into_body(), max, self.decoder, true, None))
     }
 }
 

@@ -142,12 +142,19 @@ impl Decoder {
         decoding.await.map_err(|_| Undecoded::Ended)?
     }
 
-    /// Returns the event with a message that rmcp can parse at little cost; without data if the message cannot be decoded.
-    pub(crate) async fn event(self, mut event: Sse, is_asked: bool) -> Sse {
+    /// Returns the event with a message that rmcp can parse at little cost; without data if the message cannot be decoded. `inspect` is
+    /// called with the decoded message.
+    pub(crate) async fn event(
+        self,
+        mut event: Sse,
+        is_asked: bool,
+        inspect: impl FnOnce(&ServerJsonRpcMessage),
+    ) -> Sse {
         let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
         let Some(data) = event.data.take_if(|data| is_message && !data.is_empty()) else { return event };
         let data = Bytes::from(data);
-        let encoded = match self.decode_any(data.clone(), is_asked).await {
+        let decoded = self.decode_any(data.clone(), is_asked).await;
+        let encoded = match decoded.inspect(inspect) {
             Ok(message @ (JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_))) if is_asked => {
                 serde_json::to_string(&message).map_err(Undecoded::from)
             }
@@ -239,7 +246,7 @@ mod tests {
     async fn an_event_has_what_rmcp_parses() {
         let event = |data: &str| Sse { data: Some(data.to_owned()), ..Sse::default() };
         let text = r#"{"jsonrpc":"2.0","id":1,"result":{"contents":[{"uri":"x:\"a"}]}}"#;
-        let passed = DECODER.event(event(text), true).await.data.unwrap();
+        let passed = DECODER.event(event(text), true, |_| {}).await.data.unwrap();
         let Ok(JsonRpcMessage::Response(response)) = serde_json::from_str::<ServerJsonRpcMessage>(&passed) else {
             panic!("{passed}");
         };
@@ -248,9 +255,9 @@ mod tests {
             matches!(response.result, ServerResult::CustomResult(CustomResult(Value::String(text))) if text == expected)
         );
         let update = r#"{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}"#;
-        assert_eq!(DECODER.event(event(update), true).await.data.as_deref(), Some(update));
-        assert_eq!(DECODER.event(event("["), true).await.data, None);
+        assert_eq!(DECODER.event(event(update), true, |_| {}).await.data.as_deref(), Some(update));
+        assert_eq!(DECODER.event(event("["), true, |_| {}).await.data, None);
         let ping = Sse { event: Some("ping".to_owned()), data: Some("[".to_owned()), ..Sse::default() };
-        assert_eq!(DECODER.event(ping, true).await.data.as_deref(), Some("["));
+        assert_eq!(DECODER.event(ping, true, |_| {}).await.data.as_deref(), Some("["));
     }
 }

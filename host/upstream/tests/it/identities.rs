@@ -13,7 +13,10 @@ use mcp_host_model::caller::Caller;
 use mcp_host_model::provider::{Body, Failure, Page, Provider};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::hostile::wait_for;
 use super::http::{Server, json, status, with_session};
@@ -41,13 +44,15 @@ fn answer(user: &str, method: &Method, message: &Value) -> Response {
 }
 
 async fn start(server: &Server) -> Arc<dyn Provider> {
+    start_at(server.url()).await
+}
+
+async fn start_at(url: &str) -> Arc<dyn Provider> {
     let text = format!(
         "[[principal]]\nname = 'ada'\ntoken-sha256 = '{:064}'\n[[principal]]\nname = 'eve'\ntoken-sha256 = '{:064}'\n[[upstream]]\nname = \
          'up'\nurl = '{}'\nmount = 'up+'\nauth.tokens = [{{ principal = 'ada', token = {{ env = 'ADA' }} }}, {{ group = 'corp/ops', token = \
          {{ env = 'OPS' }} }}, {{ principal = 'eve', token = {{ env = 'REFUSED' }} }}]",
-        1,
-        2,
-        server.url()
+        1, 2, url
     );
     let environment = Environment::empty().variable("ADA", "a").variable("OPS", "o").variable("REFUSED", "refused");
     let config = Config::parse_in(&text, Path::new("/etc/mcp-host.toml"), &environment);
@@ -65,6 +70,75 @@ fn bob() -> Caller {
 
 async fn as_caller<T>(caller: &Caller, task: impl Future<Output = T>) -> T {
     Caller::scope(Some(caller.clone()), task).await
+}
+
+/// Serves reads without sessions on each connection of a listener, and sends the second response of each connection twice: once more when
+/// the next request is here, before its own response.
+async fn serve_with_repetitions(listener: TcpListener) {
+    while let Ok((stream, _)) = listener.accept().await {
+        tokio::spawn(async move {
+            let mut stream = BufReader::new(stream);
+            let mut responses = Vec::new();
+            while let Some((user, message)) = receive(&mut stream).await {
+                let result = match message["method"].as_str().unwrap_or_default() {
+                    "server/discover" => json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"],
+                        "capabilities": { "resources": {} }, "ttlMs": 0, "cacheScope": "public" }),
+                    _ => json!({ "resultType": "complete",
+                        "contents": [{ "uri": message["params"]["uri"], "text": format!("for {user}") }] }),
+                };
+                let body = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }).to_string();
+                let length = body.len();
+                let head =
+                    format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n");
+                if responses.len() == 2 {
+                    stream.write_all(String::as_bytes(&responses[1])).await.unwrap_or_default();
+                }
+                responses.push(head + &body);
+                stream.write_all(responses[responses.len() - 1].as_bytes()).await.unwrap_or_default();
+            }
+        });
+    }
+}
+
+/// Receives a request by hand. Returns its user and its message.
+async fn receive(stream: &mut BufReader<TcpStream>) -> Option<(String, Value)> {
+    let (mut user, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        if stream.read_line(&mut line).await.ok()? == 0 {
+            return None;
+        }
+        match line.trim_end().split_once(": ") {
+            Some(("authorization", value)) => user = value.trim_start_matches("Bearer ").to_owned(),
+            Some(("content-length", value)) => length = value.parse().ok()?,
+            Some(_) => {}
+            None if line == "\r\n" => break,
+            None => {}
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.ok()?;
+    Some((user, serde_json::from_slice(&body).ok()?))
+}
+
+#[tokio::test]
+async fn a_response_too_many_fails_one_request_and_reaches_no_other_identity() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let _server = AbortOnDropHandle::new(tokio::spawn(serve_with_repetitions(listener)));
+    let up = start_at(&url).await;
+    let mut failed = Vec::new();
+    for turn in 0..8 {
+        for (caller, expected) in [(ada(), "for a"), (bob(), "for o")] {
+            match as_caller(&caller, text(&up, "x:both")).await {
+                Ok(text) => assert_eq!(text, expected),
+                Err(_) => failed.push((turn, expected)),
+            }
+        }
+    }
+    // Each connection serves two requests, and the third one finds the repetition. Then there is another connection.
+    let expected: Vec<_> = [2, 5].into_iter().flat_map(|turn| [(turn, "for a"), (turn, "for o")]).collect();
+    assert_eq!(failed, expected);
 }
 
 fn paths(page: &Page) -> Vec<String> {

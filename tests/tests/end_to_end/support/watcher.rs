@@ -48,7 +48,7 @@ impl Watcher {
 
     /// Waits for an update of a resource. Everything before it is skipped.
     pub(crate) async fn assert_updated(&mut self, uri: &str) {
-        while !self.next().await.is_some_and(|updated| updated == uri) {}
+        while self.next().await.is_none_or(|updated| updated != uri) {}
     }
 
     /// Waits for a change of the listing. Everything before it is skipped.
