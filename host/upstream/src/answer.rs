@@ -1,9 +1,10 @@
 //! Parses results of an upstream from their text.
 //!
 //! Streaming deserialization: no tree of JSON values is built. Metadata (`_meta`) stays text, and unknown members are skipped. An invalid
-//! item of a listing is dropped and the others are served, so the item does not reveal itself to principals that may not see it. A list has
-//! at most `limits.response-items` items, and an array within an item is truncated to [`MAX_PARTS`] elements, so a parsed answer takes a
-//! small multiple of the memory of its text.
+//! item of a listing is dropped and the others are served, so the item does not reveal itself to principals that may not see it. An invalid
+//! member beside the list (the time to live, its scope, the kind of the result) counts as absent, except a cursor, without which the listing
+//! would be cut. A list has at most `limits.response-items` items, and an array within an item is truncated to [`MAX_PARTS`] elements, so a
+//! parsed answer takes a small multiple of the memory of its text.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -136,7 +137,9 @@ pub(crate) struct Annotations {
 pub(crate) struct Completion {
     #[serde(deserialize_with = "few::<MAX_VALUES, _, _>")]
     pub(crate) values: Vec<String>,
+    #[serde(default, deserialize_with = "valid")]
     pub(crate) total: Option<u32>,
+    #[serde(default, deserialize_with = "valid")]
     pub(crate) has_more: Option<bool>,
 }
 
@@ -153,8 +156,38 @@ struct Compared<'a> {
     contents: Option<&'a RawValue>,
     #[serde(borrow)]
     resources: Option<&'a RawValue>,
+    #[serde(default, deserialize_with = "valid")]
     ttl_ms: Option<u64>,
-    cache_scope: Option<Cow<'a, str>>,
+    #[serde(default, deserialize_with = "scope")]
+    cache_scope: Option<String>,
+}
+
+/// A member of a result; none if it is invalid.
+struct Valid<T>(Option<T>);
+
+impl<'a, T: Deserialize<'a>> Deserialize<'a> for Valid<T> {
+    fn deserialize<D: Deserializer<'a>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <&'a RawValue>::deserialize(deserializer)?;
+        Ok(Self(serde_json::from_str(text.get()).ok()))
+    }
+}
+
+fn valid<'a, D: Deserializer<'a>, T: Deserialize<'a>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    Valid::deserialize(deserializer).map(|Valid(value)| value)
+}
+
+/// Deserializes `cacheScope`. An invalid scope is unknown, and not absent, because an absent one is public.
+fn scope<'a, D: Deserializer<'a>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    valid::<D, Option<String>>(deserializer).map(|scope| scope.unwrap_or_else(|| Some(String::new())))
+}
+
+/// Deserializes with [`scope`].
+struct Scope(Option<String>);
+
+impl<'a> Deserialize<'a> for Scope {
+    fn deserialize<D: Deserializer<'a>>(deserializer: D) -> Result<Self, D::Error> {
+        scope(deserializer).map(Self)
+    }
 }
 
 impl<'a> Item<'a> for Resource<'a> {
@@ -214,15 +247,15 @@ impl<'a, T: Item<'a>> Visitor<'a> for AnswerVisitor<T> {
     }
 
     fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<Answer<T>, A::Error> {
-        let (mut items, mut next_cursor, mut ttl_ms) = (None::<Parsed<T>>, None, None);
+        let (mut items, mut next_cursor, mut ttl_ms) = (None::<Parsed<T>>, None, None::<u64>);
         let (mut scope, mut kind) = (None::<String>, None::<String>);
         while let Some(key) = map.next_key::<Cow<'a, str>>()? {
             match key.as_ref() {
                 key if key == T::LIST => items = Some(map.next_value_seed(Items { max: self.max, item: PhantomData })?),
                 "nextCursor" => next_cursor = map.next_value()?,
-                "ttlMs" => ttl_ms = map.next_value()?,
-                "cacheScope" => scope = map.next_value()?,
-                "resultType" => kind = map.next_value()?,
+                "ttlMs" => Valid(ttl_ms) = map.next_value()?,
+                "cacheScope" => Scope(scope) = map.next_value()?,
+                "resultType" => Valid(kind) = map.next_value()?,
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
@@ -364,6 +397,29 @@ mod tests {
         assert_eq!(list::<Template<'_>>(text, 5).unwrap().items.unwrap().len(), 1);
         let text = r#"{"contents":[{"uri":"x:a","text":5},{"uri":"x:a","text":""}]}"#;
         assert!(list::<Contents<'_>>(text, 5).is_err(), "a part of a resource is not the resource");
+    }
+
+    #[test]
+    fn an_invalid_member_beside_a_list_counts_as_absent() {
+        let ttl_of = |members: &str| list::<Resource<'_>>(&format!(r#"{{"resources":[],{members}}}"#), 1).unwrap().ttl;
+        for invalid in ["-1", "0.5", "1e308", "100000000000000000000", r#""5""#, "null", "{}", "[1]"] {
+            assert_eq!(ttl_of(&format!(r#""ttlMs":{invalid},"resultType":{invalid}"#)), None, "{invalid}");
+            let text = format!(r#"{{"contents":[],"ttlMs":{invalid}}}"#);
+            assert_eq!(compared(&text).unwrap(), ("[]", None), "{invalid}");
+        }
+        assert_eq!(ttl_of(r#""ttlMs":18446744073709551615"#), Some(Duration::from_millis(u64::MAX)));
+        let ttl = |scope: &str| {
+            let members = format!(r#""ttlMs":5,"cacheScope":{scope}"#);
+            let of_compared = compared(&format!(r#"{{"contents":[],{members}}}"#)).unwrap().1;
+            assert_eq!(ttl_of(&members), of_compared, "{scope}");
+            of_compared
+        };
+        assert_eq!(ttl("5"), Some(Duration::ZERO), "it may mean private");
+        assert_eq!((ttl("null"), ttl(r#""public""#)), (Some(Duration::from_millis(5)), Some(Duration::from_millis(5))));
+        assert!(list::<Resource<'_>>(r#"{"resources":[],"nextCursor":5}"#, 1).is_err(), "the listing would be cut");
+        let text = r#"{"completion":{"values":["a"],"total":-5,"hasMore":"x"}}"#;
+        let Completion { values, total, has_more } = completion(text).unwrap();
+        assert_eq!((values, total, has_more), (vec!["a".to_owned()], None, None));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The connection to an upstream: opened lazily, and again with back-off after a failure. Attempts are a single flight.
 //!
 //! The connection runs on the runtime on which [`Connector::new`] was called, whatever the caller: the engine's threads only send to it. A
-//! failure of the transport ends the connection. The next call opens another one, for a URL immediately, and for a program not before the
-//! back-off since its last start ends. After a failed attempt, calls fail until the back-off ends.
+//! failure of the transport ends the connection. The next call opens another one, but not before the back-off since the last opening ends. If
+//! a request has failed, a URL is opened again immediately. After a failed attempt, and after a connection that the host ended because the
+//! server sent too much ([`guard`](crate::guard)), calls fail until the back-off ends. A connection that lasted for [`LASTING`] resets it.
 //!
 //! A connection that is [watched](Connector::watch) is opened again without a call. Health check: a connection that has been silent for
 //! [`CHECK_INTERVAL`] gets a request without side effects: `ping`, or without sessions `server/discover`. So [`health`](crate::health)
@@ -31,7 +32,7 @@ pub use self::error::ConnectError;
 pub(crate) use self::opener::{Link, Means};
 
 use self::error::{MAX_REASON, with_causes};
-use self::opener::Opener;
+use self::opener::{Opener, Program};
 use crate::health::Health;
 use crate::http::{self, Credentials, HttpClient};
 use crate::mapping::Mapping;
@@ -195,8 +196,12 @@ fn new_backoff() -> Backoff {
 
 impl Inner {
     fn open_link(&self) -> Option<Arc<Link>> {
-        let is_open = |link: &Arc<Link>| !link.has_ended.load(Ordering::Acquire) && !link.peer.is_transport_closed();
-        self.current.lock().clone().filter(is_open)
+        self.current.lock().clone().filter(|link| link.is_open())
+    }
+
+    /// Returns whether the host ended the connection, because the server sent too much.
+    fn has_excess(&self) -> bool {
+        self.current.lock().as_ref().is_some_and(|link| link.excess().is_some())
     }
 
     async fn connect(&self) -> Result<Arc<Link>, ConnectError> {
@@ -204,35 +209,21 @@ impl Inner {
         if let Some(link) = self.open_link() {
             return Ok(link);
         }
-        *self.current.lock() = None;
-        let lasted = attempts.opened_at.take().map(|at| at.elapsed());
+        let ended = self.current.lock().take();
         let program = self.opener.program();
         let had_program = program.is_some();
-        if let Some(program) = program.filter(|_| lasted.is_some()) {
-            let ended = program.error().await;
-            self.opener.health().failed(&ended.reason);
-            if let Some((_, error)) = &mut attempts.failed {
-                *error = ended;
-            }
+        if let Some(opened_at) = attempts.opened_at.take() {
+            self.lost(&mut attempts, opened_at, ended, program).await;
         }
         if let Some((until, error)) = attempts.failed.as_ref().filter(|(until, _)| *until > Instant::now()) {
             let left = until.saturating_duration_since(Instant::now());
             let reason = format!("{}; the next attempt is in {left:.1?}", error.reason);
             return Err(ConnectError { reason, ..error.clone() });
         }
-        if lasted.is_some_and(|lasted| self.opener.is_url() || lasted > LASTING) {
-            attempts.backoff = new_backoff();
-        }
         match self.opener.open().await {
             Ok(link) => {
                 let link = Arc::new(link);
-                // If the program ends right after its start, the back-off delays the next start.
-                let pause = attempts.backoff.next_delay();
-                attempts.failed = Instant::now()
-                    .checked_add(pause)
-                    .filter(|_| !self.opener.is_url())
-                    .map(|until| (until, "the program has just been started, and has ended".to_owned().into()));
-                attempts.opened_at = Some(Instant::now());
+                (attempts.failed, attempts.opened_at) = (None, Some(Instant::now()));
                 if had_program {
                     self.restarts.fetch_add(1, Ordering::Relaxed);
                 }
@@ -247,6 +238,38 @@ impl Inner {
                 Err(error)
             }
         }
+    }
+
+    /// Determines the time before which the connection of `opened_at` is not opened again. `ended` is the connection, unless it was dropped
+    /// because a request failed: then a URL is opened again immediately, so that one request does not harm the following ones.
+    async fn lost(
+        &self,
+        attempts: &mut Attempts,
+        opened_at: Instant,
+        ended: Option<Arc<Link>>,
+        program: Option<Arc<Program>>,
+    ) {
+        if opened_at.elapsed() > LASTING {
+            attempts.backoff = new_backoff();
+        }
+        let excess = ended.as_ref().and_then(|link| link.excess());
+        let (has_ended, is_program) = (ended.is_some(), program.is_some());
+        // Ends the program.
+        drop(ended);
+        let mut error = match program {
+            Some(program) => program.error().await,
+            None if has_ended => ConnectError::from("the connection has ended".to_owned()),
+            None => return,
+        };
+        if let Some(excess) = excess {
+            error.reason = excess.to_string();
+        }
+        if is_program || excess.is_some() {
+            self.opener.health().failed(&error.reason);
+        }
+        // An excess is a failed attempt. Otherwise the back-off delays the next start of a program that ends right after its start.
+        let from = if excess.is_some() { Instant::now() } else { opened_at };
+        attempts.failed = from.checked_add(attempts.backoff.next_delay()).map(|until| (until, error));
     }
 
     /// Opens a connection whenever there is none, and checks a silent one. If connections are lost soon after they were opened, they are
@@ -272,7 +295,11 @@ impl Inner {
                 if at.elapsed() > LASTING {
                     backoff = new_backoff();
                 }
-                tokio::time::sleep(backoff.next_delay()).await;
+                let delay = backoff.next_delay();
+                // After an excess, the back-off of attempts delays the next one.
+                if !self.has_excess() {
+                    tokio::time::sleep(delay).await;
+                }
             }
             if self.connect().await.is_err() {
                 let until = self.attempts.lock().await.failed.as_ref().map(|(until, _)| *until);
@@ -309,11 +336,13 @@ impl Inner {
         }
     }
 
-    /// Drops a failed connection, unless it was already replaced.
+    /// Drops a failed connection, unless it was already replaced. One that has ended is kept, because [`lost`](Self::lost) depends on why.
     fn fail(&self, link: &Link) {
         let mut current = self.current.lock();
         if current.as_ref().is_some_and(|current| current.id == link.id) {
-            *current = None;
+            if link.is_open() {
+                *current = None;
+            }
             self.opener.updates().wake();
             self.opener.health().connection_lost();
         }

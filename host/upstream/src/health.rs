@@ -1,9 +1,9 @@
 //! The reachability of an upstream; during an outage, its start and its reason.
 //!
-//! Every answer shows that the server is reachable, whatever its content. A failed attempt to connect again, the end of a program, and a
-//! failed check ([`Connector::watch`](crate::connection::Connector::watch)) show that it is not. The start of an outage is logged as a
-//! warning and its end as information, each at most once per [`LOG_PERIOD`], with the number of suppressed lines. An upstream that was
-//! never connected has no outage: it is not loaded.
+//! Every answer shows that the server is reachable, whatever its content. A failed attempt to connect again, the end of a program, a failed
+//! check ([`Connector::watch`](crate::connection::Connector::watch)), and a connection that the host ended because the server sent too much
+//! ([`guard`](crate::guard)) show that it is not. The start of an outage is logged as a warning and its end as information, each at most
+//! once per [`LOG_PERIOD`], with the number of suppressed lines. An upstream that was never connected has no outage: it is not loaded.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -13,6 +13,8 @@ use mcp_host_base::throttle::ThrottlePerReason;
 use mcp_host_model::provider::Outage;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+
+use crate::guard::Excess;
 
 /// The minimum time between two log lines of one kind.
 const LOG_PERIOD: Duration = Duration::from_secs(60);
@@ -35,6 +37,21 @@ struct State {
     outage: Option<Outage>,
     /// Whether the start of the outage was logged.
     is_logged: bool,
+}
+
+impl State {
+    /// Begins an outage, or changes the reason of the current one. Returns whether it begins.
+    fn begin_outage(&mut self, reason: &str) -> bool {
+        if let Some(outage) = &mut self.outage {
+            reason.clone_into(&mut outage.reason);
+            return false;
+        }
+        if self.answered_at.is_none() {
+            return false;
+        }
+        self.outage = Some(Outage { since: SystemTime::now(), reason: reason.to_owned() });
+        true
+    }
 }
 
 impl Health {
@@ -60,19 +77,32 @@ impl Health {
     /// Records that the server cannot be reached, for this reason.
     pub(crate) fn failed(&self, reason: &str) {
         let mut state = self.state.lock();
-        if state.answered_at.is_none() {
+        if !state.begin_outage(reason) {
             return;
         }
-        if let Some(outage) = &mut state.outage {
-            reason.clone_into(&mut outage.reason);
-            return;
-        }
-        state.outage = Some(Outage { since: SystemTime::now(), reason: reason.to_owned() });
         if let Some(more) = self.log.record("lost") {
             state.is_logged = true;
             drop(state);
             let (plugin, holder) = (&*self.name, self.holder.as_deref());
             tracing::warn!(target: log_target::PLUGIN, plugin, holder, reason, more, "the upstream cannot be reached any more, and is tried again");
+        }
+    }
+
+    /// Records that the host ended the connection, because the server sent too much.
+    pub(crate) fn exceeded(&self, excess: Excess) {
+        let reason = excess.to_string();
+        let logged = self.log.record("excess");
+        let mut state = self.state.lock();
+        if state.begin_outage(&reason) {
+            state.is_logged = logged.is_some();
+        }
+        drop(state);
+        if let Some(more) = logged {
+            let (plugin, holder) = (&*self.name, self.holder.as_deref());
+            tracing::warn!(
+                target: log_target::PLUGIN, plugin, holder, reason, more,
+                "the connection to the upstream was ended, and is opened again with back-off; correct the server, or remove the upstream"
+            );
         }
     }
 
@@ -122,5 +152,7 @@ mod tests {
         assert!(health.is_doubtful(Duration::from_secs(60)));
         health.answered();
         assert_eq!(health.outage(), None);
+        health.exceeded(Excess::Bytes);
+        assert_eq!(health.outage().unwrap().reason, Excess::Bytes.to_string());
     }
 }

@@ -3,16 +3,17 @@
 //! HTTP/1.1 over a pool of [`connections`](crate::connections). Redirects are not followed, so credentials are sent only to the configured URL. The caller sets the
 //! maximum size of a body and of an event of a stream. An error's body that is not JSON is ignored above [`MAX_ERROR_BODY`] bytes. What
 //! follows an answer in an event stream is read for one call of an upstream at a time, up to [`MAX_REST`] bytes and for [`MAX_END`];
-//! beyond that, the connection is closed instead of reused.
+//! beyond that, the connection is closed instead of reused. Event streams are bounded in [`events`](mod@events).
+
+mod events;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT, WWW_AUTHENTICATE};
@@ -22,7 +23,6 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use mcp_host_base::informational;
 use mcp_host_base::threads::yield_ready;
 use mcp_host_base::tls_client;
-use parking_lot::Mutex;
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::service::ServiceError;
 use rmcp::transport::common::http_header::{
@@ -33,10 +33,13 @@ use rmcp::transport::streamable_http_client::{
     StreamableHttpPostResponse, StreamableHttpResponseLimits,
 };
 use rustls::RootCertStore;
-use sse_stream::{Sse, SseStream};
 use tokio::sync::Semaphore;
 
-use crate::connections::{Connections, ReceivedBody, Reuse, SendError};
+pub(crate) use self::events::MAX_RETRY;
+
+use self::events::{Events, Previous, RawEvents, Streams, events, raw_events, reopened};
+use crate::connections::{Connections, ReceivedBody, SendError};
+use crate::guard::{Allowance, Excess};
 use crate::message::{Decoder, LONG, Undecoded, is_asked};
 use crate::tokens::AccessTokens;
 use crate::updates::Updates;
@@ -51,6 +54,8 @@ const MAX_OTHERS: usize = 1000;
 const MAX_END: Duration = Duration::from_secs(1);
 /// The maximum number of bytes that are read for this purpose.
 const MAX_REST: usize = 64 << 10;
+/// The bounds of a server's `Retry-After` that is passed on to clients.
+const RETRY_AFTER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
 const ACCEPTED: HeaderValue = HeaderValue::from_static("text/event-stream, application/json");
 const NAME: HeaderValue = HeaderValue::from_static(concat!("mcp-host/", env!("CARGO_PKG_VERSION")));
@@ -62,8 +67,8 @@ pub(crate) struct HttpClient {
     credentials: Credentials,
     updates: Arc<Updates>,
     decoder: Decoder,
-    /// The session of the last stream of notifications. When another stream is opened, notifications in between may be lost.
-    had_stream: Arc<Mutex<Option<Arc<str>>>>,
+    /// The event streams. When another stream of notifications is opened, notifications in between may be lost.
+    had_stream: Arc<Streams>,
     /// Permits one task that reads an event stream to its end.
     ending: Arc<Semaphore>,
 }
@@ -114,6 +119,8 @@ pub(crate) enum HttpError {
     RestTooLarge,
     #[error("there is no access token from {0}")]
     Token(String),
+    #[error(transparent)]
+    Excess(#[from] Excess),
 }
 
 /// Returns the text of an error with its causes, because the text of hyper's errors omits them.
@@ -145,14 +152,40 @@ pub(crate) fn is_answered(error: &ServiceError) -> bool {
 
 /// Returns whether the error shows that the server is unavailable: it rejects the credentials, or the status is 5xx.
 pub(crate) fn is_outage(error: &ServiceError) -> bool {
-    let status = |error: &ServiceError| match error {
-        ServiceError::TransportSend(error) => match error.error.downcast_ref::<Failed>()? {
-            StreamableHttpError::HttpStatus(error) => Some(error.status),
-            _ => None,
-        },
+    error.auth_challenge().is_some() || status_error(error).is_some_and(|error| error.status >= 500)
+}
+
+/// The status of a response that is not successful.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ErrorStatus {
+    pub(crate) status: u16,
+    /// The time after which a retry makes sense, if the server is busy or unavailable and has set it.
+    pub(crate) retry_after: Option<Duration>,
+}
+
+/// Returns the status of the response, if the error is that it is not successful.
+pub(crate) fn error_status(error: &ServiceError) -> Option<ErrorStatus> {
+    let HttpStatusError { status, retry_after: text, .. } = status_error(error)?;
+    let is_passed = matches!(*status, 429 | 503);
+    let retry_after = text.as_deref().filter(|_| is_passed).and_then(retry_after);
+    Some(ErrorStatus { status: *status, retry_after })
+}
+
+fn status_error(error: &ServiceError) -> Option<&HttpStatusError> {
+    let ServiceError::TransportSend(error) = error else { return None };
+    match error.error.downcast_ref::<Failed>()? {
+        StreamableHttpError::HttpStatus(error) => Some(error),
         _ => None,
-    };
-    error.auth_challenge().is_some() || status(error).is_some_and(|status| status >= 500)
+    }
+}
+
+/// Parses `Retry-After` (RFC 9110, section 10.2.3): a number of seconds of any size, within [`RETRY_AFTER`]. None for a date, because the
+/// clock of this machine may differ from the server's.
+fn retry_after(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let seconds = is_number.then(|| text.parse().unwrap_or(u64::MAX))?;
+    Some(Duration::from_secs(seconds).clamp(RETRY_AFTER.0, RETRY_AFTER.1))
 }
 
 fn failed(error: impl Into<HttpError>) -> Failed {
@@ -185,6 +218,11 @@ impl HttpClient {
     pub(crate) fn with_credentials(&self, credentials: Credentials, updates: Arc<Updates>, decoder: Decoder) -> Self {
         let (connections, had_stream, ending) = (self.connections.separate(), Arc::default(), self.ending.clone());
         Self { connections, credentials, updates, decoder, had_stream, ending }
+    }
+
+    /// Begins a connection of rmcp. What the server sends without a request is counted in this allowance.
+    pub(crate) fn begin_connection(&self, allowance: Arc<Allowance>) {
+        self.had_stream.begin_connection(allowance);
     }
 
     async fn send(
@@ -394,87 +432,6 @@ async fn read(body: &mut ReceivedBody, max: usize) -> Result<Bytes, Failed> {
     }
 }
 
-/// Returns the events of a body, each of at most `max` bytes, in a form that rmcp can parse. With `is_asked`, the answers among them are
-/// answers to requests of [`ask`](crate::ask). The connection may be used again once the answer to `request` was received.
-fn events(
-    body: ReceivedBody,
-    max: usize,
-    decoder: Decoder,
-    is_asked: bool,
-    request: Option<RequestId>,
-) -> BoxStream<'static, Result<Sse, sse_stream::Error>> {
-    let RawEvents { stream, reuse, .. } = raw_events(body, max);
-    let awaited = Arc::new((request, reuse));
-    let decode = move |event| {
-        let awaited = awaited.clone();
-        async move {
-            let permit = |message: &ServerJsonRpcMessage| {
-                let (request, reuse) = &*awaited;
-                if request.as_ref().is_some_and(|id| is_answer(message, id)) {
-                    reuse.permit();
-                }
-            };
-            match event {
-                Ok(event) => Ok(decoder.event(event, is_asked, permit).await),
-                Err(error) => Err(error),
-            }
-        }
-    };
-    stream.then(decode).boxed()
-}
-
-/// The events of a body.
-struct RawEvents {
-    stream: BoxStream<'static, Result<Sse, sse_stream::Error>>,
-    /// The number of bytes that may still be read. The stream decreases it.
-    left: Arc<AtomicUsize>,
-    reuse: Reuse,
-}
-
-/// Returns the events of a body, each of at most `max` bytes.
-fn raw_events(body: ReceivedBody, max: usize) -> RawEvents {
-    let mut limit = EventLimit { max, length: 0, is_line_empty: true };
-    let left = Arc::new(AtomicUsize::new(usize::MAX));
-    let (counted, reuse) = (left.clone(), body.reuse());
-    let pieces = body.into_data_stream().map(move |piece| {
-        let piece = piece.map_err(HttpError::from)?;
-        let rest = counted.load(Ordering::Relaxed).checked_sub(piece.len()).ok_or(HttpError::RestTooLarge)?;
-        counted.store(rest, Ordering::Relaxed);
-        if limit.admits(&piece) { Ok(piece) } else { Err(HttpError::EventTooLarge(limit.max)) }
-    });
-    // The first error ends the stream.
-    let pieces = pieces.scan(false, |has_failed, piece| {
-        let ends = std::mem::replace(has_failed, piece.is_err());
-        futures::future::ready((!ends).then_some(piece))
-    });
-    RawEvents { stream: SseStream::from_bytes_stream(pieces).boxed(), left, reuse }
-}
-
-/// Counts the bytes of the current event: the bytes since the last empty line.
-struct EventLimit {
-    max: usize,
-    length: usize,
-    is_line_empty: bool,
-}
-
-impl EventLimit {
-    fn admits(&mut self, piece: &[u8]) -> bool {
-        for byte in piece {
-            match byte {
-                b'\n' if self.is_line_empty => self.length = 0,
-                b'\n' => self.is_line_empty = true,
-                b'\r' => {}
-                _ => self.is_line_empty = false,
-            }
-            self.length = self.length.saturating_add(1);
-            if self.length > self.max {
-                return false;
-            }
-        }
-        true
-    }
-}
-
 /// Converts a client error (4xx) in response to `server/discover` into a JSON-RPC error, so that rmcp continues with `initialize`. Servers
 /// without this method respond so.
 fn legacy_answer(
@@ -529,6 +486,8 @@ impl StreamableHttpClient for HttpClient {
             // A request has an answer: this is the response to another message.
             if request.is_none() {
                 reuse.permit();
+            } else {
+                self.had_stream.allowance().await_answer();
             }
             return Ok(StreamableHttpPostResponse::Accepted);
         }
@@ -557,7 +516,11 @@ impl StreamableHttpClient for HttpClient {
             };
         }
         if is_type(&response, EVENT_STREAM_MIME_TYPE) {
-            let events = events(response.into_body(), limits.max_sse_event_size, self.decoder, is_asked, request);
+            let (max, allowance) = (limits.max_sse_event_size, self.had_stream.allowance());
+            if request.is_some() {
+                allowance.await_answer();
+            }
+            let events = events(response.into_body(), max, self.decoder, is_asked, request, allowance);
             return Ok(StreamableHttpPostResponse::Sse(events, new_session));
         }
         let Some(id) = request else {
@@ -598,7 +561,7 @@ impl StreamableHttpClient for HttpClient {
         last_event_id: Option<String>,
         auth: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<BoxStream<'static, Result<Sse, sse_stream::Error>>, Failed> {
+    ) -> Result<Events, Failed> {
         let max = StreamableHttpResponseLimits::default().max_sse_event_size;
         self.get_stream_with_max_sse_event_size(uri, session, last_event_id, auth, headers, max).await
     }
@@ -611,9 +574,9 @@ impl StreamableHttpClient for HttpClient {
         _auth: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
         max: usize,
-    ) -> Result<BoxStream<'static, Result<Sse, sse_stream::Error>>, Failed> {
+    ) -> Result<Events, Failed> {
         let mut headers = headers;
-        if let Some(id) = last_event_id.and_then(|id| HeaderValue::from_str(&id).ok()) {
+        if let Some(id) = last_event_id.as_deref().and_then(|id| HeaderValue::from_str(id).ok()) {
             headers.insert(
                 HeaderName::from_bytes(HEADER_LAST_EVENT_ID.as_bytes())
                     .map_err(|error| failed(hyper::http::Error::from(error)))?,
@@ -629,15 +592,17 @@ impl StreamableHttpClient for HttpClient {
             }
             _ => {}
         }
-        let session = session.unwrap_or_else(|| "".into());
-        if let Some(before) = self.had_stream.lock().replace(session.clone()) {
-            if before != session {
-                self.updates.session_changed();
-            }
+        let opened = self.had_stream.opened(session.unwrap_or_else(|| "".into()), last_event_id.as_deref());
+        if opened.previous == Some(Previous::OtherSession) {
+            self.updates.session_changed();
+        }
+        if opened.previous.is_some() {
             self.updates.gap();
         }
+        let allowance = self.had_stream.allowance();
         // Every answer in such a stream is an answer to a request of `ask`.
-        Ok(events(response.into_body(), max, self.decoder, true, None))
+        let events = events(response.into_body(), max, self.decoder, true, None, allowance);
+        Ok(reopened(events, opened.has_notifications.then(|| self.had_stream.clone())))
     }
 }
 
@@ -646,14 +611,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_has_a_maximum_and_many_small_ones_have_none() {
-        let admits = |pieces: &[&str]| {
-            let mut limit = EventLimit { max: 16, length: 0, is_line_empty: true };
-            pieces.iter().all(|piece| limit.admits(piece.as_bytes()))
-        };
-        assert!(admits(&["data: a\n\n"; 100]));
-        assert!(admits(&["data: a\r\n", "\r\n"].repeat(100)));
-        assert!(!admits(&["data: aaaaa", "aaaaaa"]));
-        assert!(!admits(&[": a\n"; 10]));
+    fn a_time_to_retry_is_limited_and_a_date_is_none() {
+        let seconds = |text: &str| retry_after(text).map(|time| time.as_secs());
+        assert_eq!(["0", " 5 ", "3600", "99999999999999999999"].map(seconds), [1, 5, 300, 300].map(Some));
+        assert_eq!(["", "-1", "+5", "1.5", "Fri, 31 Dec 9999 23:59:59 GMT"].map(seconds), [None; 5]);
     }
 }

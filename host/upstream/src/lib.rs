@@ -17,7 +17,7 @@
 //! | [`http`], [`connections`] | streamable HTTP, over a pool of hyper's connections |
 //! | [`pipes`], [`process`] | pipes; a program with pipes |
 //! | [`message`] | decoding of messages within the memory limit |
-//! | [`guard`] | limits of messages without a request |
+//! | [`guard`] | limits of what a server sends without a request |
 //! | [`updates`], [`subscriptions`], [`polling`] | recorded changes, and their detection by subscriptions or by polling |
 //! | [`slots`] | bulkheads for the host's own requests |
 //! | [`provider`] | the provider |
@@ -32,7 +32,7 @@
 //!
 //! - A message on the wire has at most one and a half times `response-size`. A tree of its values is built only if its estimated size is
 //!   within the budget ([`message`]).
-//! - Messages that are not answers are counted. Too many of them end the connection ([`guard`]).
+//! - All that a server sends besides answers to requests is counted, also what is no message. Too much of it ends the connection ([`guard`]).
 //! - Remembered listings take at most half of `memory` ([`listed`]), and pages that were read ahead at most an eighth ([`walks`]).
 //! - A text of an upstream is used as a URI only after it was mapped. A URI that cannot be mapped is dropped and logged.
 //!

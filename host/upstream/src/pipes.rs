@@ -1,7 +1,8 @@
 //! Messages over the pipes of a program: one line for each message, of bounded length.
 //!
 //! rmcp's transport writes. Lines are read here, so that their content is bounded before it is parsed ([`message`](crate::message)). A line
-//! that is too long, or not a message, is skipped.
+//! that is too long, or not a message, is skipped. Each line that is not the answer to a request takes an event and its bytes of the
+//! connection's [`Allowance`]. A line that is too long counts as an answer if a request waits for one, up to [`MAX_SKIPPED`] bytes.
 
 use std::collections::HashSet;
 use std::io;
@@ -18,10 +19,16 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, BufReader, Empty};
 use tokio::task::JoinHandle;
 
+use crate::guard::{Allowance, Excess};
 use crate::message::{Decoder, LONG, Undecoded, is_asked};
 
 /// A byte order mark, which some programs write.
 const MARK: &[u8] = "\u{feff}".as_bytes();
+/// The maximum length of a line that is skipped, in bytes.
+const MAX_SKIPPED: u64 = 2 << 30;
+
+/// What a line contains.
+type Decoded = Result<ServerJsonRpcMessage, Undecoded>;
 
 /// A transport over pipes.
 pub(crate) struct Pipes<R: AsyncRead, W: AsyncWrite> {
@@ -30,31 +37,49 @@ pub(crate) struct Pipes<R: AsyncRead, W: AsyncWrite> {
     reader: BufReader<R>,
     /// The bytes of the current line so far.
     line: Vec<u8>,
-    is_discarding: bool,
+    /// The line that is too long, and is being skipped.
+    skipped: Option<Skipped>,
     max: usize,
     decoder: Decoder,
+    allowance: Arc<Allowance>,
     /// The pending requests whose results rmcp parses: requests of the handshake, and streams.
     parsed: HashSet<RequestId>,
-    /// A long line that is being decoded.
-    decoding: Option<JoinHandle<Result<ServerJsonRpcMessage, Undecoded>>>,
+    /// A long line that is being decoded, and its length.
+    decoding: Option<(JoinHandle<Decoded>, usize)>,
+}
+
+/// A line that is being skipped.
+struct Skipped {
+    /// The number of bytes so far.
+    length: u64,
+    /// Whether a request waits for an answer, which this line may be.
+    is_awaited: bool,
 }
 
 impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Pipes<R, W> {
-    pub(crate) fn new(name: Arc<str>, reader: R, writer: W, max: usize, decoder: Decoder) -> Self {
+    pub(crate) fn new(
+        name: Arc<str>,
+        reader: R,
+        writer: W,
+        max: usize,
+        decoder: Decoder,
+        allowance: Arc<Allowance>,
+    ) -> Self {
         Self {
             name,
             writer: AsyncRwTransport::new_client(tokio::io::empty(), writer),
             reader: BufReader::new(reader),
             line: Vec::new(),
-            is_discarding: false,
+            skipped: None,
             max,
             decoder,
+            allowance,
             parsed: HashSet::new(),
             decoding: None,
         }
     }
 
-    /// Reads a line; none at the end. Cancel safe: the bytes read so far are kept.
+    /// Reads a line; none at the end, and after an excess. Cancel safe: the bytes read so far are kept.
     async fn next_line(&mut self) -> Option<Vec<u8>> {
         loop {
             let piece = self.reader.fill_buf().await.ok()?;
@@ -63,44 +88,77 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Pipes<
             }
             let end = piece.iter().position(|byte| *byte == b'\n');
             let taken = end.map_or(piece.len(), |end| end.saturating_add(1));
-            if !self.is_discarding {
+            if self.skipped.is_none() {
                 self.line.extend_from_slice(piece.get(..taken).unwrap_or_default());
             }
             self.reader.consume(taken);
-            if !self.is_discarding && self.line.len() > self.max.saturating_add(1) {
-                self.is_discarding = true;
-                self.line = Vec::new();
-                let max = self.max;
-                tracing::warn!(target: log_target::PLUGIN, plugin = &*self.name, max, "a line of the upstream is too long, and passed over");
+            if self.skipped.is_some() {
+                self.skip(taken).ok()?;
+            } else if self.line.len() > self.max.saturating_add(1) {
+                self.begin_to_skip().ok()?;
             }
-            if end.is_some() && !std::mem::take(&mut self.is_discarding) {
+            if end.is_some() && self.skipped.take().is_none() {
                 return Some(std::mem::take(&mut self.line));
             }
         }
     }
 
-    /// Returns the message of the next line, or of the long line that is being decoded; none at the end.
-    async fn next_message(&mut self) -> Option<Result<ServerJsonRpcMessage, Undecoded>> {
+    /// Begins to skip the current line.
+    fn begin_to_skip(&mut self) -> Result<(), Excess> {
+        let length = std::mem::take(&mut self.line).len();
+        let max = self.max;
+        tracing::warn!(target: log_target::PLUGIN, plugin = &*self.name, max, "a line of the upstream is too long, and passed over");
+        let is_awaited = self.allowance.take_answer();
+        self.skipped = Some(Skipped { length: u64::try_from(length).unwrap_or(u64::MAX), is_awaited });
+        if is_awaited { Ok(()) } else { self.allowance.take(1, length) }
+    }
+
+    /// Skips more bytes of the current line.
+    fn skip(&mut self, bytes: usize) -> Result<(), Excess> {
+        let Some(skipped) = &mut self.skipped else { return Ok(()) };
+        skipped.length = skipped.length.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
+        if !skipped.is_awaited {
+            self.allowance.take(0, bytes)
+        } else if skipped.length > MAX_SKIPPED {
+            Err(self.allowance.exceed(Excess::Line))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Returns the message of the next line, or of the long line that is being decoded, with the length of the line. None at the end, and
+    /// after an excess.
+    async fn next_message(&mut self) -> Option<(Decoded, usize)> {
         loop {
-            if let Some(decoding) = &mut self.decoding {
-                let decoded = decoding.await.unwrap_or(Err(Undecoded::Ended));
+            if let Some((decoding, length)) = &mut self.decoding {
+                let decoded = (decoding.await.unwrap_or(Err(Undecoded::Ended)), *length);
                 self.decoding = None;
                 return Some(decoded);
             }
             let line = self.next_line().await?;
-            let (decoder, parsed) = (self.decoder, &self.parsed);
-            if line.len() < LONG {
+            let (decoder, parsed, length) = (self.decoder, &self.parsed, line.len());
+            if length < LONG {
                 let text = trim(&line);
                 if text.is_empty() {
+                    self.allowance.take(1, length).ok()?;
                     continue;
                 }
-                return Some(decoder.decode(text, |id| !parsed.contains(id)));
+                return Some((decoder.decode(text, |id| !parsed.contains(id)), length));
             }
             let parsed = parsed.clone();
-            self.decoding =
-                Some(tokio::task::spawn_blocking(move || decoder.decode(trim(&line), |id| !parsed.contains(id))));
+            let decoding = tokio::task::spawn_blocking(move || decoder.decode(trim(&line), |id| !parsed.contains(id)));
+            self.decoding = Some((decoding, length));
         }
     }
+}
+
+/// Returns whether a line contains an answer.
+fn is_answer(decoded: &Decoded) -> bool {
+    matches!(
+        decoded,
+        Ok(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_))
+            | Err(Undecoded::TooManyValues { answered: Some(_), .. })
+    )
 }
 
 /// Removes the byte order mark and the white space around a line's message.
@@ -117,8 +175,11 @@ where
 
     fn send(&mut self, item: TxJsonRpcMessage<RoleClient>) -> impl Future<Output = io::Result<()>> + Send + 'static {
         match &item {
-            ClientJsonRpcMessage::Request(request) if !is_asked(&item) => {
-                self.parsed.insert(request.id.clone());
+            ClientJsonRpcMessage::Request(request) => {
+                self.allowance.await_answer();
+                if !is_asked(&item) {
+                    self.parsed.insert(request.id.clone());
+                }
             }
             ClientJsonRpcMessage::Notification(notification) => {
                 if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
@@ -134,7 +195,11 @@ where
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
-            match self.next_message().await? {
+            let (decoded, length) = self.next_message().await?;
+            if !(is_answer(&decoded) && self.allowance.take_answer()) {
+                self.allowance.take(1, length).ok()?;
+            }
+            match decoded {
                 Ok(message) => {
                     match &message {
                         JsonRpcMessage::Response(response) => drop(self.parsed.remove(&response.id)),

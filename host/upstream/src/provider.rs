@@ -46,7 +46,7 @@ use crate::convert;
 use crate::direct::Direct;
 use crate::errors;
 use crate::health::Health;
-use crate::http::{self, Credentials, HttpClient, Thread};
+use crate::http::{self, Credentials, ErrorStatus, HttpClient, Thread};
 use crate::listed::{Listed, Spelling};
 use crate::mapping::Mapping;
 use crate::message::max_message;
@@ -492,6 +492,10 @@ impl Shared {
                 let refuses = error.auth_challenge().is_some();
                 let is_answered = refuses || http::is_answered(&error);
                 tracing::debug!(target: log_target::PLUGIN, plugin = &*self.name, %error, "a request to the upstream failed");
+                if let Some(ErrorStatus { status, retry_after }) = http::error_status(&error) {
+                    let reason = format!("the upstream responded with status {status}");
+                    return Failure::Unavailable { reason, retry_after };
+                }
                 if is_answered {
                     let why = if refuses { "refuses the credentials of the host" } else { "violates the protocol" };
                     return Failure::unavailable(format!("the upstream {why}"));

@@ -55,6 +55,27 @@ async fn a_line_of_a_gigabyte_takes_no_memory_and_leaves_others_alone() {
     server.end().await;
 }
 
+#[tokio::test]
+async fn a_flood_of_a_program_is_logged_and_ends_its_connection() {
+    let folder = Folder::with_files([("a.txt", "a file")]);
+    let upstream = shell("*x:flood*) yes '' ;;");
+    let config = ConfigFile::new()
+        .plugin(Plugin::files("f", folder.path()))
+        .append(&format!("{upstream}limits = {{ deadline = '2s' }}\n"))
+        .allow_all()
+        .write();
+    let server = HttpServer::start(&config).await;
+    let client = server.client(Revision::V_2026_07_28).await;
+    assert_eq!(client.text("up+x:a").await, "fine");
+    client.read_error("up+x:flood").await;
+    let line = server.log_line("the connection to the upstream was ended").await;
+    assert!(line.contains("WARN") && line.contains("more than 10000 events or lines at once"), "{line}");
+    assert_eq!(client.text("files://f/a.txt").await, "a file");
+    // The program is started again.
+    while client.read("up+x:a").await.is_err() {}
+    server.end().await;
+}
+
 /// The responses of a server with `x:open` and `x:secret`. Every response that can contain a URI discloses the second
 /// one.
 fn talkative(request: &RecordedRequest) -> Reply {

@@ -4,6 +4,8 @@ use std::error::Error;
 
 use rmcp::service::ClientInitializeError;
 
+use crate::guard::Excess;
+
 /// The maximum length of a shown reason in bytes.
 pub(super) const MAX_REASON: usize = 1024;
 
@@ -41,6 +43,8 @@ pub(super) enum OpenError {
     Start(String),
     /// The handshake with the server has failed.
     Handshake(Box<ClientInitializeError>),
+    /// The server sent too much during the handshake.
+    Excess(Excess),
 }
 
 impl From<ClientInitializeError> for OpenError {

@@ -14,15 +14,16 @@ use rmcp::model::{
 };
 use rmcp::service::{ClientCacheConfig, ClientInitializeError, NotificationContext, RunningService};
 use rmcp::transport::Transport;
+use rmcp::transport::common::client_side_sse::ExponentialBackoff;
 use rmcp::transport::streamable_http_client::{StreamableHttpClientTransport, StreamableHttpClientTransportConfig};
 use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt as _, Peer, RoleClient};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::error::{ConnectError, MAX_REASON, OpenError, is_of_transport, reason};
-use crate::guard::Guarded;
+use crate::guard::{Allowance, Excess, Guarded};
 use crate::health::Health;
-use crate::http::HttpClient;
+use crate::http::{HttpClient, MAX_RETRY};
 use crate::mapping::Mapping;
 use crate::message::{Decoder, max_message};
 use crate::pipes::Pipes;
@@ -43,7 +44,8 @@ pub(crate) struct Link {
     pub(crate) peer: Peer<RoleClient>,
     pub(crate) info: Arc<ServerPeerInfo>,
     /// Whether the transport has ended.
-    pub(super) has_ended: Arc<AtomicBool>,
+    has_ended: Arc<AtomicBool>,
+    allowance: Arc<Allowance>,
     /// Ends the connection when it is dropped.
     _service: RunningService<RoleClient, Handler>,
     /// Ends the program when it is dropped.
@@ -54,6 +56,16 @@ impl Link {
     /// Returns whether the connection has the revision without sessions.
     pub(crate) fn is_stateless(&self) -> bool {
         !self.info.protocol_version.has_initialize()
+    }
+
+    /// Returns whether neither the transport nor the host has ended the connection.
+    pub(super) fn is_open(&self) -> bool {
+        !self.has_ended.load(Ordering::Acquire) && self.excess().is_none() && !self.peer.is_transport_closed()
+    }
+
+    /// Returns why the host ended the connection, if the server sent too much.
+    pub(super) fn excess(&self) -> Option<Excess> {
+        self.allowance.excess()
     }
 
     fn capabilities(&self) -> &ServerCapabilities {
@@ -176,11 +188,6 @@ impl Opener {
         &self.means.ledger
     }
 
-    /// Returns whether the upstream is a URL instead of a program.
-    pub(super) fn is_url(&self) -> bool {
-        self.http.is_some()
-    }
-
     /// Returns the last started program, running or not.
     pub(super) fn program(&self) -> Option<Arc<Program>> {
         self.program.lock().clone()
@@ -192,6 +199,7 @@ impl Opener {
         match opened {
             Ok(Ok(link)) => Ok(link),
             Ok(Err(OpenError::Start(reason))) => Err(truncate(reason, MAX_REASON).into()),
+            Ok(Err(OpenError::Excess(excess))) => Err(excess.to_string().into()),
             Ok(Err(OpenError::Handshake(error))) => match self.program() {
                 Some(program) if is_of_transport(&error) => Err(program.error().await),
                 program => {
@@ -242,14 +250,19 @@ impl Opener {
         let limits = &self.plugin.limits;
         let max_message = max_message(limits);
         let source = self.plugin.upstream.as_ref().map(|upstream| &upstream.source);
+        let allowance = Arc::<Allowance>::default();
         match (source, &self.http) {
             (Some(UpstreamSource::Url(url)), Some(client)) => {
                 let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
                     .max_concurrent_requests(limits.concurrency.get().saturating_add(slots::TOTAL))
                     .max_sse_event_size(max_message);
                 config.max_json_response_size = max_message;
+                let mut retry = ExponentialBackoff::default();
+                retry.max_delay = Some(MAX_RETRY);
+                config.retry_config = Arc::new(retry);
+                client.begin_connection(allowance.clone());
                 let transport = StreamableHttpClientTransport::with_client(client.clone(), config);
-                self.serve(transport, lifecycle, None).await
+                self.serve(transport, allowance, lifecycle, None).await
             }
             (Some(UpstreamSource::Command(command)), _) => {
                 let started = self.means.launcher.launch(&self.plugin, command).await;
@@ -265,8 +278,9 @@ impl Opener {
                 }));
                 self.means.ledger.started(state.clone());
                 *self.program.lock() = Some(Arc::new(Program { state, last_errors, is_read, _log }));
-                let transport = Pipes::new(self.name.clone(), stdout, stdin, max_message, self.decoder);
-                self.serve(transport, lifecycle, Some(running)).await
+                let (name, decoder) = (self.name.clone(), self.decoder);
+                let transport = Pipes::new(name, stdout, stdin, max_message, decoder, allowance.clone());
+                self.serve(transport, allowance, lifecycle, Some(running)).await
             }
             _ => Err(OpenError::Start("there is no URL and no command".to_owned())),
         }
@@ -276,23 +290,27 @@ impl Opener {
     async fn serve<T: Transport<RoleClient> + 'static>(
         &self,
         transport: T,
+        allowance: Arc<Allowance>,
         lifecycle: ClientLifecycleMode,
         program: Option<Box<dyn Send + Sync>>,
     ) -> Result<Link, OpenError> {
         let has_ended = Arc::<AtomicBool>::default();
-        let transport =
-            Guarded::new(transport, self.name.clone(), self.updates.clone(), self.health.clone(), has_ended.clone());
+        let (updates, health) = (self.updates.clone(), self.health.clone());
+        let transport = Guarded::new(transport, allowance.clone(), updates, health, has_ended.clone());
         let handler = Handler { mapping: self.mapping.clone(), updates: self.updates.clone() };
         // Boxed: the compiler cannot tell that the future of a generic transport may be sent.
         let serving: BoxFuture<'static, Result<RunningService<RoleClient, Handler>, ClientInitializeError>> =
             Box::pin(handler.serve_with_lifecycle(transport, lifecycle));
-        let service = serving.await?;
+        let service = serving.await.map_err(|error| match allowance.excess() {
+            Some(excess) => OpenError::Excess(excess),
+            None => error.into(),
+        })?;
         let peer = service.peer().clone();
         // The host has its own cache.
         peer.set_response_cache_config(ClientCacheConfig::disabled()).await;
         let info = peer.peer_info().ok_or(ClientInitializeError::Cancelled)?;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        Ok(Link { id, peer, info, has_ended, _service: service, _program: program })
+        Ok(Link { id, peer, info, has_ended, allowance, _service: service, _program: program })
     }
 }
 

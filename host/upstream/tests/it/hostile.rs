@@ -9,6 +9,8 @@
 //! | sends lines of a gigabyte | `a_line_without_end_is_passed_over_and_harms_its_own_call_alone`; end to end, `a_line_of_a_gigabyte_takes_no_memory_and_leaves_others_alone` |
 //! | sends bodies that are too long, of another type, or never end | `http.rs`: `an_answer_that_is_too_long_or_none_fails_its_call_alone`, `subscriptions_that_never_answer_leave_room_for_reads` |
 //! | sends notifications by the million | `a_flood_of_notifications_ends_the_connection`; in the stream of an answer, `http.rs` |
+//! | sends without end what is no message, or an answer to nothing | `a_flood_that_answers_no_call_ends_the_connection`; in event streams, `floods.rs`; end to end, `a_flood_of_a_program_is_logged_and_ends_its_connection` |
+//! | ends its event streams at once, and sets times to open them again | `floods.rs` |
 //! | never answers, answers twice, what it was not asked, or to somebody else | `an_upstream_that_answers_twice_or_never_or_something_else_harms_no_other_call`; `http.rs` |
 //! | sends values that take a hundred times their text | `values_without_end_become_no_tree_and_harm_no_other_call` |
 //! | the same in the handshake | `a_handshake_with_values_without_end_is_refused_with_the_limit` |
@@ -104,6 +106,7 @@ async fn a_line_without_end_is_passed_over_and_harms_its_own_call_alone() {
     // Its call has no answer, and ends at its deadline.
     assert!(!tokio::time::timeout(Duration::from_millis(100), up.read("x:1")).await.is_ok_and(|read| read.is_ok()));
     wait_for(async || up.read("x:1").await.is_ok()).await;
+    assert_eq!(server.starts.load(Ordering::SeqCst), 1, "a call waited for it");
 }
 
 #[tokio::test]
@@ -122,6 +125,35 @@ async fn a_flood_of_notifications_ends_the_connection() {
     assert!(matches!(up.read("x:1").await, Err(Failure::Unavailable { .. })));
     wait_for(async || up.read("x:1").await.is_ok()).await;
     assert_eq!(server.starts.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_flood_that_answers_no_call_ends_the_connection() {
+    let unasked = json!({ "jsonrpc": "2.0", "id": 4_000_000, "result": {} }).to_string();
+    for flood in [
+        vec![String::new(); 100_000],
+        vec!["x".to_owned(); 100_000],
+        vec![unasked; 100_000],
+        vec!["x".repeat(64 << 20)],
+    ] {
+        let is_hostile = AtomicUsize::new(0);
+        let server = with_session(move |method, message| match method {
+            "resources/read" if is_hostile.fetch_add(1, Ordering::SeqCst) == 0 => {
+                let own = json!({ "jsonrpc": "2.0", "id": message["id"], "result": { "contents": [{ "uri": "x:1", "text": "1" }] } });
+                let mut lines = vec![own.to_string()];
+                lines.extend(flood.iter().cloned());
+                Reply::Lines(lines)
+            }
+            "resources/read" => text(uri(message), "1"),
+            _ => Reply::Error(-32601, "?"),
+        });
+        let up = server.connect("limits = { response-size = '64KiB' }").await;
+        assert!(up.read("x:1").await.is_ok());
+        // The host notices it without a call.
+        wait_for(async || server.starts.load(Ordering::SeqCst) == 2).await;
+        wait_for(async || up.read("x:1").await.is_ok()).await;
+        assert_eq!(server.starts.load(Ordering::SeqCst), 2);
+    }
 }
 
 #[tokio::test]

@@ -31,7 +31,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    async fn start(answer: impl Fn(&Method, &Value) -> Response + Send + Sync + Clone + 'static) -> Self {
+    pub(crate) async fn start(answer: impl Fn(&Method, &Value) -> Response + Send + Sync + Clone + 'static) -> Self {
         Self::start_for_users(move |_, method, message| answer(method, message)).await
     }
 
@@ -89,7 +89,13 @@ impl Server {
         of_method.filter_map(|(_, headers, _)| value(headers)).collect()
     }
 
-    fn plugin(&self, keys: &str) -> Plugin {
+    /// How many requests with this method of HTTP, or of the protocol, were received.
+    pub(crate) fn count(&self, wanted: &str) -> usize {
+        let is_wanted = |(method, _, message): &&Received| *method == wanted || message["method"] == wanted;
+        self.received.lock().iter().filter(is_wanted).count()
+    }
+
+    pub(crate) fn plugin(&self, keys: &str) -> Plugin {
         let text = format!("[[upstream]]\nname = 'up'\nurl = '{}'\nmount = 'up+'\n{keys}", self.url);
         let environment = Environment::empty().variable("TOKEN", "hunter2");
         let config = Config::parse_in(&text, Path::new("/etc/mcp-host.toml"), &environment);

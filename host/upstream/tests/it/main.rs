@@ -9,6 +9,7 @@
 
 mod access_tokens;
 mod answers;
+mod floods;
 mod hostile;
 mod http;
 mod identities;

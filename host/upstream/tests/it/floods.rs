@@ -1,0 +1,178 @@
+//! Servers that send without end over HTTP, or make the host send without end. All of it happens without a call.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::Method;
+use axum::response::Response;
+use futures::StreamExt as _;
+use mcp_host_model::provider::{Failure, Provider as _};
+use serde_json::{Value, json};
+
+use super::hostile::wait_for;
+use super::http::{Server, json, status, with_session};
+
+/// An event stream of these bytes.
+fn events(bytes: impl Into<Body>) -> Response {
+    Response::builder().header("content-type", "text/event-stream").body(bytes.into()).unwrap()
+}
+
+/// An event stream that repeats this text without end, after its beginning.
+fn endless(beginning: String, text: &str) -> Response {
+    let flood = text.repeat((64 << 10) / text.len());
+    let pieces = futures::stream::iter([beginning]).chain(futures::stream::repeat(flood));
+    events(Body::from_stream(pieces.map(Ok::<_, std::io::Error>)))
+}
+
+/// A server with sessions and subscriptions. `stream` answers GET.
+fn answer(method: &Method, message: &Value, stream: impl Fn() -> Response) -> Response {
+    match (method, message["method"].as_str().unwrap_or_default()) {
+        (&Method::GET, _) => stream(),
+        (_, "initialize") => json(
+            message,
+            json!({ "protocolVersion": "2025-06-18", "serverInfo": { "name": "flood", "version": "1" },
+                "capabilities": { "resources": { "subscribe": true, "listChanged": true } } }),
+        ),
+        (_, "resources/subscribe") => json(message, json!({})),
+        _ => with_session(method, message, |uri| json(message, json!({ "contents": [{ "uri": uri, "text": "1" }] }))),
+    }
+}
+
+#[tokio::test]
+async fn a_flood_in_a_stream_of_notifications_ends_the_connection_which_is_opened_again_with_back_off() {
+    for flood in [
+        ":\n\n",
+        "\n",
+        "\r",
+        "event: ping\ndata: x\n\n",
+        "id: x\n\n",
+        "data: [\n\n",
+        "data: {\"jsonrpc\":\"2.0\",\"id\":77,\"result\":{}}\n\n",
+        "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":1,\"progress\":1}}\n\n",
+    ] {
+        let server =
+            Server::start(move |method, message| answer(method, message, || endless(String::new(), flood))).await;
+        let up = mcp_host_upstream::connect(&server.plugin("")).await.unwrap();
+        wait_for(async || server.count("initialize") >= 2).await;
+        // A subscriber asks again and again, which does not shorten the back-off.
+        let (before, watched) = (server.count("initialize"), vec!["x:1".to_owned()]);
+        let mut reason = None;
+        for _ in 0..100 {
+            if up.changes(&watched, None).await.is_err() {
+                reason = up.outage().map(|outage| outage.reason).or(reason);
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert!(server.count("initialize") - before <= 3, "{flood:?}");
+        assert!(reason.is_some_and(|reason| reason.contains("not answers to requests")), "{flood:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_flood_in_a_stream_of_subscriptions_ends_the_connection() {
+    for flood in [":\n\n", "event: ping\ndata: x\n\n"] {
+        let server = Server::start(move |_, message| match message["method"].as_str().unwrap_or_default() {
+            "server/discover" => json(
+                message,
+                json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"], "ttlMs": 0, "cacheScope": "public",
+                    "capabilities": { "resources": { "subscribe": true } } }),
+            ),
+            "subscriptions/listen" => {
+                let acknowledged = json!({ "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": {
+                    "_meta": { "io.modelcontextprotocol/subscriptionId": message["id"] },
+                    "notifications": message["params"]["notifications"] } });
+                endless(format!("data: {acknowledged}\n\n"), flood)
+            }
+            _ => status(400, ""),
+        })
+        .await;
+        let up = mcp_host_upstream::connect(&server.plugin("")).await.unwrap();
+        let watched = vec!["x:1".to_owned()];
+        let mut reason = None;
+        while reason.is_none() {
+            if up.changes(&watched, None).await.is_err() {
+                reason = up.outage().map(|outage| outage.reason);
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert!(reason.is_some_and(|reason| reason.contains("not answers to requests")), "{flood:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_at_once_is_opened_again_after_a_second_or_more() {
+    // The last line is not valid, so that the stream has an error.
+    for end in ["retry: 0\nid: 1\ndata: \n\n", "id: 1\ndata: \n\nx\n"] {
+        let server = Server::start(move |method, message| answer(method, message, || events(end))).await;
+        let _up = mcp_host_upstream::connect(&server.plugin("")).await.unwrap();
+        wait_for(async || server.count("GET") >= 1).await;
+        let before = server.count("GET");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let more = server.count("GET") - before;
+        assert!(more <= 3, "{end:?}: {more}");
+        wait_for(async || server.count("GET") > before).await;
+        assert_eq!(server.count("initialize"), 1, "the connection is kept");
+    }
+}
+
+#[tokio::test]
+async fn streams_of_answers_with_few_other_events_are_no_flood() {
+    let server = Server::start(|method, message| match message["method"].as_str() {
+        Some("resources/read") => {
+            let uri = &message["params"]["uri"];
+            let contents = json!({ "contents": [{ "uri": uri, "text": "x".repeat(100_000) }] });
+            let own = json!({ "jsonrpc": "2.0", "id": message["id"], "result": contents });
+            events(format!("id: 1\ndata: \n\n: ping\n\ndata: {own}\n\n"))
+        }
+        _ => answer(method, message, || status(405, "")),
+    })
+    .await;
+    let up = mcp_host_upstream::connect(&server.plugin("")).await.unwrap();
+    // 30 MB of answers.
+    for _ in 0..300 {
+        assert!(up.read("x:1").await.is_ok());
+    }
+    assert_eq!((server.count("initialize"), up.outage()), (1, None));
+}
+
+#[tokio::test]
+async fn the_status_of_a_failed_request_and_the_time_to_retry_reach_the_client() {
+    let failure = |message: &Value| {
+        let uri = message["params"]["uri"].as_str().unwrap_or_default();
+        let (code, retry_after) = uri.trim_start_matches("x:").split_once('-').unwrap();
+        let mut response = status(code.parse().unwrap(), "");
+        if !retry_after.is_empty() {
+            response.headers_mut().insert("retry-after", retry_after.parse().unwrap());
+        }
+        response
+    };
+    let sessions = Server::start(move |method, message| match message["method"].as_str() {
+        Some("resources/read") => failure(message),
+        _ => answer(method, message, || status(405, "")),
+    })
+    .await;
+    let stateless = Server::start(move |_, message| match message["method"].as_str() {
+        Some("resources/read") => failure(message),
+        _ => json(
+            message,
+            json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"], "ttlMs": 0, "cacheScope": "public",
+                "capabilities": { "resources": {} } }),
+        ),
+    })
+    .await;
+    for server in [sessions, stateless] {
+        let up = mcp_host_upstream::connect(&server.plugin("")).await.unwrap();
+        for (path, status, seconds) in [
+            ("x:503-5", 503, Some(5)),
+            ("x:429-0", 429, Some(1)),
+            ("x:429-99999999999999999999", 429, Some(300)),
+            ("x:503-", 503, None),
+            ("x:500-5", 500, None),
+            ("x:502-", 502, None),
+        ] {
+            let reason = format!("the upstream responded with status {status}");
+            let retry_after = seconds.map(Duration::from_secs);
+            assert_eq!(up.read(path).await, Err(Failure::Unavailable { reason, retry_after }), "{path}");
+        }
+    }
+}
