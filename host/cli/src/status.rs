@@ -314,12 +314,12 @@ pub(super) fn hits(cache: &CacheStatus) -> Option<String> {
 }
 
 /// Prints that there are warnings about a plugin.
-pub(super) fn print_warnings(plugin: &PluginStatus, output: &mut Output<'_>) -> Result<(), CliError> {
+fn print_warnings(plugin: &PluginStatus, output: &mut Output<'_>) -> Result<(), CliError> {
     if plugin.warnings == 0 {
         return Ok(());
     }
-    let warnings = counted(plugin.warnings, "warning");
-    Ok(output.prose(&format!("{}: {warnings} about its grants and settings: see `mcp-host check`", plugin.name))?)
+    let (name, warnings) = (&plugin.name, counted(plugin.warnings, "warning"));
+    Ok(output.prose(&format!("{name}: {warnings} about its grants and settings: see `mcp-host status {name}`"))?)
 }
 
 /// Whether it is not known if a plugin of the config that is ready works.
