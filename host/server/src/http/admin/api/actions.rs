@@ -143,7 +143,7 @@ impl AdminServer {
             Ok(Some(Ok(report))) => Ok(ok(&views::reload(&self.host, report))),
             Ok(Some(Err(reason))) => {
                 let help = "correct the config; `mcp-host check` says what is wrong";
-                Err(Refusal::new(StatusCode::CONFLICT, format!("the config cannot be used: {reason}"), Some(help)))
+                Err(Refusal::new(StatusCode::CONFLICT, format!("a reload would fail: {reason}"), Some(help)))
             }
             Ok(None) => Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down", None)),
             Err(_) => {
