@@ -13,7 +13,6 @@ use mcp_host_server::admin_api::{
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
-use tokio_util::sync::CancellationToken;
 
 use super::context::Context;
 use super::error::CliError;
@@ -82,24 +81,31 @@ impl Args {
         if !self.watch {
             return self.print(&client, context).await;
         }
-        let interrupted =
-            signals::shutdown(&context.messages, "interrupted", || ()).context("cannot listen to signals")?;
-        self.watch(&client, &interrupted, context).await
+        let interrupted = signals::interrupted().context("cannot listen to signals")?;
+        tokio::select! {
+            ended = self.watch(&client, context) => ended,
+            () = interrupted => Ok(()),
+        }
     }
 
-    async fn watch(
-        &self,
-        client: &AdminClient,
-        interrupted: &CancellationToken,
-        context: &Context,
-    ) -> Result<(), CliError> {
-        let watching = async {
-            loop {
-                self.print(client, context).await?;
-                tokio::time::sleep(WATCH_INTERVAL).await;
+    /// Prints the status at each interval. A server that answers no more, because it restarts, is requested again.
+    async fn watch(&self, client: &AdminClient, context: &Context) -> Result<(), CliError> {
+        self.print(client, context).await?;
+        let mut told = None;
+        loop {
+            tokio::time::sleep(WATCH_INTERVAL).await;
+            match self.print(client, context).await {
+                Ok(()) => told = None,
+                Err(CliError::Admin(error)) if error.is_unreachable() => {
+                    let error = error.to_string();
+                    if told.as_ref() != Some(&error) {
+                        context.messages.warning(&format!("{error}; trying again"));
+                    }
+                    told = Some(error);
+                }
+                Err(error) => return Err(error),
             }
-        };
-        interrupted.run_until_cancelled(watching).await.unwrap_or(Ok(()))
+        }
     }
 
     async fn print(&self, client: &AdminClient, context: &Context) -> Result<(), CliError> {

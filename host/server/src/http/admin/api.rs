@@ -8,7 +8,7 @@
 //! | `GET config/changes`, `config/warnings` | what a reload would change, and the warnings about the config |
 //! | `GET session` | the name of the administrator |
 //! | `POST plugins/NAME/record`, `plugins/NAME/profile` | a recording of its calls as JSON Lines, and a profile of them ([`observe`]), each with a line of the audit log |
-//! | `POST reload`, `explain`, `explain/who`, `log`, `plugins/NAME/disable`, `plugins/NAME/enable`, `plugins/NAME/reset` | an action ([`actions`]), which has a line of the audit log with the administrator's name |
+//! | `POST reload`, `explain`, `explain/who`, `log`, `plugins/NAME/disable`, `plugins/NAME/enable`, `plugins/NAME/reset`, `login-code` | an action ([`actions`]), which has a line of the audit log with the administrator's name |
 //!
 //! The types of all bodies, and their JSON Schema, are in [`types`]. An answer is bounded: a list is a page of at most
 //! [`MAX_PAGE`](types::MAX_PAGE) items, which the parameters `limit` and `after` choose, and says how many there are.
@@ -189,7 +189,9 @@ impl AdminServer {
                 }
                 self.browse(what, request, from, &ApiClient::Administrator(administrator)).await
             }
-            ["reload" | "explain" | "log"] | ["explain", "who"] | ["plugins", _, "disable" | "enable" | "reset"] => {
+            ["reload" | "explain" | "log" | "login-code"]
+            | ["explain", "who"]
+            | ["plugins", _, "disable" | "enable" | "reset"] => {
                 if method != Method::POST {
                     return Err(Refusal::method("POST"));
                 }

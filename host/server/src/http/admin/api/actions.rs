@@ -11,8 +11,11 @@ use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::{AdminAction, AdminSubject};
 use tokio::time::timeout;
 
+use super::super::console;
 use super::browse::named_principal;
-use super::types::{DEFAULT_LOG_SECONDS, ErrorAnswer, ExplainRequest, LogRequest, MAX_LOG_SECONDS, WhoRequest};
+use super::types::{
+    DEFAULT_LOG_SECONDS, ErrorAnswer, ExplainRequest, LogRequest, LoginCode, MAX_LOG_SECONDS, WhoRequest,
+};
 use super::{AdminServer, Refusal, decoded, json, no_plugin, ok, read_body, receive_body, views};
 
 /// The maximum wait for a reload. After it, the answer says that the reload continues.
@@ -67,6 +70,10 @@ impl AdminServer {
             ["explain"] => self.explain(read_body(request).await?, administrator).await,
             ["explain", "who"] => self.who_may(read_body(request).await?, administrator).await,
             ["log"] => self.set_log(read_body(request).await?, administrator).await,
+            ["login-code"] => {
+                receive_body(request).await?;
+                self.issue_login_code(administrator).await
+            }
             ["plugins", name, action] => {
                 // The body is ignored.
                 receive_body(request).await?;
@@ -180,6 +187,24 @@ impl AdminServer {
         let about = AdminSubject::Decision { uri: &uri, principal: "*", operation };
         let outcome = self.host.administer(administrator, AdminAction::Explain, about, judging, Error::kind).await?;
         outcome.map(|found| ok(&views::who_may(found, &name))).map_err(|error| not_explained(&error))
+    }
+
+    /// Answers with the address of the console and a code that logs in once.
+    async fn issue_login_code(&self, administrator: &Principal) -> Result<Response, Refusal> {
+        if !console::exists() {
+            return Err(Refusal::new(StatusCode::CONFLICT, "this program was built without the console", None));
+        }
+        let Some(console) = &self.console_url else {
+            let help = "with `listen = \"127.0.0.1:9464\"` under `[admin]` there is a console";
+            return Err(Refusal::new(StatusCode::CONFLICT, "a browser does not reach a Unix socket", Some(help)));
+        };
+        let issuing = async { self.authority.console.issue_code().ok_or("failed") };
+        let about = AdminSubject::Nothing;
+        let issued = self.host.administer(administrator, AdminAction::Open, about, issuing, |kind| *kind).await?;
+        let no_randomness =
+            |_| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the system supplies no randomness for a code", None);
+        let url = format!("{console}#code={}", issued.map_err(no_randomness)?);
+        Ok(ok(&LoginCode { url, seconds: console::CODE_TIME.as_secs() }))
     }
 
     async fn set_log(&self, request: LogRequest, administrator: &Principal) -> Result<Response, Refusal> {
