@@ -170,6 +170,28 @@ async fn a_dry_run_names_plugins_that_cannot_be_loaded_and_those_that_stay_faili
 }
 
 #[tokio::test]
+async fn a_denied_read_calls_the_provider_for_no_more_than_a_hint_that_its_uri_may_have() {
+    let folder = tempfile::tempdir().unwrap();
+    let rule = Rule::for_principal("*").allow(["**"]).deny(["**/plain"]);
+    let config = ConfigFile::new().plugin(Plugin::sample("a")).rule(rule).append(&with_token(folder.path())).write();
+    let admin = Administered::start(&config).await;
+    let mut client = admin.server.uninitialized(REVISION);
+    let mut calls = async |uri: &str| {
+        let answer = client.request("resources/read", json!({ "uri": uri })).await.message;
+        assert!(answer["error"].is_object(), "{answer}");
+        let (_, metrics) = admin.get("/metrics", &format!("Authorization: Bearer {TOKEN}\r\n")).await;
+        let of_calls = metrics.lines().filter(|line| line.starts_with("mcp_host_plugin_calls_total{plugin=\"a\""));
+        let functions = ["read", "list-templates"].map(|name| format!("function=\"{name}\""));
+        of_calls.filter(|line| functions.iter().any(|function| line.contains(function))).map(str::to_owned).collect()
+    };
+    let none: Vec<String> = calls("sample://a/plain").await;
+    assert_eq!(none, Vec::<String>::new());
+    let hint: Vec<String> = calls("sample://a/x/y/plain").await;
+    assert!(hint.len() == 1 && hint[0].contains("function=\"list-templates\""), "{hint:?}");
+    admin.server.end().await;
+}
+
+#[tokio::test]
 async fn everyone_who_may_read_something_is_listed_with_the_rule() {
     let folder = tempfile::tempdir().unwrap();
     let config = ConfigFile::new()
