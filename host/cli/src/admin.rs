@@ -6,6 +6,7 @@ mod who;
 use std::convert::Infallible;
 use std::time::Duration;
 
+use clap::ArgGroup;
 use mcp_host_config::Operation;
 use mcp_host_server::admin_api::{
     ExplainRequest, Explanation, LogRequest, LogView, LoginCode, MAX_LOG_SECONDS, PluginDetails, PluginState, Reload,
@@ -86,15 +87,16 @@ enum Action {
         who: bool,
     },
     /// Change the log filter of the server for a limited time
+    #[command(group(ArgGroup::new("change").required(true).args(["filter", "restore"])))]
     Log {
         /// The filter, in the syntax of `--log`
-        #[arg(value_name = "FILTER", value_parser = filter, required_unless_present = "restore")]
+        #[arg(value_name = "FILTER", value_parser = filter)]
         filter: Option<String>,
         /// The time after which the configured filter is restored: `30s`, `10m`, `2h`; a day at most
         #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = log_time)]
         time: Duration,
         /// Restore the configured filter now
-        #[arg(long, conflicts_with_all = ["filter", "time"])]
+        #[arg(long, conflicts_with = "time")]
         restore: bool,
     },
     /// Print an address of the console that logs in once, within 60 s, and open it in a browser if there is a desktop

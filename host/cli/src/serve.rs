@@ -234,7 +234,7 @@ impl Args {
                 Some(paths) => paths.print_listening(&context.messages, &host.config().server.name, scheme, address),
                 None => context.messages.listening(scheme, address),
             }
-            let _watchdog = manager.notifier.ready();
+            let _watchdog = manager.notifier.ready(&format!("generation {}", host.generation()));
             server::serve_http(host.clone(), listener, shutdown).await?;
         } else {
             if std::io::stdin().is_terminal() {

@@ -159,6 +159,9 @@ fn print(status: &Status, is_wide: bool, output: &mut Output<'_>) -> Result<(), 
     if let Some(audit) = &status.audit {
         print_audit(audit, output)?;
     }
+    for (plugin, reason) in &status.search_failures {
+        output.prose(&format!("search    {plugin} is not completely indexed: {reason}"))?;
+    }
     if let Some(cluster) = &status.cluster {
         print_cluster(cluster, output)?;
     }
@@ -173,6 +176,10 @@ fn print(status: &Status, is_wide: bool, output: &mut Output<'_>) -> Result<(), 
     }
     plugins.items.iter().try_for_each(|plugin| print_reason(plugin, output))?;
     plugins.items.iter().try_for_each(|plugin| print_warnings(plugin, output))?;
+    let built_in: Vec<_> = plugins.items.iter().filter(|plugin| is_built_in(plugin)).map(|one| &*one.name).collect();
+    if !built_in.is_empty() {
+        output.prose(&format!("built in: {}", built_in.join(", ")))?;
+    }
     if plugins.items.iter().any(is_untried) {
         output.prose("untried: loaded, and has answered no call yet; `mcp-host check` tries plugins")?;
     }
@@ -326,6 +333,11 @@ fn print_warnings(plugin: &PluginStatus, output: &mut Output<'_>) -> Result<(), 
     }
     let (name, warnings) = (&plugin.name, counted(plugin.warnings, "warning"));
     Ok(output.prose(&format!("{name}: {warnings} about its grants and settings: see `mcp-host status {name}`"))?)
+}
+
+/// Whether a plugin is one of the host, for search and context: no config has such a name.
+pub(super) fn is_built_in(plugin: &PluginStatus) -> bool {
+    !plugin.configured && plugin.name.starts_with("mcp-host.")
 }
 
 /// Whether it is not known if a plugin of the config that is ready works.

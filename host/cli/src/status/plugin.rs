@@ -7,7 +7,7 @@ use mcp_host_server::admin_api::{
     PreparationView, ProgramView, ProgramsView, RequirementView, SearchView, UsageView,
 };
 
-use super::{duration, hits, is_untried, of_limit, print_reason, rate, size};
+use super::{duration, hits, is_built_in, is_untried, of_limit, print_reason, rate, size};
 use crate::error::CliError;
 use crate::escape;
 use crate::output::Output;
@@ -56,6 +56,9 @@ fn of_requirements(requirements: &[RequirementView]) -> impl Iterator<Item = (&'
 fn of_status(status: &PluginStatus) -> Vec<(&'static str, String)> {
     let PluginStatus { name, mount, state, digest, memory, faults, cache, recent, watched, preparation, .. } = status;
     let mut lines = vec![("plugin", name.clone()), ("state", state.name().to_owned()), ("mount", mount.clone())];
+    if is_built_in(status) {
+        lines.push(("built in", "a plugin of the host, which the config does not declare".to_owned()));
+    }
     if is_untried(status) {
         lines.push(("untried", "it has answered no call yet; `mcp-host check` tries it".to_owned()));
     }

@@ -72,7 +72,7 @@ pub(super) fn is_for_users(path: &str) -> bool {
 
 /// The time for an action, in addition to the time for a connection.
 const ACTION_TIMEOUT: Duration = Duration::from_secs(60);
-/// The maximum number of plugin names in a message.
+/// The maximum number of names of plugins or principals in a message.
 const MAX_NAMES: usize = 20;
 /// The help for a request without a token.
 const SEND_TOKEN: &str = "send `Authorization: Bearer TOKEN` with the token of `admin.token`";
@@ -258,6 +258,7 @@ impl AdminServer {
             sessions: self.host.session_count(),
             watched: views::watched_counts(&self.host),
             audit: self.host.audit_state().map(views::audit),
+            search_failures: search::failures(&self.host),
             log: views::log(self.log.as_ref()),
             cluster: views::cluster(&self.host, page),
         }

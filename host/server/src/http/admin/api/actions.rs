@@ -8,8 +8,8 @@ use axum::response::Response;
 use mcp_host_config::Operation;
 use mcp_host_model::resource::Error;
 use mcp_resource_host::access::Principal;
-use mcp_resource_host::host::{AdminAction, AdminSubject};
-use tokio::time::timeout;
+use mcp_resource_host::host::{AdminAction, AdminSubject, PluginState};
+use tokio::time::{sleep, timeout};
 
 use super::super::console;
 use super::browse::named_principal;
@@ -24,8 +24,10 @@ const RELOAD_WAIT: Duration = Duration::from_secs(50);
 const COMPARE_WAIT: Duration = Duration::from_secs(20);
 /// The answer after a panic.
 const PANICKED: &str = "internal error; the server's log says more";
-/// The maximum time for which the answer to `enable` waits for the plugin.
+/// The maximum time for which the answers to `enable` and `reset` wait for the plugin.
 const ENABLE_WAIT: Duration = Duration::from_secs(5);
+/// The interval at which the state of a plugin that was reset is looked up.
+const RESET_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The operation with this name.
 fn named_operation(name: &str) -> Result<Operation, Refusal> {
@@ -39,7 +41,7 @@ fn named_operation(name: &str) -> Result<Operation, Refusal> {
 fn not_explained(error: &Error) -> Refusal {
     match error {
         Error::NotFound { .. } => {
-            let help = "no plugin has a mount that owns it; `mcp-host status` shows the mounts";
+            let help = "no plugin has a mount that owns it; `mcp-host status --wide` shows the mounts";
             Refusal::new(StatusCode::NOT_FOUND, error.to_string(), Some(help))
         }
         error => Refusal::bad_request(error.to_string()),
@@ -85,7 +87,10 @@ impl AdminServer {
                         // A plugin that compiles for longer is shown as loading.
                         let _ = timeout(ENABLE_WAIT, self.host.wait_until_plugin_loaded(&name)).await;
                     }
-                    _ => self.host.reset_plugin(administrator, &name)?,
+                    _ => {
+                        self.host.reset_plugin(administrator, &name)?;
+                        self.wait_until_back(&name).await;
+                    }
                 }
                 Ok(ok(&views::plugin(&self.host, &self.traffic, &name)
                     .await
@@ -93,6 +98,22 @@ impl AdminServer {
             }
             _ => Err(Refusal::no_path()),
         }
+    }
+
+    /// Waits until a plugin is neither loading nor unreachable, for [`ENABLE_WAIT`] at most.
+    async fn wait_until_back(&self, name: &str) {
+        let is_unreachable = || {
+            let plugin = self.host.plugins().into_iter().find(|plugin| plugin.name == name);
+            plugin.is_some_and(|plugin| matches!(plugin.state, PluginState::Unreachable(_)))
+        };
+        let back = async {
+            self.host.wait_until_plugin_loaded(name).await;
+            while is_unreachable() {
+                sleep(RESET_INTERVAL).await;
+            }
+        };
+        // A plugin that does not come back in time is shown as it is.
+        let _ = timeout(ENABLE_WAIT, back).await;
     }
 
     /// Disables a plugin in its own task, so an administrator who disconnects does not leave the plugin half

@@ -88,6 +88,8 @@ api_types! {
         pub watched: WatchedCounts,
         /// The audit log; null without one.
         pub audit: Option<AuditStatus>,
+        /// The reasons why plugins could not be indexed for search, by plugin.
+        pub search_failures: BTreeMap<String, String>,
         /// The filter of the log.
         pub log: LogView,
         /// The cluster of this replica; null without one.
