@@ -182,11 +182,12 @@ async fn a_denied_read_calls_the_provider_for_no_more_than_a_hint_that_its_uri_m
         let (_, metrics) = admin.get("/metrics", &format!("Authorization: Bearer {TOKEN}\r\n")).await;
         let of_calls = metrics.lines().filter(|line| line.starts_with("mcp_host_plugin_calls_total{plugin=\"a\""));
         let functions = ["read", "list-templates"].map(|name| format!("function=\"{name}\""));
-        of_calls.filter(|line| functions.iter().any(|function| line.contains(function))).map(str::to_owned).collect()
+        let of_calls = of_calls.filter(|line| functions.iter().any(|function| line.contains(function)));
+        of_calls.map(str::to_owned).collect::<Vec<_>>()
     };
-    let none: Vec<String> = calls("sample://a/plain").await;
+    let none = calls("sample://a/plain").await;
     assert_eq!(none, Vec::<String>::new());
-    let hint: Vec<String> = calls("sample://a/x/y/plain").await;
+    let hint = calls("sample://a/x/y/plain").await;
     assert!(hint.len() == 1 && hint[0].contains("function=\"list-templates\""), "{hint:?}");
     admin.server.end().await;
 }
