@@ -6,16 +6,18 @@ mod who;
 use std::convert::Infallible;
 use std::time::Duration;
 
+use clap::ArgGroup;
 use mcp_host_config::Operation;
 use mcp_host_server::admin_api::{
-    ExplainRequest, Explanation, LogRequest, LogView, MAX_LOG_SECONDS, PluginDetails, PluginState, Reload, WhoRequest,
-    WhoView,
+    ExplainRequest, Explanation, LogRequest, LogView, LoginCode, MAX_LOG_SECONDS, PluginDetails, PluginState, Reload,
+    WhoRequest, WhoView,
 };
 use mcp_host_server::{AdminClient, AuditEvent};
 use mcp_resource_host::audit::{DECISIONS, OPERATIONS, OUTCOMES};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use self::lists::ListArgs;
+use super::browser::Browser;
 use super::context::Context;
 use super::error::CliError;
 use super::explain::operation;
@@ -41,6 +43,7 @@ Examples:
   mcp-host admin sessions                        who is connected
   mcp-host admin subscriptions                   what clients watch
   mcp-host admin cache                           the response cache, by plugin
+  mcp-host admin open                            an address of the console that logs in once
   mcp-host admin audit --decision deny           lines of the audit log as they are written, until it is interrupted";
 
 /// Administer a running server
@@ -84,17 +87,20 @@ enum Action {
         who: bool,
     },
     /// Change the log filter of the server for a limited time
+    #[command(group(ArgGroup::new("change").required(true).args(["filter", "restore"])))]
     Log {
         /// The filter, in the syntax of `--log`
-        #[arg(value_name = "FILTER", value_parser = filter, required_unless_present = "restore")]
+        #[arg(value_name = "FILTER", value_parser = filter)]
         filter: Option<String>,
         /// The time after which the configured filter is restored: `30s`, `10m`, `2h`; a day at most
         #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = log_time)]
         time: Duration,
         /// Restore the configured filter now
-        #[arg(long, conflicts_with_all = ["filter", "time"])]
+        #[arg(long, conflicts_with = "time")]
         restore: bool,
     },
+    /// Print an address of the console that logs in once, within 60 s, and open it in a browser if there is a desktop
+    Open,
     /// Print lines of the audit log as they are written: JSON, one object per line
     Audit {
         /// Only lines of this principal
@@ -190,6 +196,18 @@ impl Args {
                 } else {
                     print_log(&log, &mut output)?
                 }
+                false
+            }
+            Action::Open => {
+                let mut browser = if self.json { Browser::default() } else { Browser::prepare() };
+                let login: LoginCode = client.post("login-code", None::<&()>).await?;
+                if self.json {
+                    output.json(&login)?
+                } else {
+                    output.line(&escape::line(&login.url))?;
+                    context.messages.note(&format!("it logs in once, within {} s", login.seconds));
+                }
+                browser.open(&login.url);
                 false
             }
             Action::Audit { principal, plugin, operation, decision, outcome } => {

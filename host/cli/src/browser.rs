@@ -1,16 +1,16 @@
-//! The browser of `serve --open`.
+//! The browser of `serve --open` and `admin open`.
 //!
-//! A confined process starts no other programs. So a shell is started before the confinement, and waits for the address. The
-//! address contains a login code: a pipe and a private file pass it on, because other users can read the arguments of a process.
-//! The file is removed when the code has expired. Without a desktop no browser is started, and the address is only printed.
+//! A confined process, as `serve` is one, starts no other programs. So a shell is started before the confinement, and waits for the
+//! address. The address contains a login code: a pipe and a private file pass it on, because other users can read the arguments of a
+//! process. The file is removed when the code has expired. Without a desktop no browser is started, and the address is only printed.
 
 use std::io::Write as _;
 use std::process::{ChildStdin, Command, Stdio};
 
-use mcp_host_server::{AdminListener, LoginCodes};
-use mcp_resource_host::host::Host;
+use mcp_host_server::LoginCodes;
 
 use super::context::Context;
+use super::messages::Messages;
 
 /// The program that opens a file with the user's application for it.
 const OPENER: &str = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
@@ -50,25 +50,30 @@ impl Browser {
     }
 
     /// Prints the address of the console with a login code, and opens it.
-    pub(super) fn open_console(
-        &mut self,
-        listener: &AdminListener,
-        host: &Host,
-        codes: &LoginCodes,
-        context: &Context,
-    ) {
-        let Some(address) = listener.console_url(&host.config()) else {
+    pub(super) fn open_console(&mut self, console: Option<&str>, codes: &LoginCodes, context: &Context) {
+        let Some(console) = console else {
             context.messages.note(
                 "a browser does not reach a Unix socket: with `listen = \"127.0.0.1:9464\"` under `[admin]` there is a console",
             );
             return;
         };
-        let Some(code) = codes.issue() else { return };
-        let address = format!("{address}#code={code}");
-        context.messages.console(&address);
+        if let Some(address) = print_address(console, codes, &context.messages) {
+            self.open(&address);
+        }
+    }
+
+    /// Opens an address, if there is a desktop.
+    pub(super) fn open(&mut self, address: &str) {
         if let Some(mut shell) = self.0.take() {
             // On an error the printed address remains.
             let _ = writeln!(shell, "{address}");
         }
     }
+}
+
+/// Prints the address of the console with a login code, and returns it. `None` if the system supplies no randomness.
+pub(super) fn print_address(console: &str, codes: &LoginCodes, messages: &Messages) -> Option<String> {
+    let address = format!("{console}#code={}", codes.issue()?);
+    messages.console(&address);
+    Some(address)
 }

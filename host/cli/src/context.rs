@@ -131,8 +131,7 @@ impl Context {
             Err(error) => error,
         };
         let Some(admin) = error.admin() else { return Err(error.into()) };
-        self.messages
-            .note("the config has mistakes, which `mcp-host check` shows; of it, this command needs `[admin]` only");
+        self.messages.note(&restart_failure(&error));
         Ok(Config { admin: Some(admin.clone()), ..Config::default() })
     }
 
@@ -183,9 +182,45 @@ impl Context {
     }
 }
 
+/// The note of a client of a running server about a config with which a server does not start.
+fn restart_failure(error: &ConfigError) -> String {
+    // A missing directory or variable is judged by the user and the environment of this command.
+    let unless = match error.config_without_secrets() {
+        Some(_) => ", unless it has other permissions or variables than this command",
+        None => "",
+    };
+    let first = error.diagnostics().first();
+    let message = first.map(Diagnostic::message).unwrap_or_default();
+    let line = first.and_then(Diagnostic::position).map(|at| format!(":{}", at.line)).unwrap_or_default();
+    format!(
+        "a restart of the server would fail{unless}: {message} ({}{line}); `mcp-host check` shows all errors of the config, of which \
+         this command needs `[admin]` only",
+        error.file().display()
+    )
+}
+
 /// Returns the name of the plugin of the config that serves a URI.
 fn plugin_of(config: &Config, uri: &str) -> Option<String> {
     let mounts = config.plugins.iter().map(|plugin| (plugin.mount.clone(), plugin.name.to_string()));
     let router = Router::new(mounts).ok()?;
     router.route(uri).ok().map(|routed| routed.target.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(text: &str) -> String {
+        restart_failure(&Config::parse_in(text, Path::new("mcp-host.toml"), &Environment::empty()).unwrap_err())
+    }
+
+    #[test]
+    fn a_config_that_a_restart_could_not_use_is_told_with_its_first_error() {
+        let unknown = failure("[server]\nnonsense = 1\n");
+        assert!(unknown.starts_with("a restart of the server would fail: "), "{unknown}");
+        assert!(unknown.contains("(mcp-host.toml:2); `mcp-host check` shows all errors"), "{unknown}");
+        let missing = failure("[[plugin]]\nname = \"a\"\ncomponent = \"/nonexistent/a.wasm\"\nmount = \"a:///\"\n");
+        assert!(missing.contains("would fail, unless it has other permissions or variables"), "{missing}");
+        assert!(missing.contains("/nonexistent/a.wasm") && missing.contains("(mcp-host.toml:3)"), "{missing}");
+    }
 }

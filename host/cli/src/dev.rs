@@ -66,7 +66,7 @@ use super::logging::{LogSettings, LogTimes};
 use super::observation::ObservationArgs;
 use super::programs::Programs;
 use super::serve;
-use super::signals::{self, Hangup};
+use super::signals::{self, RepeatedSignal};
 
 const EXAMPLES: &str = "\
 The directory has a `mcp-host.toml` with the plugin. The build command is `build` of its `[dev]`, else the usual one \
@@ -130,7 +130,7 @@ impl Args {
         let restore = move || restore.iter().for_each(terminal::Restore::now);
         let shutdown =
             signals::shutdown(&context.messages, "shutting down", restore).context("cannot listen to signals")?;
-        let hangup = Hangup::new().context("cannot listen to signals")?;
+        let hangup = RepeatedSignal::hangup().context("cannot listen to signals")?;
         let listener = serve::listen(listen_address(&settings.config).into(), serve::ADDRESS_KEY).await?;
         let address = listener.local_addr().context("the listener has no address")?;
         let debug_server = match self.debug {

@@ -20,10 +20,14 @@ use super::table::{Cell, Table};
 const EXAMPLES: &str = "\
 The component is compiled and its description requested, in a sandbox without grants.
 
+A name is looked up in the directories of installed providers only: without `--plugin` no config is read, and \
+`server.plugin-path` is not used. Write the path of a file in another directory: `mcp-host inspect DIR/git.wasm`.
+
 Exit codes: 0 it is a provider, 1 it is not, or cannot describe itself, 2 the config is invalid or has no such plugin.
 
 Examples:
   mcp-host inspect plugins/git.wasm
+  mcp-host inspect git                              the installed provider
   mcp-host inspect plugins/git.wasm --json | jq -r .digest
   mcp-host inspect new/git.wasm --plugin linux      compare it with the grants of that plugin";
 

@@ -112,7 +112,11 @@ impl Messages {
 
     /// Prints the address of the console with a one-time login.
     pub(super) fn console(&self, url: &str) {
-        self.print_line(&escape::line(&format!("console at {url} (logs in once, within 60 s)")));
+        let again = match cfg!(unix) {
+            true => format!("; `kill -USR1 {}` prints another", std::process::id()),
+            false => String::new(),
+        };
+        self.print_line(&escape::line(&format!("console at {url} (logs in once, within 60 s{again})")));
     }
 
     /// Writes escaped text and a line feed.

@@ -27,14 +27,15 @@ use tokio_util::task::AbortOnDropHandle;
 
 use self::paths::PathArgs;
 pub(super) use self::paths::PathServer;
-use super::browser::Browser;
+use super::browser::{self, Browser};
 use super::confinement;
 use super::context::Context;
 use super::error::CliError;
+use super::messages::Messages;
 use super::profile::LiveProfiler;
 use super::recording::make_passthrough;
 use super::service_manager::{Notifier, PassedSocket, ServiceManager};
-use super::signals::{self, Hangup};
+use super::signals::{self, RepeatedSignal};
 
 /// The maximum wait at the start for loading plugins. After that, requests are served without the plugins that are not ready.
 const START_GRACE: Duration = Duration::from_secs(2);
@@ -61,7 +62,7 @@ Examples:
   mcp-host serve                         as the config says
   mcp-host serve --http 127.0.0.1:8080   over HTTP, at http://127.0.0.1:8080/mcp
   mcp-host serve --http 127.0.0.1:0      at a free port, which is printed on standard error
-  mcp-host serve --open                  with the console in a browser
+  mcp-host serve --open                  with the console in a browser; on SIGUSR1 it prints another login
   mcp-host serve --stdio                 over stdio whatever the config says, as desktop clients start it";
 
 /// Serve MCP clients, over stdio or HTTP
@@ -150,7 +151,11 @@ impl Args {
         context.messages.writer().become_lossy();
         // The signal handler comes first: a SIGHUP right after the start must not terminate the server.
         let (is_reloaded, is_stdio) = (!self.no_reload && !self.has_paths(), self.stdio);
-        let hangup = if is_reloaded { Some(Hangup::new().context("cannot listen to signals")?) } else { None };
+        let handled = |is_handled: bool, signal: fn() -> std::io::Result<RepeatedSignal>| {
+            is_handled.then(signal).transpose().context("cannot listen to signals")
+        };
+        let hangup = handled(is_reloaded, RepeatedSignal::hangup)?;
+        let code_requests = handled(self.open, RepeatedSignal::user_defined)?;
         let ServedConfig { config, paths } = config?;
         config.check_exposure()?;
         if let Some(paths) = &paths {
@@ -187,10 +192,15 @@ impl Args {
         let has_file = !self.has_paths();
         let controls = if has_file { controls.compare(trigger.clone()) } else { controls };
         let controls = if hangup.is_some() { controls.reload(trigger.clone()) } else { controls };
+        let console = admin.as_ref().and_then(|listener| listener.console_url(&host.config()));
+        let code_printer = code_requests.zip(console.clone()).map(|(requests, console)| {
+            let printing = print_login_codes(requests, console, login_codes.clone(), context.messages.clone());
+            AbortOnDropHandle::new(tokio::spawn(printing))
+        });
         let admin = admin.map(|listener| {
             context.messages.administration(&listener.url(&host.config()));
             if self.open {
-                self.browser.open_console(&listener, &host, &login_codes, context);
+                self.browser.open_console(console.as_deref(), &login_codes, context);
             }
             AbortOnDropHandle::new(tokio::spawn(administer(host.clone(), listener, draining, controls)))
         });
@@ -224,7 +234,7 @@ impl Args {
                 Some(paths) => paths.print_listening(&context.messages, &host.config().server.name, scheme, address),
                 None => context.messages.listening(scheme, address),
             }
-            let _watchdog = manager.notifier.ready();
+            let _watchdog = manager.notifier.ready(&format!("generation {}", host.generation()));
             server::serve_http(host.clone(), listener, shutdown).await?;
         } else {
             if std::io::stdin().is_terminal() {
@@ -246,7 +256,7 @@ impl Args {
             }
             server::serve_stdio(host.clone(), Principal::LOCAL, shutdown).await?;
         }
-        drop((reloading, load_logger, warning_logger, stop_loading, drain_delay));
+        drop((reloading, load_logger, warning_logger, stop_loading, drain_delay, code_printer));
         log_cached_responses(&host);
         context.shutdown(&host).await;
         tracing::info!(target: log_target::SERVER, "stopped");
@@ -283,7 +293,7 @@ impl Args {
 }
 
 /// Requests a reload for each `SIGHUP`.
-async fn reload_on_hangup(mut hangup: Hangup, trigger: ReloadTrigger, host: Arc<Host>, manager: Notifier) {
+async fn reload_on_hangup(mut hangup: RepeatedSignal, trigger: ReloadTrigger, host: Arc<Host>, manager: Notifier) {
     let mut reloading = None;
     loop {
         hangup.next().await;
@@ -299,6 +309,14 @@ async fn reload_on_hangup(mut hangup: Hangup, trigger: ReloadTrigger, host: Arc<
                 None => {}
             }
         })));
+    }
+}
+
+/// Prints another address of the console for each `SIGUSR1`: for an administrator without a token.
+async fn print_login_codes(mut requests: RepeatedSignal, console: String, codes: LoginCodes, messages: Messages) {
+    loop {
+        requests.next().await;
+        browser::print_address(&console, &codes, &messages);
     }
 }
 

@@ -130,9 +130,9 @@ impl Notifier {
         Ok(Self::default())
     }
 
-    /// Reports readiness, and then sends watchdog messages until the task is dropped.
-    pub(super) fn ready(&self) -> Option<AbortOnDropHandle<()>> {
-        self.deliver(NotifyState::Ready.to_string());
+    /// Reports readiness with a status, and then sends watchdog messages until the task is dropped.
+    pub(super) fn ready(&self, status: &str) -> Option<AbortOnDropHandle<()>> {
+        self.deliver_ready(status);
         let timeout = sd_notify::watchdog_enabled()?;
         let period = timeout.checked_div(WATCHDOG_MESSAGES).filter(|period| !period.is_zero())?;
         let notifier = self.clone();
@@ -160,6 +160,10 @@ impl Notifier {
 
     /// Reports how a reload ended.
     pub(super) fn reloaded(&self, status: &str) {
+        self.deliver_ready(status);
+    }
+
+    fn deliver_ready(&self, status: &str) {
         // In a message, each line is a variable.
         let status = status.replace('\n', " ");
         self.deliver(format!("{}\n{}", NotifyState::Ready, NotifyState::Status(&status)));

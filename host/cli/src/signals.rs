@@ -1,4 +1,5 @@
-//! Signals: the first SIGINT or SIGTERM requests a graceful shutdown, the second one exits immediately; SIGHUP requests a reload.
+//! Signals: the first SIGINT or SIGTERM requests a graceful shutdown, the second one exits immediately; SIGHUP requests a reload,
+//! and SIGUSR1 another login code of the console.
 
 use std::io;
 
@@ -33,6 +34,18 @@ pub(super) fn shutdown(
         std::process::exit(code);
     });
     Ok(shutdown)
+}
+
+/// Returns a future that waits for a termination signal: for a command that ends without draining anything, and prints nothing about it.
+///
+/// # Errors
+///
+/// The operating system does not deliver signals.
+pub(super) fn interrupted() -> io::Result<impl Future<Output = ()>> {
+    let mut signals = Signals::new()?;
+    Ok(async move {
+        signals.next().await;
+    })
 }
 
 /// The termination signals. None is lost after creation.
@@ -78,22 +91,27 @@ impl Signals {
     }
 }
 
-/// SIGHUP. None is lost after creation; several may be coalesced.
+/// A signal that requests something repeatedly. None is lost after creation; several may be coalesced.
 #[cfg(unix)]
-pub(super) struct Hangup(tokio::signal::unix::Signal);
+pub(super) struct RepeatedSignal(tokio::signal::unix::Signal);
 
 #[cfg(unix)]
-impl Hangup {
+impl RepeatedSignal {
     /// Handles SIGHUP, which then does not terminate the process.
     ///
     /// # Errors
     ///
     /// The operating system does not deliver signals.
-    pub(super) fn new() -> io::Result<Self> {
+    pub(super) fn hangup() -> io::Result<Self> {
         tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).map(Self)
     }
 
-    /// Waits for the next SIGHUP.
+    /// Handles SIGUSR1, which then does not terminate the process. Fails like [`hangup`](Self::hangup).
+    pub(super) fn user_defined() -> io::Result<Self> {
+        tokio::signal::unix::signal(tokio::signal::unix::SignalKind::user_defined1()).map(Self)
+    }
+
+    /// Waits for the next signal.
     pub(super) async fn next(&mut self) {
         if self.0.recv().await.is_none() {
             std::future::pending::<()>().await;
@@ -101,14 +119,19 @@ impl Hangup {
     }
 }
 
-/// This platform has no SIGHUP.
+/// This platform has no such signals.
 #[cfg(not(unix))]
-pub(super) struct Hangup;
+pub(super) struct RepeatedSignal;
 
 #[cfg(not(unix))]
-impl Hangup {
+impl RepeatedSignal {
     /// Never fails.
-    pub(super) fn new() -> io::Result<Self> {
+    pub(super) fn hangup() -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    /// Never fails.
+    pub(super) fn user_defined() -> io::Result<Self> {
         Ok(Self)
     }
 

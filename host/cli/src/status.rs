@@ -13,7 +13,6 @@ use mcp_host_server::admin_api::{
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
-use tokio_util::sync::CancellationToken;
 
 use super::context::Context;
 use super::error::CliError;
@@ -82,24 +81,31 @@ impl Args {
         if !self.watch {
             return self.print(&client, context).await;
         }
-        let interrupted =
-            signals::shutdown(&context.messages, "interrupted", || ()).context("cannot listen to signals")?;
-        self.watch(&client, &interrupted, context).await
+        let interrupted = signals::interrupted().context("cannot listen to signals")?;
+        tokio::select! {
+            ended = self.watch(&client, context) => ended,
+            () = interrupted => Ok(()),
+        }
     }
 
-    async fn watch(
-        &self,
-        client: &AdminClient,
-        interrupted: &CancellationToken,
-        context: &Context,
-    ) -> Result<(), CliError> {
-        let watching = async {
-            loop {
-                self.print(client, context).await?;
-                tokio::time::sleep(WATCH_INTERVAL).await;
+    /// Prints the status at each interval. A server that answers no more, because it restarts, is requested again.
+    async fn watch(&self, client: &AdminClient, context: &Context) -> Result<(), CliError> {
+        self.print(client, context).await?;
+        let mut told = None;
+        loop {
+            tokio::time::sleep(WATCH_INTERVAL).await;
+            match self.print(client, context).await {
+                Ok(()) => told = None,
+                Err(CliError::Admin(error)) if error.is_unreachable() => {
+                    let error = error.to_string();
+                    if told.as_ref() != Some(&error) {
+                        context.messages.warning(&format!("{error}; trying again"));
+                    }
+                    told = Some(error);
+                }
+                Err(error) => return Err(error),
             }
-        };
-        interrupted.run_until_cancelled(watching).await.unwrap_or(Ok(()))
+        }
     }
 
     async fn print(&self, client: &AdminClient, context: &Context) -> Result<(), CliError> {
@@ -153,6 +159,9 @@ fn print(status: &Status, is_wide: bool, output: &mut Output<'_>) -> Result<(), 
     if let Some(audit) = &status.audit {
         print_audit(audit, output)?;
     }
+    for (plugin, reason) in &status.search_failures {
+        output.prose(&format!("search    {plugin} is not completely indexed: {reason}"))?;
+    }
     if let Some(cluster) = &status.cluster {
         print_cluster(cluster, output)?;
     }
@@ -167,6 +176,10 @@ fn print(status: &Status, is_wide: bool, output: &mut Output<'_>) -> Result<(), 
     }
     plugins.items.iter().try_for_each(|plugin| print_reason(plugin, output))?;
     plugins.items.iter().try_for_each(|plugin| print_warnings(plugin, output))?;
+    let built_in: Vec<_> = plugins.items.iter().filter(|plugin| is_built_in(plugin)).map(|one| &*one.name).collect();
+    if !built_in.is_empty() {
+        output.prose(&format!("built in: {}", built_in.join(", ")))?;
+    }
     if plugins.items.iter().any(is_untried) {
         output.prose("untried: loaded, and has answered no call yet; `mcp-host check` tries plugins")?;
     }
@@ -314,12 +327,17 @@ pub(super) fn hits(cache: &CacheStatus) -> Option<String> {
 }
 
 /// Prints that there are warnings about a plugin.
-pub(super) fn print_warnings(plugin: &PluginStatus, output: &mut Output<'_>) -> Result<(), CliError> {
+fn print_warnings(plugin: &PluginStatus, output: &mut Output<'_>) -> Result<(), CliError> {
     if plugin.warnings == 0 {
         return Ok(());
     }
-    let warnings = counted(plugin.warnings, "warning");
-    Ok(output.prose(&format!("{}: {warnings} about its grants and settings: see `mcp-host check`", plugin.name))?)
+    let (name, warnings) = (&plugin.name, counted(plugin.warnings, "warning"));
+    Ok(output.prose(&format!("{name}: {warnings} about its grants and settings: see `mcp-host status {name}`"))?)
+}
+
+/// Whether a plugin is one of the host, for search and context: no config has such a name.
+pub(super) fn is_built_in(plugin: &PluginStatus) -> bool {
+    !plugin.configured && plugin.name.starts_with("mcp-host.")
 }
 
 /// Whether it is not known if a plugin of the config that is ready works.

@@ -96,7 +96,7 @@ pub const OUTCOMES: [&str; 10] = [
 ];
 
 /// The operations of a line: the operations of the access rules, and others.
-pub const OPERATIONS: [&str; 21] = [
+pub const OPERATIONS: [&str; 24] = [
     "list",
     "templates",
     "read",
@@ -118,6 +118,9 @@ pub const OPERATIONS: [&str; 21] = [
     "admin-disable",
     "admin-enable",
     "admin-reset",
+    "admin-record",
+    "admin-profile",
+    "admin-open",
 ];
 
 /// The decisions of the access rules.
@@ -347,6 +350,9 @@ mod tests {
             AdminAction::Disable,
             AdminAction::Enable,
             AdminAction::Reset,
+            AdminAction::Record,
+            AdminAction::Profile,
+            AdminAction::Open,
         ];
         let names = Operation::ALL.map(Operation::name).into_iter().chain(actions.map(AdminAction::name));
         for name in names {

@@ -119,7 +119,7 @@ impl GuestLog {
 
     /// Adds a line that is logged elsewhere to the [`recent`](Self::recent) ones.
     pub fn keep_recent(&self, level: &'static str, line: String) {
-        self.recent.push(level, line);
+        self.recent.push(level, line, 1);
     }
 
     /// The number of dropped bytes.
@@ -140,10 +140,8 @@ impl GuestLog {
         if level != Level::Warn || self.last_errors.is_some() || !is_enabled(level) {
             return self.message(level, context, message);
         }
-        match self.repeats.record(context, prefix(message, MAX_MESSAGE)) {
-            Some(1) => self.message(level, context, message),
-            Some(times) => self.message(level, context, &format!("{message} ({times} times)")),
-            None => {}
+        if let Some(times) = self.repeats.record(context, prefix(message, MAX_MESSAGE)) {
+            self.repeated_message(level, context, message, times);
         }
     }
 
@@ -174,11 +172,16 @@ impl GuestLog {
             }
             admitted.push(line.trim_end_matches('\r'));
         }
-        self.emit(level, context, &admitted);
+        self.emit(level, context, &admitted, 1);
     }
 
     /// Logs the lines of a message, as far as the allowance permits.
     fn message(&self, level: Level, context: &str, message: &str) {
+        self.repeated_message(level, context, message, 1);
+    }
+
+    /// Logs the lines of a message that occurred this number of times, as far as the allowance permits.
+    fn repeated_message(&self, level: Level, context: &str, message: &str, times: u64) {
         if !is_enabled(level) {
             return;
         }
@@ -192,7 +195,7 @@ impl GuestLog {
                 return self.record_dropped(rest.len());
             }
             let (line, behind) = rest.split_at_checked(length).unwrap_or((rest, ""));
-            self.emit(level, context, &[line.trim_end_matches(['\r', '\n'])]);
+            self.emit(level, context, &[line.trim_end_matches(['\r', '\n'])], times);
             rest = behind;
             bytes = bytes.saturating_sub(length);
             lines = lines.saturating_sub(1);
@@ -202,18 +205,23 @@ impl GuestLog {
     /// Logs a line that a program wrote on standard error, if the allowance suffices. Administrators see it at any log level.
     pub fn program_line(&self, line: &str) {
         match self.admit("", line) {
-            true => self.emit(Level::Info, "", &[line]),
+            true => self.emit(Level::Info, "", &[line], 1),
             false => self.record_dropped(line.len()),
         }
     }
 
     /// Logs one line, if the allowance suffices.
     pub(crate) fn line(&self, level: Level, context: &str, line: &str) {
+        self.repeated_line(level, context, line, 1);
+    }
+
+    /// Logs one line that occurred this number of times, if the allowance suffices.
+    fn repeated_line(&self, level: Level, context: &str, line: &str, times: u64) {
         if !is_enabled(level) {
             return;
         }
         match self.admit(context, line) {
-            true => self.emit(level, context, &[line]),
+            true => self.emit(level, context, &[line], times),
             false => self.record_dropped(line.len()),
         }
     }
@@ -261,8 +269,9 @@ impl GuestLog {
         }
     }
 
-    /// Logs lines as one event. All lines but the first are marked, so that none poses as a separate event.
-    fn emit(&self, level: Level, context: &str, lines: &[&str]) {
+    /// Logs lines as one event, with the number of their occurrences. All lines but the first are marked, so that none poses as a
+    /// separate event.
+    fn emit(&self, level: Level, context: &str, lines: &[&str], times: u64) {
         self.report_dropped();
         if lines.iter().all(|line| line.is_empty()) {
             return;
@@ -270,7 +279,10 @@ impl GuestLog {
         let plugin = &*self.plugin;
         let context = sanitize(context, MAX_CONTEXT);
         let lines: Vec<_> = lines.iter().map(|line| sanitize(line, MAX_LINE)).collect();
-        let line = lines.join(CONTINUATION);
+        let mut line = lines.join(CONTINUATION);
+        if times > 1 {
+            line = format!("{line} ({times} times)");
+        }
         // The level of a tracing event is part of its call site.
         macro_rules! event {
             ($level:ident) => {
@@ -304,7 +316,8 @@ impl GuestLog {
             }
         };
         for line in lines {
-            self.recent.push(name, if context.is_empty() { line } else { format!("{context}: {line}") });
+            let line = if context.is_empty() { line } else { format!("{context}: {line}") };
+            self.recent.push(name, line, times);
         }
     }
 }
@@ -359,11 +372,7 @@ impl ThrottledWarnings {
     /// Records one occurrence of this reason, and logs `message` unless the warning is throttled.
     pub(crate) fn warn(&self, reason: &'static str, message: impl Display) {
         if let Some(times) = self.record(reason) {
-            let line = match times {
-                1 => message.to_string(),
-                times => format!("{message} ({times} times)"),
-            };
-            self.log.line(Level::Warn, "", &line);
+            self.log.repeated_line(Level::Warn, "", &message.to_string(), times);
         }
     }
 

@@ -206,6 +206,10 @@ pub(super) async fn slash_hint(host: &Host, principal: &Principal, uri: &str) ->
     if !CredentialScopes::current_include(Operation::Templates) {
         return None;
     }
+    // Most URIs of denied or absent resources need no call of the provider.
+    if !host.mount_of(uri).is_some_and(|mount| transport::may_have_slash_hint(&mount, uri)) {
+        return None;
+    }
     let (_, templates) = host.templates_at(principal, uri, MAX_HINT_TEMPLATES).await?;
     transport::slash_hint(uri, &templates)
 }

@@ -150,13 +150,15 @@ async fn a_server_that_is_gone_is_unreachable_and_the_host_not_ready_until_it_is
 }
 
 #[tokio::test]
-async fn a_server_that_is_gone_is_noticed_without_a_call() {
+async fn a_server_that_is_gone_is_noticed_without_a_call_and_a_reset_waits_until_it_is_back() {
     let (folder, origin) = (Folder::with_files([("a", "")]), origin().await);
     let config = administered(&folder, &over_http(&origin, "mount = 'up+'"));
     let server = HttpServer::start(&config).await;
     wait_for_state(&config, "ready").await;
     origin.take_down().await;
     wait_for_state(&config, "unreachable").await;
+    origin.bring_up().await;
+    assert_eq!(command(&config, &["admin", "reset", "up"]).await.success().text(), "up  ready\n");
     server.end().await;
 }
 

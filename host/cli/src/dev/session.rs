@@ -31,7 +31,7 @@ use crate::context::Context;
 use crate::error::CliError;
 use crate::escape;
 use crate::messages::Messages;
-use crate::signals::Hangup;
+use crate::signals::RepeatedSignal;
 
 /// The interval at which the duration of a build is shown.
 const TICK: Duration = Duration::from_secs(1);
@@ -115,7 +115,7 @@ impl<'c> Session<'c> {
         mut self,
         mut terminal: Option<Terminal>,
         shutdown: &CancellationToken,
-        mut hangup: Hangup,
+        mut hangup: RepeatedSignal,
         mut server: JoinHandle<Result<(), ServeError>>,
     ) -> Result<(), CliError> {
         let host = self.host.clone();

@@ -7,7 +7,7 @@ use mcp_host_server::admin_api::{
     PreparationView, ProgramView, ProgramsView, RequirementView, SearchView, UsageView,
 };
 
-use super::{duration, hits, is_untried, of_limit, print_reason, print_warnings, rate, size};
+use super::{duration, hits, is_built_in, is_untried, of_limit, print_reason, rate, size};
 use crate::error::CliError;
 use crate::escape;
 use crate::output::Output;
@@ -17,7 +17,7 @@ const LOG_LINES: usize = 10;
 
 /// Prints a plugin: one line for each property, with its name in front.
 pub(super) fn print(details: &PluginDetails, output: &mut Output<'_>) -> Result<(), CliError> {
-    let PluginDetails { status, loads, config, usage, search, programs, requirements, unmet, log } = details;
+    let PluginDetails { status, loads, config, usage, search, programs, requirements, unmet, warnings, log } = details;
     let mut lines = of_status(status);
     lines.extend(usage.iter().flat_map(of_usage));
     lines.push(("loads", of_loads(loads)));
@@ -25,12 +25,14 @@ pub(super) fn print(details: &PluginDetails, output: &mut Output<'_>) -> Result<
     lines.extend(config.iter().flat_map(of_config));
     lines.extend(of_requirements(requirements));
     lines.extend(search.iter().map(|search| ("search", of_search(search))));
-    lines.extend(unmet.iter().map(|unmet| ("unmet", unmet.clone())));
+    // A setting that the provider does not accept is a warning, too.
+    let unmet = unmet.iter().filter(|unmet| !warnings.contains(unmet));
+    lines.extend(unmet.map(|unmet| ("unmet", unmet.clone())));
+    lines.extend(warnings.iter().map(|warning| ("warning", warning.clone())));
     for (label, text) in lines {
         output.line(&format!("{label:<10} {}", escape::line(&text)))?;
     }
     print_reason(status, output)?;
-    print_warnings(status, output)?;
     if let Some(from) = log.len().checked_sub(LOG_LINES) {
         output.line(&format!("{:<10} the last {LOG_LINES} of {} lines; `--json` has all", "log", log.len()))?;
         return log.iter().skip(from).try_for_each(|line| print_log_line(line, output));
@@ -54,6 +56,9 @@ fn of_requirements(requirements: &[RequirementView]) -> impl Iterator<Item = (&'
 fn of_status(status: &PluginStatus) -> Vec<(&'static str, String)> {
     let PluginStatus { name, mount, state, digest, memory, faults, cache, recent, watched, preparation, .. } = status;
     let mut lines = vec![("plugin", name.clone()), ("state", state.name().to_owned()), ("mount", mount.clone())];
+    if is_built_in(status) {
+        lines.push(("built in", "a plugin of the host, which the config does not declare".to_owned()));
+    }
     if is_untried(status) {
         lines.push(("untried", "it has answered no call yet; `mcp-host check` tries it".to_owned()));
     }

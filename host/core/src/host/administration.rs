@@ -52,6 +52,8 @@ pub enum AdminAction {
     Record,
     /// Profiles the calls of a plugin.
     Profile,
+    /// Issues a code that logs in to the console.
+    Open,
 }
 
 /// The subject of an administrator's action, for its line in the audit log.
@@ -113,6 +115,7 @@ impl AdminAction {
             Self::Reset => "admin-reset",
             Self::Record => "admin-record",
             Self::Profile => "admin-profile",
+            Self::Open => "admin-open",
         }
     }
 }

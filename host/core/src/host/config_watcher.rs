@@ -287,12 +287,38 @@ impl ConfigWatcher {
     /// Reads the config, and compares it with the current config.
     async fn compare(&self, threads: &FileThreads) -> ReloadOutcome {
         let (file, map, validate) = (self.file.clone(), self.map.clone(), self.validate.clone());
-        let read = move || {
-            let config = map(Config::load(&file).map_err(|error| error.without_private_lines().to_string())?);
-            validate(&config).map(|()| config)
+        let read = move || match Config::load(&file) {
+            Ok(config) => {
+                let config = map(config);
+                let Err(message) = validate(&config) else { return Ok(config) };
+                let usable = Some((config.clone(), KeptSettings::new(&config, &*validate)));
+                Err(Box::new(RejectedConfig { message, files: BTreeSet::new(), usable }))
+            }
+            Err(error) => {
+                let RejectedConfig { message, files, usable } = RejectedConfig::new(error, &*validate);
+                let usable = usable.map(|(config, kept)| (map(config), kept));
+                Err(Box::new(RejectedConfig { message, files, usable }))
+            }
         };
-        let read = threads.run(read).await.map_err(|error| format!("the config cannot be read: {error}"))?;
-        self.host.compare(read?).await.map_err(|error| error.to_string())
+        match threads.run(read).await.map_err(|error| format!("the config cannot be read: {error}"))? {
+            Ok(config) => self.host.compare(config).await.map_err(|error| error.to_string()),
+            Err(rejected) => Err(self.compare_rejected(*rejected)),
+        }
+    }
+
+    /// Returns what a reload would do with a config that cannot be used, and why it cannot.
+    fn compare_rejected(&self, RejectedConfig { message, usable, .. }: RejectedConfig) -> String {
+        let Some((config, kept)) = usable else { return format!("keeping the current generation\n{message}") };
+        let config = kept.keep(config, &self.host.config());
+        match self.host.compare_settings(config) {
+            Ok(report) => {
+                let (keeping, applies) = kept.texts();
+                let changed: Vec<_> = report.changed_settings().collect();
+                let changed = if changed.is_empty() { "none changed".to_owned() } else { changed.join(", ") };
+                format!("{keeping}; {applies} ({changed})\n{message}")
+            }
+            Err(error) => format!("keeping the current generation: {error}\n{message}"),
+        }
     }
 
     /// Reads the config and begins a reload, which cancels a reload in flight. Logs why a config cannot be used.

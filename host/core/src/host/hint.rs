@@ -51,6 +51,14 @@ impl Host {
     }
 }
 
+/// Returns whether [`slash_hint`] may have a hint for a URI below a mount, as far as the text of the URI says. Without it no templates need
+/// be requested. It does not depend on whether the resource exists or is denied.
+pub fn may_have_slash_hint(mount: &Mount, uri: &str) -> bool {
+    // The variable is followed by a slash, and its value has one more.
+    let path = uri.strip_prefix(mount.as_str()).and_then(|rest| rest.split(['?', '#']).next());
+    path.is_some_and(|path| path.matches('/').count() >= 2)
+}
+
 /// Returns the encoding of slashes in a value, if the URI may contain unencoded ones: it has more segments than one of the templates, in
 /// which a variable is one segment among others (`blob/{rev}/{+path}`). The hint follows from both texts, so it does not reveal which
 /// resources exist.
@@ -76,7 +84,7 @@ fn segment_variable<'a>(uri: &str, template: &'a str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use super::segment_variable;
+    use super::{may_have_slash_hint, segment_variable};
 
     #[test]
     fn a_slash_may_belong_to_a_variable_that_is_one_segment_among_others() {
@@ -92,6 +100,23 @@ mod tests {
             ("files://f/a/b/c", "files://f/plain", None),
         ] {
             assert_eq!(segment_variable(uri, template), expected, "{uri}");
+            let (scheme, rest) = uri.split_once("://").unwrap();
+            let mount = format!("{scheme}://{}/", rest.split('/').next().unwrap()).parse().unwrap();
+            assert!(expected.is_none() || may_have_slash_hint(&mount, uri), "{uri}");
+        }
+    }
+
+    #[test]
+    fn no_templates_are_requested_for_a_uri_that_is_too_short_for_a_hint() {
+        let mount = "git://this/".parse().unwrap();
+        for (uri, may_have) in [
+            ("git://this/README", false),
+            ("git://this/blob/README", false),
+            ("git://this/blob/README?lines=a/b/c", false),
+            ("git://this/feature/x/README", true),
+            ("notes:///a/b/c", false),
+        ] {
+            assert_eq!(may_have_slash_hint(&mount, uri), may_have, "{uri}");
         }
     }
 }

@@ -48,7 +48,7 @@ pub struct PluginStatus {
     /// The progress of its preparation; none if it is not loaded, or its provider does not export `prepare`.
     pub preparation: Option<PreparationStatus>,
     /// The number of warnings about its grants and settings, as [`Host::log_plugin_warnings`] logs them. 0 until its component was
-    /// inspected for them.
+    /// inspected for them. [`Host::plugin_warnings`] returns their texts.
     pub warnings: usize,
     /// The number of its resources that clients watch.
     pub watched: usize,
@@ -103,6 +103,16 @@ impl Host {
         let now = self.generation.load_full();
         match now.configured(plugin) {
             Some((config, loaded)) => self.plugin_runtime.unmet_needs(loaded.uncached(), config).await,
+            None => Vec::new(),
+        }
+    }
+
+    /// Returns the warnings about a plugin's grants and settings, as [`log_plugin_warnings`](Self::log_plugin_warnings) logs them.
+    /// Empty if it is not loaded. May read the component file.
+    pub async fn plugin_warnings(&self, plugin: &str) -> Vec<String> {
+        let now = self.generation.load_full();
+        match now.configured(plugin) {
+            Some((config, loaded)) => self.plugin_runtime.warnings(loaded.uncached(), config).await,
             None => Vec::new(),
         }
     }

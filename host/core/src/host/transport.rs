@@ -10,7 +10,7 @@
 //! | [`Host::rates`], [`Host::record_listen`], [`Host::record_failed_login`] | limits and records over all transports |
 //! | [`Host::transport_state`] | what the servers of a protocol share |
 //! | [`Host::generations`], [`Host::stop_loading`] | what changes meanwhile |
-//! | [`Host::nearest_mount`], [`Host::mount_of`], [`Host::is_listable`], [`Host::templates_at`], [`slash_hint`] | hints after a failed request; they reveal no more than the principal may know, and are not recorded |
+//! | [`Host::nearest_mount`], [`Host::mount_of`], [`Host::is_listable`], [`Host::templates_at`], [`may_have_slash_hint`], [`slash_hint`] | hints after a failed request; they reveal no more than the principal may know, and are not recorded |
 
 use std::any::Any;
 use std::fmt::Display;
@@ -30,7 +30,7 @@ use crate::access::rate::RequestRates;
 use crate::audit::Facts;
 use crate::catalog::{CachedEntries, PageRequest, may_see_listing};
 
-pub use super::hint::slash_hint;
+pub use super::hint::{may_have_slash_hint, slash_hint};
 use crate::response_cache::ViewId;
 pub use crate::response_cache::{
     EncodedContents, EncodedResources, EncodedRun, EncodingForm, ListedResources, MAX_TTL, ReadResponse,

@@ -47,12 +47,12 @@ struct Kept {
 }
 
 impl RecentLines {
-    /// Adds a line. A line that is longer than the total limit is not kept.
-    pub(super) fn push(&self, level: &'static str, text: String) {
+    /// Adds a line that occurred this number of times. A line that is longer than the total limit is not kept.
+    pub(super) fn push(&self, level: &'static str, text: String, times: u64) {
         let mut kept = self.0.lock();
         let same = kept.lines.iter().position(|line| line.level == level && line.text == text);
         let repeated = same.and_then(|at| kept.lines.remove(at));
-        let times = repeated.as_ref().map_or(0, |line| line.times).saturating_add(1);
+        let times = repeated.as_ref().map_or(0, |line| line.times).saturating_add(times);
         if repeated.is_none() {
             kept.bytes = kept.bytes.saturating_add(text.len());
         }
@@ -99,25 +99,25 @@ mod tests {
     fn a_line_that_repeats_is_kept_once_with_the_number_of_times() {
         let recent = RecentLines::default();
         for _ in 0..1000 {
-            recent.push("warn", "changes: no folder".to_owned());
-            recent.push("warn", "list-entries: no folder".to_owned());
+            recent.push("warn", "changes: no folder".to_owned(), 1);
+            recent.push("warn", "list-entries: no folder".to_owned(), 2);
         }
-        recent.push("info", "list-entries: no folder".to_owned());
+        recent.push("info", "list-entries: no folder".to_owned(), 1);
         let lines: Vec<_> = recent.lines().into_iter().map(|line| (line.level, line.text, line.times)).collect();
-        let expected = [("warn", "changes", 1000), ("warn", "list-entries", 1000), ("info", "list-entries", 1)];
+        let expected = [("warn", "changes", 1000), ("warn", "list-entries", 2000), ("info", "list-entries", 1)];
         assert_eq!(lines, expected.map(|(level, function, times)| (level, format!("{function}: no folder"), times)));
     }
 
     #[test]
     fn the_last_lines_are_kept_within_both_bounds() {
         let recent = RecentLines::default();
-        (0..100).for_each(|n| recent.push("info", n.to_string()));
+        (0..100).for_each(|n| recent.push("info", n.to_string(), 1));
         let texts = || recent.lines().into_iter().map(|line| line.text).collect::<Vec<_>>();
         assert_eq!((texts().len(), texts().first().map(String::as_str)), (MAX_LINES, Some("36")));
-        recent.push("warn", "x".repeat(MAX_BYTES - 2));
+        recent.push("warn", "x".repeat(MAX_BYTES - 2), 1);
         assert_eq!(texts().len(), 2);
         assert_eq!(recent.lines()[1].level, "warn");
-        recent.push("error", "x".repeat(MAX_BYTES + 1));
+        recent.push("error", "x".repeat(MAX_BYTES + 1), 1);
         assert_eq!(texts(), [""; 0]);
     }
 

@@ -67,6 +67,20 @@ fn a_warning_that_repeats_is_logged_once_and_anything_else_each_time() {
 }
 
 #[test]
+fn a_warning_that_repeats_is_one_recent_line_with_the_sum_of_its_occurrences() {
+    let log = GuestLog::new("a".into(), 1 << 20);
+    let lines = capture(LevelFilter::INFO, || {
+        for times in [1, 17, 2] {
+            log.repeated_message(Level::Warn, "", "skipped", times);
+        }
+    });
+    let expected = ["skipped", "skipped (17 times)", "skipped (2 times)"];
+    assert_eq!(lines, expected.map(|line| format!("WARN {line} plugin=\"a\"")));
+    let recent: Vec<_> = log.recent().into_iter().map(|line| (line.text, line.times)).collect();
+    assert_eq!(recent, [("skipped".to_owned(), 20)]);
+}
+
+#[test]
 fn of_a_message_with_nothing_but_line_feeds_as_much_is_looked_at_as_there_is_allowance() {
     let message = "\n".repeat(10 << 20);
     let log = GuestLog::new("a".into(), 1 << 20);

@@ -126,7 +126,7 @@ pub(super) enum StoreError {
 
 fn list_granted(granted: &[String]) -> String {
     match granted {
-        [] => "none is".to_owned(),
+        [] => "no bucket is granted".to_owned(),
         granted => format!("granted are `{}`", granted.join("`, `")),
     }
 }
@@ -232,6 +232,16 @@ mod tests {
             let text = error.to_string();
             assert!(!text.contains("secret") && !text.contains("log"), "{text}");
         }
+    }
+
+    #[test]
+    fn an_ungranted_bucket_is_told_with_what_is_granted() {
+        let error = |granted: &[&str]| StoreError::NotGranted {
+            name: "pages".into(),
+            granted: granted.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        assert_eq!(error(&[]).to_string(), "the bucket `pages` is not granted; no bucket is granted");
+        assert_eq!(error(&["a", "b"]).to_string(), "the bucket `pages` is not granted; granted are `a`, `b`");
     }
 
     #[test]

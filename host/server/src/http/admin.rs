@@ -165,6 +165,7 @@ pub async fn serve_admin(
     draining: CancellationToken,
     controls: AdminControls,
 ) -> Result<Infallible, ServeError> {
+    let console_url = listener.console_url(&host.config());
     let tls = tls::admin_acceptor(&host).map_err(|error| ServeError::Tls(error.into()))?;
     let authority = Authority { console: Console::new(controls.login_codes.clone(), listener.port(), tls.is_some()) };
     let AdminControls { reload, compare, log, metrics, passthrough, profiler, .. } = controls;
@@ -179,6 +180,7 @@ pub async fn serve_admin(
         draining,
         tls,
         authority,
+        console_url,
         users,
         started,
         reload,
@@ -223,6 +225,8 @@ struct AdminServer {
     draining: CancellationToken,
     tls: Option<TlsAcceptor>,
     authority: Authority,
+    /// The URL of the console. None for a Unix socket.
+    console_url: Option<String>,
     users: Users,
     started: SystemTime,
     reload: Option<ReloadTrigger>,

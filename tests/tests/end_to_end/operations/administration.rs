@@ -1,6 +1,7 @@
 //! The administration listener: liveness and readiness, which clients get reasons, and when the states change.
 
 mod api;
+mod commands;
 mod console;
 mod insight;
 mod requests;

@@ -57,7 +57,7 @@ async fn a_service_reports_that_it_is_ready_alive_and_stopping_also_if_it_is_con
         let config = config(&folder).server("confine", confine).write();
         let watchdog = ("WATCHDOG_USEC", "200000".to_owned());
         let server = HttpServer::start_service(&config, &[manager.variable(), watchdog]).await;
-        assert_eq!(manager.message().await, "READY=1");
+        assert_eq!(manager.message().await, "READY=1\nSTATUS=generation 1");
         for _ in 0..3 {
             assert_eq!(manager.message().await, "WATCHDOG=1");
         }
@@ -73,7 +73,7 @@ async fn a_service_reports_when_a_reload_on_request_begins_and_how_it_ends() {
     let manager = Manager::new();
     let config = config(&folder).write();
     let server = HttpServer::start_service(&config, &[manager.variable()]).await;
-    assert_eq!(manager.message().await, "READY=1");
+    assert_eq!(manager.message().await, "READY=1\nSTATUS=generation 1");
     server.signal(Signal::HUP);
     let began = manager.message().await;
     assert!(began.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{began}");

@@ -73,15 +73,11 @@ impl Host {
     ///
     /// The config cannot be used, even with valid components.
     pub(in super::super) async fn compare(&self, config: Config) -> Result<ReloadReport, ReloadError> {
-        config.check_features(FEATURES)?;
         let old = self.generation.load_full();
-        check_conflicts(&config, &old.native)?;
-        let (config, requires_restart) = pin_restart_only_settings(config, &old.config);
+        let (config, mut report) = compare_settings(config, &old)?;
         let names =
             |config: &Config| config.plugins.iter().map(|plugin| plugin.name.to_string()).collect::<HashSet<_>>();
-        config.check_exposure()?;
         let (before, after) = (names(&old.config), names(&config));
-        let mut report = ReloadReport { requires_restart, ..changed_settings(&config, &old) };
         for plugin in config.plugins.iter().filter(|plugin| !old.config.plugins.contains(plugin)) {
             match old.config.plugins.iter().find(|before| before.name == plugin.name) {
                 Some(before) => {
@@ -112,6 +108,15 @@ impl Host {
             }
         }
         Ok(report)
+    }
+
+    /// Returns the changes that [`reload_settings`](Self::reload_settings) with this config would make.
+    ///
+    /// # Errors
+    ///
+    /// Nothing of the config would apply.
+    pub(in super::super) fn compare_settings(&self, config: Config) -> Result<ReloadReport, ReloadError> {
+        compare_settings(config, &self.generation.load_full()).map(|(_, report)| report)
     }
 
     /// Returns why a plugin would fail after a reload, as far as this is known. `slot` is the slot that an unchanged
@@ -192,6 +197,16 @@ impl SettingsStep {
             Ok((next, pending))
         })
     }
+}
+
+/// Returns the config with the settings that a running host keeps, and which settings would change.
+fn compare_settings(config: Config, old: &Generation) -> Result<(Config, ReloadReport), ReloadError> {
+    config.check_features(FEATURES)?;
+    check_conflicts(&config, &old.native)?;
+    let (config, requires_restart) = pin_restart_only_settings(config, &old.config);
+    config.check_exposure()?;
+    let report = ReloadReport { requires_restart, ..changed_settings(&config, old) };
+    Ok((config, report))
 }
 
 /// Returns which settings differ between a config and a generation.

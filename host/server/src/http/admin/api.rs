@@ -8,7 +8,7 @@
 //! | `GET config/changes`, `config/warnings` | what a reload would change, and the warnings about the config |
 //! | `GET session` | the name of the administrator |
 //! | `POST plugins/NAME/record`, `plugins/NAME/profile` | a recording of its calls as JSON Lines, and a profile of them ([`observe`]), each with a line of the audit log |
-//! | `POST reload`, `explain`, `explain/who`, `log`, `plugins/NAME/disable`, `plugins/NAME/enable`, `plugins/NAME/reset` | an action ([`actions`]), which has a line of the audit log with the administrator's name |
+//! | `POST reload`, `explain`, `explain/who`, `log`, `plugins/NAME/disable`, `plugins/NAME/enable`, `plugins/NAME/reset`, `login-code` | an action ([`actions`]), which has a line of the audit log with the administrator's name |
 //!
 //! The types of all bodies, and their JSON Schema, are in [`types`]. An answer is bounded: a list is a page of at most
 //! [`MAX_PAGE`](types::MAX_PAGE) items, which the parameters `limit` and `after` choose, and says how many there are.
@@ -72,7 +72,7 @@ pub(super) fn is_for_users(path: &str) -> bool {
 
 /// The time for an action, in addition to the time for a connection.
 const ACTION_TIMEOUT: Duration = Duration::from_secs(60);
-/// The maximum number of plugin names in a message.
+/// The maximum number of names of plugins or principals in a message.
 const MAX_NAMES: usize = 20;
 /// The help for a request without a token.
 const SEND_TOKEN: &str = "send `Authorization: Bearer TOKEN` with the token of `admin.token`";
@@ -189,7 +189,9 @@ impl AdminServer {
                 }
                 self.browse(what, request, from, &ApiClient::Administrator(administrator)).await
             }
-            ["reload" | "explain" | "log"] | ["explain", "who"] | ["plugins", _, "disable" | "enable" | "reset"] => {
+            ["reload" | "explain" | "log" | "login-code"]
+            | ["explain", "who"]
+            | ["plugins", _, "disable" | "enable" | "reset"] => {
                 if method != Method::POST {
                     return Err(Refusal::method("POST"));
                 }
@@ -256,6 +258,7 @@ impl AdminServer {
             sessions: self.host.session_count(),
             watched: views::watched_counts(&self.host),
             audit: self.host.audit_state().map(views::audit),
+            search_failures: search::failures(&self.host),
             log: views::log(self.log.as_ref()),
             cluster: views::cluster(&self.host, page),
         }

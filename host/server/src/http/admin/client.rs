@@ -110,6 +110,11 @@ pub enum AdminClientError {
 }
 
 impl AdminClientError {
+    /// Returns whether the server does not answer, or is shutting down: it may answer a later request.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Connect { .. } | Self::Refused { status: 503, .. })
+    }
+
     /// Returns the suggested remedy.
     pub fn help(&self) -> Option<String> {
         match self {

@@ -30,6 +30,7 @@ use serde::Deserialize;
 use tokio::sync::watch;
 use zeroize::Zeroizing;
 
+pub(super) use self::sessions::CODE_TIME;
 pub use self::sessions::LoginCodes;
 use self::sessions::{Identity, Login, Sessions};
 use super::api::types::ConsoleSession;
@@ -57,6 +58,11 @@ pub(super) struct Console {
     is_tls: bool,
 }
 
+/// Whether the program has the console.
+pub(super) fn exists() -> bool {
+    files::exist()
+}
+
 /// Whether a path is of the console.
 pub(super) fn has_path(path: &str) -> bool {
     files::exist() && (path == LOGIN || path == LOGOUT) || files::find(path).is_some()
@@ -75,6 +81,11 @@ enum Credentials {
 impl Console {
     pub(super) fn new(codes: LoginCodes, port: u16, is_tls: bool) -> Self {
         Self { sessions: Arc::default(), codes, port, is_tls }
+    }
+
+    /// Makes a code that logs in once. None if the system supplies no randomness.
+    pub(super) fn issue_code(&self) -> Option<String> {
+        self.codes.issue()
     }
 
     /// Returns the administrator whose session a request is of.
@@ -225,8 +236,17 @@ impl AdminServer {
             Credentials::Token(_) => "`[admin]` has no token",
         };
         self.record_failed_login(from);
-        let help = "use the token of `admin.token`, or start the server with `mcp-host serve --open` again";
-        Err(Refusal::new(StatusCode::UNAUTHORIZED, error, Some(help)))
+        Err(Refusal::new(StatusCode::UNAUTHORIZED, error, Some(login_help(token.is_some()))))
+    }
+}
+
+/// How an administrator logs in.
+fn login_help(has_token: bool) -> &'static str {
+    if has_token {
+        "use the token of `admin.token`, or an address that `mcp-host admin open` prints, as `serve --open` does on SIGUSR1"
+    } else {
+        "`mcp-host serve --open` prints another address on SIGUSR1: its first one has the command; without `--open`, add a token to \
+         `[admin]`"
     }
 }
 

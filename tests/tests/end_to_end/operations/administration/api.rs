@@ -10,7 +10,7 @@ use mcp_host_tests::{
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
 use super::{Administered, LOOPBACK, REVISION, TOKEN, request, with_token};
@@ -322,7 +322,7 @@ async fn a_plugin_that_has_answered_no_call_is_untried_in_the_list_of_status() {
 }
 
 #[tokio::test]
-async fn the_warnings_about_a_plugin_are_in_the_log_of_the_server_and_counted_in_its_status() {
+async fn the_warnings_about_a_plugin_are_in_the_log_of_the_server_and_in_its_status() {
     let folder = tempfile::tempdir().unwrap();
     let listen = format!("\n[admin]\nlisten = \"unix:{}\"\n", folder.path().join("admin.sock").display());
     let web_plugin = || Plugin::new("web", &fixture("fetch"), "fetch://web/");
@@ -336,10 +336,20 @@ async fn the_warnings_about_a_plugin_are_in_the_log_of_the_server_and_counted_in
         let command = ["status", "--config", path.to_str().unwrap()];
         run(command.into_iter().chain(option.iter().copied())).await.success()
     };
-    let told = "web: 1 warning about its grants and settings: see `mcp-host check`";
-    for shown in [status(&[]).await.text(), status(&["web"]).await.text()] {
-        assert!(shown.contains(told), "{shown}");
-    }
+    let shown = status(&[]).await.text();
+    assert!(shown.contains("web: 1 warning about its grants and settings: see `mcp-host status web`"), "{shown}");
+    let shown = status(&["web"]).await.text();
+    assert!(shown.contains(&format!("warning    {warning}: every request will be refused")), "{shown}");
+    let details = status(&["web", "--json"]).await.json();
+    assert_valid(&schema().await, "GET /api/v1/plugins/NAME", &details);
+    let texts = details["warnings"].as_array().unwrap();
+    assert!(texts.len() == 1 && texts[0].as_str().unwrap().starts_with(warning), "{details:#}");
+    let stream = UnixStream::connect(folder.path().join("admin.sock")).await.unwrap();
+    let (_, of_config) = request(stream, "GET /api/v1/config/warnings HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    let of_config: Value = serde_json::from_str(&of_config).unwrap();
+    let first = of_config["items"][0].as_str().unwrap();
+    assert!(first.starts_with(&format!("web: {warning}")), "{of_config}");
+    assert_eq!(of_config["total"], of_config["items"].as_array().unwrap().len(), "{of_config}");
     let plugins = status(&["--json"]).await.json()["plugins"]["items"].clone();
     let web = plugins.as_array().unwrap().iter().find(|plugin| plugin["name"] == "web").unwrap();
     assert_eq!(web["warnings"], 1, "{web:#}");

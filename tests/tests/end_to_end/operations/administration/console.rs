@@ -8,7 +8,10 @@ mod watch;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, Rule, TIMEOUT, client_program, run};
+use mcp_host_tests::{
+    ConfigFile, Folder, HttpServer, Plugin, ReservedPort, Rule, TIMEOUT, client_program, run, wait_until,
+};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -192,6 +195,48 @@ async fn open_prints_an_address_that_logs_in_once_although_the_config_has_no_adm
     let address = line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().to_owned();
     browse("code", &address).await;
     server.end().await;
+}
+
+#[tokio::test]
+async fn open_prints_another_address_at_a_signal() {
+    let config = ConfigFile::new().plugin(Plugin::sample("sample")).write();
+    let server = HttpServer::start_with(&config, &["--open"]).await;
+    let line = server.log_line("console at ").await;
+    assert!(line.contains("; `kill -USR1 ") && line.contains("` prints another)"), "{line}");
+    server.signal(Signal::USR1);
+    server.log_lines("console at ", 2).await;
+    let log = server.end().await.log;
+    let addresses: Vec<_> = log.split_whitespace().filter(|word| word.contains("/#code=")).collect();
+    assert!(addresses.len() == 2 && addresses[0] != addresses[1], "{log}");
+}
+
+#[tokio::test]
+async fn admin_open_prints_an_address_whose_code_logs_in_once_and_has_a_line_of_the_audit_log() {
+    let (folder, port) = (tempfile::tempdir().unwrap(), ReservedPort::new());
+    let text = with_token(folder.path()).replace("127.0.0.1:0", &port.address().to_string());
+    let config = ConfigFile::new().plugin(Plugin::sample("sample")).audit("file", "audit.jsonl").append(&text).write();
+    let admin = Administered::start(&config).await;
+    let path = config.path();
+    let open = async |option: &[&str]| {
+        let command = ["admin", "open", "--config", path.to_str().unwrap()];
+        run(command.into_iter().chain(option.iter().copied())).await.success()
+    };
+    let opened = open(&["--json"]).await.json();
+    assert_valid(&schema().await, "POST /api/v1/login-code", &opened);
+    let (console, code) = opened["url"].as_str().unwrap().split_once("#code=").unwrap();
+    assert_eq!((console, &opened["seconds"]), (&*format!("http://{}/", admin.address), &json!(60)));
+    let origin = format!("http://{}", admin.address);
+    let page = [("Origin", origin.as_str()), ("Sec-Fetch-Site", "same-origin")];
+    for status in [200, 401] {
+        let answer = admin.page_request("/console/login", &page, &json!({ "code": code })).await;
+        assert_eq!(answer.0, status, "{answer:?}");
+        assert!(status == 200 || answer.2.contains("`mcp-host admin open`"), "{answer:?}");
+    }
+    let shown = open(&[]).await;
+    assert!(shown.text().starts_with(console) && shown.stderr.contains("it logs in once, within 60 s"), "{shown:?}");
+    wait_until("the audit log is written", || audited(&config).len() == 2).await;
+    assert!(audited(&config).iter().all(|line| line["operation"] == "admin-open" && line["outcome"] == "ok"));
+    admin.server.end().await;
 }
 
 #[tokio::test]

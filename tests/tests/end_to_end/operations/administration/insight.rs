@@ -104,6 +104,37 @@ async fn a_dry_run_says_what_a_reload_would_change_with_the_keys_and_changes_not
 }
 
 #[tokio::test]
+async fn a_directory_that_is_gone_is_told_by_status_and_by_a_dry_run_with_what_a_reload_would_apply() {
+    let (folder, notes) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let socket = folder.path().join("admin.sock");
+    let file = |rule: Rule| {
+        let admin = format!("\n[admin]\nlisten = \"unix:{}\"\n", socket.display());
+        ConfigFile::new().plugin(Plugin::notes("n", notes.path())).rule(rule).append(&admin)
+    };
+    let config = file(Rule::for_principal("*").allow(["**"])).write();
+    let path = config.path().to_str().unwrap().to_owned();
+    let server = mcp_host_tests::HttpServer::start_with(&config, &["--no-reload"]).await;
+    let whole = run(["status", "--config", &path]).await.success();
+    assert!(!whole.stderr.contains("restart"), "{}", whole.stderr);
+    std::fs::remove_dir(notes.path()).unwrap();
+    let status = run(["status", "--config", &path]).await.success();
+    let told = "note: a restart of the server would fail, unless it has other permissions or variables than this command: \
+                there is no directory at";
+    assert!(status.stderr.contains(told), "{}", status.stderr);
+    let dry_run = async || run(["admin", "reload", "--dry-run", "--config", &path]).await;
+    let same = dry_run().await;
+    assert_eq!(same.code(), 1);
+    let told = "error: a reload would fail: keeping the current plugins; rules and settings of the new config apply (none changed)\n";
+    assert!(same.stderr.contains(told) && same.stderr.contains("there is no directory at"), "{}", same.stderr);
+    config.replace(file(Rule::for_principal("*").allow(["notes://n/**"])));
+    let changed = dry_run().await.stderr;
+    assert!(changed.contains("rules and settings of the new config apply (rules)\n"), "{changed}");
+    server.end().await;
+    let started = run(["serve", "--stdio", "--config", &path]).await;
+    assert_eq!(started.code(), 2, "{}", started.stderr);
+}
+
+#[tokio::test]
 async fn a_dry_run_names_plugins_that_cannot_be_loaded_and_those_that_stay_failing() {
     let folder = tempfile::tempdir().unwrap();
     let broken = folder.path().join("broken.wasm");
@@ -136,6 +167,29 @@ async fn a_dry_run_names_plugins_that_cannot_be_loaded_and_those_that_stay_faili
     assert_eq!(answer["would_fail"], true);
     assert!(answer["plugins_failing"]["c"].as_str().unwrap().contains(reason), "{answer}");
     server.end().await;
+}
+
+#[tokio::test]
+async fn a_denied_read_calls_the_provider_for_no_more_than_a_hint_that_its_uri_may_have() {
+    let folder = tempfile::tempdir().unwrap();
+    let rule = Rule::for_principal("*").allow(["**"]).deny(["**/plain"]);
+    let config = ConfigFile::new().plugin(Plugin::sample("a")).rule(rule).append(&with_token(folder.path())).write();
+    let admin = Administered::start(&config).await;
+    let mut client = admin.server.uninitialized(REVISION);
+    let mut calls = async |uri: &str| {
+        let answer = client.request("resources/read", json!({ "uri": uri })).await.message;
+        assert!(answer["error"].is_object(), "{answer}");
+        let (_, metrics) = admin.get("/metrics", &format!("Authorization: Bearer {TOKEN}\r\n")).await;
+        let of_calls = metrics.lines().filter(|line| line.starts_with("mcp_host_plugin_calls_total{plugin=\"a\""));
+        let functions = ["read", "list-templates"].map(|name| format!("function=\"{name}\""));
+        let of_calls = of_calls.filter(|line| functions.iter().any(|function| line.contains(function)));
+        of_calls.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let none = calls("sample://a/plain").await;
+    assert_eq!(none, Vec::<String>::new());
+    let hint = calls("sample://a/x/y/plain").await;
+    assert!(hint.len() == 1 && hint[0].contains("function=\"list-templates\""), "{hint:?}");
+    admin.server.end().await;
 }
 
 #[tokio::test]

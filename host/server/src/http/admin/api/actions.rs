@@ -8,11 +8,14 @@ use axum::response::Response;
 use mcp_host_config::Operation;
 use mcp_host_model::resource::Error;
 use mcp_resource_host::access::Principal;
-use mcp_resource_host::host::{AdminAction, AdminSubject};
-use tokio::time::timeout;
+use mcp_resource_host::host::{AdminAction, AdminSubject, PluginState};
+use tokio::time::{sleep, timeout};
 
+use super::super::console;
 use super::browse::named_principal;
-use super::types::{DEFAULT_LOG_SECONDS, ErrorAnswer, ExplainRequest, LogRequest, MAX_LOG_SECONDS, WhoRequest};
+use super::types::{
+    DEFAULT_LOG_SECONDS, ErrorAnswer, ExplainRequest, LogRequest, LoginCode, MAX_LOG_SECONDS, WhoRequest,
+};
 use super::{AdminServer, Refusal, decoded, json, no_plugin, ok, read_body, receive_body, views};
 
 /// The maximum wait for a reload. After it, the answer says that the reload continues.
@@ -21,8 +24,10 @@ const RELOAD_WAIT: Duration = Duration::from_secs(50);
 const COMPARE_WAIT: Duration = Duration::from_secs(20);
 /// The answer after a panic.
 const PANICKED: &str = "internal error; the server's log says more";
-/// The maximum time for which the answer to `enable` waits for the plugin.
+/// The maximum time for which the answers to `enable` and `reset` wait for the plugin.
 const ENABLE_WAIT: Duration = Duration::from_secs(5);
+/// The interval at which the state of a plugin that was reset is looked up.
+const RESET_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The operation with this name.
 fn named_operation(name: &str) -> Result<Operation, Refusal> {
@@ -36,7 +41,7 @@ fn named_operation(name: &str) -> Result<Operation, Refusal> {
 fn not_explained(error: &Error) -> Refusal {
     match error {
         Error::NotFound { .. } => {
-            let help = "no plugin has a mount that owns it; `mcp-host status` shows the mounts";
+            let help = "no plugin has a mount that owns it; `mcp-host status --wide` shows the mounts";
             Refusal::new(StatusCode::NOT_FOUND, error.to_string(), Some(help))
         }
         error => Refusal::bad_request(error.to_string()),
@@ -67,6 +72,10 @@ impl AdminServer {
             ["explain"] => self.explain(read_body(request).await?, administrator).await,
             ["explain", "who"] => self.who_may(read_body(request).await?, administrator).await,
             ["log"] => self.set_log(read_body(request).await?, administrator).await,
+            ["login-code"] => {
+                receive_body(request).await?;
+                self.issue_login_code(administrator).await
+            }
             ["plugins", name, action] => {
                 // The body is ignored.
                 receive_body(request).await?;
@@ -78,7 +87,10 @@ impl AdminServer {
                         // A plugin that compiles for longer is shown as loading.
                         let _ = timeout(ENABLE_WAIT, self.host.wait_until_plugin_loaded(&name)).await;
                     }
-                    _ => self.host.reset_plugin(administrator, &name)?,
+                    _ => {
+                        self.host.reset_plugin(administrator, &name)?;
+                        self.wait_until_back(&name).await;
+                    }
                 }
                 Ok(ok(&views::plugin(&self.host, &self.traffic, &name)
                     .await
@@ -86,6 +98,22 @@ impl AdminServer {
             }
             _ => Err(Refusal::no_path()),
         }
+    }
+
+    /// Waits until a plugin is neither loading nor unreachable, for [`ENABLE_WAIT`] at most.
+    async fn wait_until_back(&self, name: &str) {
+        let is_unreachable = || {
+            let plugin = self.host.plugins().into_iter().find(|plugin| plugin.name == name);
+            plugin.is_some_and(|plugin| matches!(plugin.state, PluginState::Unreachable(_)))
+        };
+        let back = async {
+            self.host.wait_until_plugin_loaded(name).await;
+            while is_unreachable() {
+                sleep(RESET_INTERVAL).await;
+            }
+        };
+        // A plugin that does not come back in time is shown as it is.
+        let _ = timeout(ENABLE_WAIT, back).await;
     }
 
     /// Disables a plugin in its own task, so an administrator who disconnects does not leave the plugin half
@@ -143,7 +171,7 @@ impl AdminServer {
             Ok(Some(Ok(report))) => Ok(ok(&views::reload(&self.host, report))),
             Ok(Some(Err(reason))) => {
                 let help = "correct the config; `mcp-host check` says what is wrong";
-                Err(Refusal::new(StatusCode::CONFLICT, format!("the config cannot be used: {reason}"), Some(help)))
+                Err(Refusal::new(StatusCode::CONFLICT, format!("a reload would fail: {reason}"), Some(help)))
             }
             Ok(None) => Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down", None)),
             Err(_) => {
@@ -180,6 +208,24 @@ impl AdminServer {
         let about = AdminSubject::Decision { uri: &uri, principal: "*", operation };
         let outcome = self.host.administer(administrator, AdminAction::Explain, about, judging, Error::kind).await?;
         outcome.map(|found| ok(&views::who_may(found, &name))).map_err(|error| not_explained(&error))
+    }
+
+    /// Answers with the address of the console and a code that logs in once.
+    async fn issue_login_code(&self, administrator: &Principal) -> Result<Response, Refusal> {
+        if !console::exists() {
+            return Err(Refusal::new(StatusCode::CONFLICT, "this program was built without the console", None));
+        }
+        let Some(console) = &self.console_url else {
+            let help = "with `listen = \"127.0.0.1:9464\"` under `[admin]` there is a console";
+            return Err(Refusal::new(StatusCode::CONFLICT, "a browser does not reach a Unix socket", Some(help)));
+        };
+        let issuing = async { self.authority.console.issue_code().ok_or("failed") };
+        let about = AdminSubject::Nothing;
+        let issued = self.host.administer(administrator, AdminAction::Open, about, issuing, |kind| *kind).await?;
+        let no_randomness =
+            |_| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the system supplies no randomness for a code", None);
+        let url = format!("{console}#code={}", issued.map_err(no_randomness)?);
+        Ok(ok(&LoginCode { url, seconds: console::CODE_TIME.as_secs() }))
     }
 
     async fn set_log(&self, request: LogRequest, administrator: &Principal) -> Result<Response, Refusal> {

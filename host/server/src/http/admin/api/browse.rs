@@ -32,7 +32,7 @@ use super::browse_types::{
     MAX_RESOURCES, MissingView, ResourceList, ResourceView, TemplateList, TemplateView, Viewer,
 };
 use super::search::languages;
-use super::{AdminServer, Connection, Refusal, StreamCredentials, body, ok, users};
+use super::{AdminServer, Connection, MAX_NAMES, Refusal, StreamCredentials, body, ok, users};
 use crate::http::authentication::Authenticated;
 use crate::method::performed_operations;
 
@@ -213,9 +213,27 @@ pub(super) fn named_principal(config: &Config, name: &str, groups: &[String]) ->
         LOCAL => Principal::LOCAL,
         ANONYMOUS => Principal::ANONYMOUS,
         name if config.has_principal(name) => Principal::new(name),
-        name => return Err(Refusal::bad_request(format!("the config has no principal `{name}`"))),
+        name => return Err(no_principal(config, name)),
     };
     Ok(principal.with_groups(groups.iter().map(String::as_str)))
+}
+
+/// The refusal for an unknown principal, with the one that was probably meant, or the first ones.
+fn no_principal(config: &Config, name: &str) -> Refusal {
+    let help = config.nearest_principal(name).map(|meant| format!("did you mean `{meant}`?"));
+    let help = help.unwrap_or_else(|| {
+        let mut known: Vec<_> = config.principal_names().take(MAX_NAMES).map(str::to_owned).collect();
+        let others = config.principal_names().count().saturating_sub(known.len());
+        if others > 0 {
+            known.push(format!("{others} others"));
+        }
+        let known = known.join(", ");
+        format!(
+            "it has {known}; one that an issuer, a client CA or an application authenticates is named `ISSUER/NAME`"
+        )
+    });
+    let name = mcp_host_base::text::quote(name);
+    Refusal::new(StatusCode::BAD_REQUEST, format!("the config has no principal {name}"), Some(&help))
 }
 
 /// The title of a resource's plugin, if the title of the resource begins with it, as in a merged listing.

@@ -1,6 +1,6 @@
 //! `POST browse/search` and `browse/context`: search for one principal; and the state of the index.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use axum::extract::Request;
@@ -14,7 +14,7 @@ use mcp_resource_host::search::{
 
 use super::browse::{ApiClient, resource};
 use super::browse_types::{BrowseContext, BrowseSearch, ContextView, Found, HitView, PassageView, SnippetPart};
-use super::types::SearchView;
+use super::types::{MAX_PAGE, SearchView};
 use super::{AdminServer, Refusal, body, ok};
 
 impl AdminServer {
@@ -82,6 +82,12 @@ pub(super) fn indexed(host: &Host) -> Vec<SearchView> {
         .collect();
     all.sort_by(|one, other| one.plugin.cmp(&other.plugin));
     all
+}
+
+/// Returns the reasons why plugins could not be indexed, by plugin.
+pub(super) fn failures(host: &Host) -> BTreeMap<String, String> {
+    let failed = host.search_status().into_iter().filter_map(|status| Some((status.plugin, status.error?)));
+    failed.take(MAX_PAGE).collect()
 }
 
 fn hit(host: &Host, viewer: &Principal, hit: SearchHit) -> HitView {

@@ -16,7 +16,7 @@ use serde_json::Value;
 pub(crate) use self::actions::RequestBody;
 pub(super) use self::actions::local as local_principal;
 pub use self::actions::{
-    ExplainRequest, ExplainedRule, Explanation, LogRequest, LogView, Reload, WhoMay, WhoRequest, WhoView,
+    ExplainRequest, ExplainedRule, Explanation, LogRequest, LogView, LoginCode, Reload, WhoMay, WhoRequest, WhoView,
 };
 pub use self::config::{
     AuditValues, ConfigView, DirView, GrantsView, GroupView, HttpLimitsView, IssuerView, LimitsView, PluginConfig,
@@ -91,6 +91,8 @@ struct Api {
     explain_who: Option<Exchange<WhoRequest, WhoView>>,
     #[schemars(rename = "POST /api/v1/log")]
     log: Option<Exchange<LogRequest, LogView>>,
+    #[schemars(rename = "POST /api/v1/login-code")]
+    login_code: Option<LoginCode>,
     #[schemars(rename = "POST /api/v1/plugins/NAME/disable")]
     disable: Option<PluginDetails>,
     #[schemars(rename = "POST /api/v1/plugins/NAME/enable")]

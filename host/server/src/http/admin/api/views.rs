@@ -105,7 +105,8 @@ pub(super) async fn plugin(host: &Host, traffic: &Traffic, name: &str) -> Option
     };
     let log = log.chain(load_failure).collect();
     let unmet = host.unmet_needs(name).await;
-    Some(PluginDetails { status, loads, config, usage, search, programs, requirements, unmet, log })
+    let warnings = host.plugin_warnings(name).await;
+    Some(PluginDetails { status, loads, config, usage, search, programs, requirements, unmet, warnings, log })
 }
 
 fn used(usage: PluginUsage, buckets: Vec<BucketUsage>) -> UsageView {
@@ -213,11 +214,22 @@ pub(super) fn search(host: &Host, request: &PageRequest) -> Page<SearchView> {
     page(indexed(host).into_iter(), request, |indexed| indexed.plugin.as_str())
 }
 
-/// The warnings about the served config, at most one page.
+/// The warnings about the served config, at most one page: those about each plugin, with its name in front, then those about the config
+/// as a whole.
 pub(super) async fn config_warnings(host: &Host) -> Page<String> {
-    let (first, others) = host.config_warnings(MAX_PAGE).await;
-    let total = first.len().saturating_add(others);
-    Page { items: first.iter().map(ToString::to_string).collect(), total, next: None }
+    let mut items = Vec::new();
+    let mut total: usize = 0;
+    for plugin in host.plugins() {
+        let warnings = host.plugin_warnings(&plugin.name).await;
+        total = total.saturating_add(warnings.len());
+        let room = MAX_PAGE.saturating_sub(items.len());
+        items.extend(warnings.iter().take(room).map(|warning| format!("{}: {warning}", plugin.name)));
+    }
+    let room = MAX_PAGE.saturating_sub(items.len());
+    let (of_config, others) = host.config_warnings(room).await;
+    total = total.saturating_add(of_config.len()).saturating_add(others);
+    items.extend(of_config.iter().map(ToString::to_string));
+    Page { items, total, next: None }
 }
 
 /// The config. Possible secrets are left out: values of variables and of the tables `config`, credentials, URLs of databases, digests of

@@ -25,7 +25,7 @@ const MAX_SESSIONS: usize = 64;
 /// The maximum number of sessions of one client.
 const MAX_OF_CLIENT: usize = 8;
 /// The time for which a code can be exchanged.
-const CODE_TIME: Duration = Duration::from_secs(60);
+pub(in super::super) const CODE_TIME: Duration = Duration::from_secs(60);
 
 /// The codes that can be exchanged for a session of the console: each once, within 60 s.
 #[derive(Clone, Default)]

@@ -1,6 +1,6 @@
 //! A build without the feature `search`: the paths of search do not exist.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use axum::extract::Request;
 use axum::response::Response;
@@ -20,6 +20,10 @@ impl AdminServer {
 
 pub(super) async fn languages(_: &Host, _: &Principal, _: &[Resource]) -> HashMap<String, String> {
     HashMap::new()
+}
+
+pub(super) fn failures(_: &Host) -> BTreeMap<String, String> {
+    BTreeMap::new()
 }
 
 pub(super) fn indexed(_: &Host) -> Vec<SearchView> {

@@ -48,6 +48,14 @@ api_types! {
         pub by: Option<String>,
     }
 
+    /// A login to the console.
+    struct LoginCode {
+        /// The address of the console for a browser on the machine of the server, with a code that logs in once.
+        pub url: String,
+        /// The time for which the code is valid, in seconds.
+        pub seconds: u64,
+    }
+
     /// A decision of the access rules.
     struct Explanation {
         /// Whether the operation is allowed and the resource is served at this URI.

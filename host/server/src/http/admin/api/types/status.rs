@@ -88,6 +88,8 @@ api_types! {
         pub watched: WatchedCounts,
         /// The audit log; null without one.
         pub audit: Option<AuditStatus>,
+        /// The reasons why plugins could not be indexed for search, by plugin.
+        pub search_failures: BTreeMap<String, String>,
         /// The filter of the log.
         pub log: LogView,
         /// The cluster of this replica; null without one.
@@ -200,7 +202,7 @@ api_types! {
         pub cache: CacheStatus,
         /// The plugin's calls of the last minute; null if the plugin is not loaded.
         pub recent: Option<RecentCalls>,
-        /// The number of warnings about the plugin's grants and settings, which `mcp-host check` prints; 0 until the server has inspected
+        /// The number of warnings about the plugin's grants and settings, whose texts its details have; 0 until the server has inspected
         /// its component for them, which follows its loading.
         pub warnings: usize,
         /// The number of the plugin's resources that clients watch.
@@ -269,6 +271,9 @@ api_types! {
         pub requirements: Vec<RequirementView>,
         /// The needs of the plugin's component that are not granted, or not configured as required, one line each.
         pub unmet: Vec<String>,
+        /// The warnings about the plugin's grants and settings, one line each, as `mcp-host check` prints them, except those for which
+        /// `check` makes a call or a connection. Empty if the plugin is not loaded.
+        pub warnings: Vec<String>,
         /// The last log lines about the plugin, oldest first: lines of its guest, or of its program's standard error, and its faults. If
         /// the plugin could not be loaded, the reason.
         pub log: Vec<PluginLogLine>,
