@@ -108,6 +108,8 @@ struct Table {
     subscribers: HashMap<u64, Seen>,
     /// The number of checks.
     checks: u64,
+    /// The number of views that each principal is charged with.
+    counts: ShareLimiter<Requester>,
     /// The memory limits of the last subscription.
     limits: ShareLimits,
     /// Whether the plugin was replaced.
@@ -121,9 +123,14 @@ struct View {
     leases: usize,
     /// The number of leases since the beginning.
     entered: u64,
-    /// The principal that caused it, or another one that uses it now, with the memory that it is charged with.
-    memory: SharePermit<Requester>,
+    charge: ViewCharge,
     _task: AbortOnDropHandle<Option<()>>,
+}
+
+/// What the principal is charged with that has caused a view, or another one that uses it now: one view, and its memory.
+struct ViewCharge {
+    _count: SharePermit<Requester>,
+    memory: SharePermit<Requester>,
 }
 
 struct Seen {
@@ -176,6 +183,7 @@ impl Views {
             views: HashMap::new(),
             subscribers: HashMap::new(),
             checks: 0,
+            counts: ShareLimiter::default(),
             // Until a limit is known, the subscribers of an earlier generation have been charged already.
             limits: ShareLimits { client: usize::MAX, overall: usize::MAX },
             is_closed: false,
@@ -236,8 +244,6 @@ impl Views {
             return Err(Refused::Closed);
         }
         let (count, max) = (table.views.len(), self.plugin.info().views);
-        let principal = charged_principal(mailbox);
-        let of_principal = table.views_of(&principal);
         let place = match table.views.entry(identity) {
             Entry::Occupied(view) => return Ok(view.into_mut()),
             Entry::Vacant(place) => place,
@@ -245,11 +251,7 @@ impl Views {
         if count >= max {
             return Err(Refused::Full(max));
         }
-        if of_principal >= MAX_VIEWS_OF_PRINCIPAL {
-            return Err(Refused::Share);
-        }
-        let memory = self.context.memory.acquire_amount(&principal, VIEW_MEMORY, table.limits);
-        let memory = memory.map_err(Refused::Memory)?;
+        let charge = charge(&charged_principal(mailbox), &table.counts, &self.context.memory, table.limits)?;
         let (plugin, context, scope) = (self.plugin.clone(), self.context.clone(), ViewScope::new(identity));
         // The polls of a view are never shared with other replicas, which have subscribers of their own.
         let listing = ListingMonitor::new(HashMap::new());
@@ -261,7 +263,7 @@ impl Views {
             state,
             leases: 0,
             entered: 0,
-            memory,
+            charge,
             _task: AbortOnDropHandle::new(task),
         }))
     }
@@ -421,11 +423,6 @@ impl Views {
 }
 
 impl Table {
-    /// Returns the number of views that a principal is charged with.
-    fn views_of(&self, principal: &Requester) -> usize {
-        self.views.values().filter(|view| view.memory.client() == principal).count()
-    }
-
     /// Charges each view whose principal has no subscriber in it to one that has, according to a check. Without room for it, the view stays
     /// charged as it is until a later check.
     fn charge_users(&mut self, found: &HashMap<u64, Found>, memory: &ShareLimiter<Requester>) {
@@ -434,22 +431,32 @@ impl Table {
             let view = identity.and_then(|identity| Some((identity, self.views.get(&identity)?)));
             let Some((identity, view)) = view else { continue };
             let principal = charged_principal(mailbox);
-            if *view.memory.client() == principal {
+            if *view.charge.memory.client() == principal {
                 in_use.insert(identity);
             } else {
                 others.entry(identity).or_insert(principal);
             }
         }
         for (identity, principal) in others.into_iter().filter(|(identity, _)| !in_use.contains(identity)) {
-            if self.views_of(&principal) >= MAX_VIEWS_OF_PRINCIPAL {
-                continue;
-            }
-            let charge = memory.acquire_amount(&principal, VIEW_MEMORY, self.limits);
+            let charge = charge(&principal, &self.counts, memory, self.limits);
             if let (Ok(charge), Some(view)) = (charge, self.views.get_mut(&identity)) {
-                view.memory = charge;
+                view.charge = charge;
             }
         }
     }
+}
+
+/// Charges a principal with a view.
+fn charge(
+    principal: &Requester,
+    counts: &ShareLimiter<Requester>,
+    memory: &ShareLimiter<Requester>,
+    limits: ShareLimits,
+) -> Result<ViewCharge, Refused> {
+    let max = ShareLimits { client: MAX_VIEWS_OF_PRINCIPAL, overall: usize::MAX };
+    let count = counts.acquire(principal, max).map_err(|_| Refused::Share)?;
+    let memory = memory.acquire_amount(principal, VIEW_MEMORY, limits).map_err(Refused::Memory)?;
+    Ok(ViewCharge { _count: count, memory })
 }
 
 /// Returns the principal that is charged with the view of a subscriber.
