@@ -17,8 +17,8 @@
 //! request in flight over stdio: rejections, and answers that open a session or an event stream.
 //!
 //! A batch over HTTP has one event stream for all of its answers, and an answer that is lost cannot be told from one that
-//! is still to come. So before any of its requests is executed, each of them gets the bytes of the error that there is no
-//! room for its answer. Such a request never has fewer bytes, and is always answered. A batch without room for these errors
+//! is still to come. So before any of its requests is executed, each of them gets the bytes of the longest error that there
+//! is no room for its answer. Such a request never has fewer bytes, and is always answered. A batch without room for these errors
 //! is rejected as a whole.
 //!
 //! A fast client is not delayed: bytes are released as soon as they have been sent.
@@ -106,6 +106,11 @@ pub(super) enum Limit {
     Principal,
     /// The overall limit.
     Overall,
+}
+
+impl Limit {
+    /// All limits.
+    pub(super) const ALL: [Self; 4] = [Self::Connection, Self::Client, Self::Principal, Self::Overall];
 }
 
 impl Limits {
@@ -225,14 +230,14 @@ impl Charge {
         self.share.amount()
     }
 
-    /// Changes the number of charged bytes if there is room for them; on failure, the number is unchanged.
+    /// Changes the number of charged bytes if there is room for them; on failure, the number is unchanged. Fewer bytes than
+    /// before always have room, even if a reload has lowered the limits.
     pub(super) fn resize(&mut self, bytes: usize) -> Result<(), BudgetExceeded> {
         let Account { budget, client, .. } = &*self.account;
-        let limits = (budget.limits)();
-        if let Some(limit) = limits.limit_exceeded_by(bytes, client) {
+        let (before, limits) = (self.share.amount(), (budget.limits)());
+        if let Some(limit) = limits.limit_exceeded_by(bytes, client).filter(|_| bytes > before) {
             return Err(BudgetExceeded::TooLarge(limit));
         }
-        let before = self.share.amount();
         let mut used = self.account.used.lock();
         let on_connection = used.saturating_sub(before).saturating_add(bytes);
         if on_connection > limits.connection && bytes > before {
@@ -258,6 +263,7 @@ impl Drop for Charge {
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
 
@@ -347,6 +353,22 @@ mod tests {
         assert_eq!(charge.bytes(), 10, "it does not grow");
         charge.reduce_to(0);
         assert!(account.charge(60).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_charge_shrinks_whatever_limits_a_reload_has_set() {
+        let max = Arc::new(AtomicUsize::new(100));
+        let limits = max.clone();
+        let budget = Budget::new(move || {
+            let max = limits.load(Ordering::Relaxed);
+            Limits { connection: max, client: max, principal: max, overall: max, wait: Duration::ZERO }
+        });
+        let mut charge = budget.account(client(1)).charge(60).await.unwrap();
+        max.store(10, Ordering::Relaxed);
+        charge.resize(60).unwrap();
+        assert_eq!(charge.resize(61), Err(BudgetExceeded::TooLarge(Limit::Connection)));
+        charge.reduce_to(20);
+        assert_eq!((charge.bytes(), budget.shares.overall()), (20, 20));
     }
 
     #[tokio::test]
