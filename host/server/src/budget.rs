@@ -13,8 +13,9 @@
 //! produces at most `limits.concurrency` of them at the same time.
 //!
 //! Errors and the answers of the protocol itself are charged in the same way: a client can choose their ids and repeated
-//! URIs, and a batch has many of them. The only uncharged messages are at most one for each HTTP request, or for each
-//! request in flight over stdio: rejections, and answers that open a session or an event stream.
+//! URIs, and a batch has many of them. The first notification of `subscriptions/listen` over HTTP is charged, too, as it
+//! repeats up to 256 KiB of URIs. The only uncharged messages are at most one for each HTTP request, or for each request in
+//! flight over stdio: rejections, and answers that open a session.
 //!
 //! A batch over HTTP has one event stream for all of its answers, and an answer that is lost cannot be told from one that
 //! is still to come. So before any of its requests is executed, each of them gets the bytes of the longest error that there
