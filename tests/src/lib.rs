@@ -85,7 +85,7 @@ pub use git::GitRepo;
 pub use http::{HttpServer, RawHttp};
 pub use large_catalog::LargeCatalog;
 pub use nats::{NatsCluster, NatsServer};
-pub use origin::{CertificateAuthority, CertifiedKey, MockOrigin, RecordedRequest, Reply};
+pub use origin::{CertificateAuthority, CertifiedKey, EventSource, MockOrigin, RecordedRequest, Reply};
 pub use postgresql::{Postgresql, PostgresqlOptions};
 pub use process::{Exit, KilledOnDrop};
 pub use prometheus::{NodeExporter, PrometheusBuilder, PrometheusServer};

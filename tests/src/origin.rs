@@ -25,6 +25,7 @@
 
 mod authority;
 mod connection;
+mod events;
 mod reply;
 mod request;
 
@@ -41,6 +42,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::{ReservedPort, TIMEOUT};
 
 pub use self::authority::{CertificateAuthority, CertifiedKey};
+pub use self::events::EventSource;
 pub use self::reply::Reply;
 pub use self::request::RecordedRequest;
 

@@ -2,7 +2,7 @@
 //!
 //! | modules | subject |
 //! |---|---|
-//! | [`private_dir`], [`sqlite_file`], [`regular_file`] | directories and files that only this user may write to, SQLite databases among them; opening of files that may block |
+//! | [`private_dir`], [`private_file`], [`sqlite_file`], [`regular_file`] | directories and files that only this user may write to, or read, SQLite databases among them; opening of files that may block |
 //! | [`fs_watch`] | file system events |
 //! | [`threads`] | worker threads, and their scheduling by the operating system |
 //! | [`backoff`], [`circuit_breaker`], [`throttle`] | exponential back-off, circuit breaker, rate-limited warnings |
@@ -12,6 +12,7 @@
 //! | [`informational`] | a bound on informational responses (1xx) to requests of the host |
 //! | [`escape`], [`text`] | untrusted text for logs and terminals; quotation, truncation |
 //! | `seccomp` | filters of system calls |
+//! | `tls_client` | the certificates of servers that TLS clients of this host accept |
 //! | [`trace`] | the spans of a request that is traced, and the trace that a client continues |
 //! | [`time`], [`log_target`], [`metrics`] | times and durations as numbers; the targets of log events; metric families |
 
@@ -28,6 +29,7 @@ pub mod keyed_rate;
 pub mod log_target;
 pub mod metrics;
 pub mod private_dir;
+pub mod private_file;
 pub mod regular_file;
 #[cfg(all(feature = "seccomp", target_os = "linux"))]
 pub mod seccomp;
@@ -42,5 +44,7 @@ pub mod text;
 pub mod threads;
 pub mod throttle;
 pub mod time;
+#[cfg(feature = "tls")]
+pub mod tls_client;
 pub mod trace;
 pub mod weak_map;

@@ -2,22 +2,16 @@
 //!
 //! Another user who can write to them could forge cursors, change the stored data of plugins, or make the host execute
 //! arbitrary machine code. So a directory is opened once, without following a symbolic link, and its owner and mode
-//! are checked on the descriptor (`fstat`). Files are opened relative to that descriptor (`openat`) with `O_NOFOLLOW`
-//! and `O_NONBLOCK`, and are checked on their own descriptors. A FIFO, a device or a link is rejected without
-//! blocking. There is no TOCTOU race: an entry cannot be replaced between check and use, because only this user may
-//! rename entries of the directory.
-//!
-//! | type | owner | mode |
-//! |---|---|---|
-//! | a directory | this user | not writable by others (`go-w`) |
-//! | a file | this user | not writable by others (`go-w`) |
-//! | a secret | this user | neither readable nor writable by others (`go-rw`) |
+//! are checked on the descriptor (`fstat`): it belongs to this user, and others may not write to it (`go-w`). Files are
+//! opened relative to that descriptor (`openat`) with `O_NOFOLLOW` and `O_NONBLOCK`, and are checked on their own
+//! descriptors ([`private_file`]). A FIFO, a device or a link is rejected without blocking. There is no TOCTOU race: an
+//! entry cannot be replaced between check and use, because only this user may rename entries of the directory.
 //!
 //! Every function of this module blocks: call it on a thread that may block.
 
-use std::fs::{DirBuilder, File, Metadata, TryLockError};
+use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -25,9 +19,11 @@ use chacha20poly1305::Key;
 use chacha20poly1305::aead::Generate;
 use hmac::{Hmac, KeyInit};
 use rustix::fs::{AtFlags, Mode, OFlags};
-use rustix::io::Errno;
 use sha2::Sha256;
 use tempfile::NamedTempFile;
+
+use crate::private_file::{self, Others, PrivateError};
+use crate::regular_file::kind_of;
 
 /// The length of a secret in bytes.
 pub const SECRET_LEN: usize = 32;
@@ -38,72 +34,10 @@ const TEMPORARY: &str = ".tmp";
 /// The maximum number of attempts to lock a file that other processes rename or remove at the same time.
 const LOCK_ATTEMPTS: usize = 16;
 
-/// Mode bits that must not be set, for group and others.
-const GROUP_OTHER_WRITE: u32 = 0o022;
+/// The mode bit that lets others write.
 const OTHER_WRITE: u32 = 0o002;
 /// The mode bit that lets only the owner of an entry rename it.
 const STICKY: u32 = 0o1000;
-const GROUP_OTHER_READ_WRITE: u32 = 0o066;
-
-/// The reason why a directory or file is rejected.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PrivateError {
-    /// An I/O error.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    /// The path of the directory has another kind of file.
-    #[error("expected {} to be a directory, found {found}; move it away, or configure another directory", path.display())]
-    NoDirectory {
-        /// The directory, which may be an ancestor of the requested directory.
-        path: PathBuf,
-        /// The kind of the file.
-        found: &'static str,
-    },
-    /// The path of the file has another kind of file.
-    #[error("expected a regular file, found {0}; move it away, so that a new file is created")]
-    NoFile(&'static str),
-    /// The directory does not belong to this user only.
-    #[error(
-        "expected {} to be a directory that only this user may write to, found {found}; find out who wrote to it, \
-         then `chmod go-w` it, or configure another one", path.display()
-    )]
-    Directory {
-        /// The directory, which may be an ancestor of the requested directory.
-        path: PathBuf,
-        /// The kind, the owner and the mode.
-        found: String,
-    },
-    /// The file does not belong to this user only.
-    #[error(
-        "expected a regular file that only this user may write to, found {0}; find out who wrote to it, then \
-         `chmod go-w` it, or move it away"
-    )]
-    File(String),
-    /// Any user may rename the directory, or one above it.
-    #[error(
-        "expected directories above {} that not every user may write to, found {} with {found}: any \
-         user could replace the directory; `chmod o-w` it or `chmod +t` it, or configure another directory",
-        path.display(), parent.display()
-    )]
-    Parent {
-        /// The directory that must be private.
-        path: PathBuf,
-        /// The directory above it.
-        parent: PathBuf,
-        /// Its mode.
-        found: String,
-    },
-    /// The secret does not belong to this user only.
-    #[error(
-        "expected a regular file that only this user may read or write, found {0}; delete it if others may have \
-         read it, so that a new one is created, else `chmod 600` it"
-    )]
-    Secret(String),
-    /// The secret has the wrong length. At most one byte more than [`SECRET_LEN`] is read.
-    #[error("expected a file of {SECRET_LEN} bytes, found {}; delete it, so that a new one is created", describe_length(*.0))]
-    Length(usize),
-}
 
 /// A directory that only this user may write to.
 #[derive(Debug)]
@@ -124,9 +58,9 @@ impl PrivateDir {
             Err(error) => return Err(no_directory(&path, error.into())),
         };
         let metadata = dir.metadata()?;
-        match is_private(&metadata, GROUP_OTHER_WRITE) {
+        match private_file::is_private(&metadata, Others::Read) {
             true => Ok(Self { path, dir }),
-            false => Err(PrivateError::Directory { path, found: describe_file(&metadata) }),
+            false => Err(PrivateError::Directory { path, found: private_file::describe(&metadata) }),
         }
     }
 
@@ -138,7 +72,7 @@ impl PrivateDir {
         for parent in path.ancestors().skip(1) {
             let metadata = parent.metadata()?;
             if metadata.mode() & OTHER_WRITE != 0 && metadata.mode() & STICKY == 0 {
-                let found = describe_file(&metadata);
+                let found = private_file::describe(&metadata);
                 return Err(PrivateError::Parent { path: self.path.clone(), parent: parent.to_owned(), found });
             }
         }
@@ -157,7 +91,7 @@ impl PrivateDir {
 
     /// Opens a file for reading. Fails with `ErrorKind::NotFound` if it does not exist.
     pub fn open_file(&self, name: &str) -> Result<File, PrivateError> {
-        self.open_checked(name, GROUP_OTHER_WRITE, PrivateError::File)
+        private_file::open_in(&self.dir, name, OFlags::RDONLY, Others::Read)
     }
 
     /// Creates a temporary file, accessible to this user only. The caller persists it under its final name.
@@ -173,7 +107,7 @@ impl PrivateDir {
     /// is never returned under the earlier name.
     pub fn lock_file(&self, name: &str) -> Result<Option<File>, PrivateError> {
         for _ in 0..LOCK_ATTEMPTS {
-            let file = self.open_with(name, OFlags::RDWR | OFlags::CREATE, GROUP_OTHER_WRITE, PrivateError::File)?;
+            let file = private_file::open_in(&self.dir, name, OFlags::RDWR | OFlags::CREATE, Others::Read)?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Ok(None),
@@ -207,7 +141,7 @@ impl PrivateDir {
     }
 
     fn remove_abandoned_file(&self, name: &str, since: SystemTime) -> Result<bool, PrivateError> {
-        let file = self.open_with(name, OFlags::RDWR, GROUP_OTHER_WRITE, PrivateError::File)?;
+        let file = private_file::open_in(&self.dir, name, OFlags::RDWR, Others::Read)?;
         let is_old = || file.metadata()?.modified().map(|modified| modified < since);
         // A file in use must not be locked even briefly.
         if !is_old()? {
@@ -244,7 +178,7 @@ impl PrivateDir {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             found => found?,
         };
-        check_file(&metadata, GROUP_OTHER_WRITE, PrivateError::File)?;
+        private_file::check(&metadata, Others::Read)?;
         Ok(true)
     }
 
@@ -275,44 +209,11 @@ impl PrivateDir {
     }
 
     fn load_secret(&self, name: &str) -> Result<[u8; SECRET_LEN], PrivateError> {
-        let file = self.open_checked(name, GROUP_OTHER_READ_WRITE, PrivateError::Secret)?;
+        let file = private_file::open_in(&self.dir, name, OFlags::RDONLY, Others::Nothing)?;
         let mut bytes = Vec::with_capacity(SECRET_LEN);
         file.take((SECRET_LEN as u64).saturating_add(1)).read_to_end(&mut bytes)?;
-        bytes.try_into().map_err(|bytes: Vec<u8>| PrivateError::Length(bytes.len()))
-    }
-
-    fn open_checked(&self, name: &str, denied: u32, refusal: fn(String) -> PrivateError) -> Result<File, PrivateError> {
-        self.open_with(name, OFlags::RDONLY, denied, refusal)
-    }
-
-    /// Opens a file with this access. A file that this creates is accessible to this user only.
-    fn open_with(
-        &self,
-        name: &str,
-        access: OFlags,
-        denied: u32,
-        refusal: fn(String) -> PrivateError,
-    ) -> Result<File, PrivateError> {
-        let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = match rustix::fs::openat(&self.dir, name, flags, Mode::RUSR | Mode::WUSR) {
-            Ok(file) => File::from(file),
-            Err(Errno::LOOP) => return Err(PrivateError::NoFile("a symbolic link")),
-            Err(Errno::NXIO) => return Err(PrivateError::NoFile("a socket")),
-            // The entry is a directory, opened for writing.
-            Err(Errno::ISDIR) => return Err(PrivateError::NoFile("a directory")),
-            Err(error) => return Err(io::Error::from(error).into()),
-        };
-        check_file(&file.metadata()?, denied, refusal)?;
-        Ok(file)
-    }
-}
-
-/// Checks that it is a regular file of this user only.
-fn check_file(metadata: &Metadata, denied: u32, refusal: fn(String) -> PrivateError) -> Result<(), PrivateError> {
-    match (metadata.is_file(), is_private(metadata, denied)) {
-        (false, _) => Err(PrivateError::NoFile(kind_of(metadata))),
-        (true, false) => Err(refusal(describe_file(metadata))),
-        (true, true) => Ok(()),
+        let wrong = |bytes: Vec<u8>| PrivateError::Length { expected: SECRET_LEN, found: bytes.len() };
+        bytes.try_into().map_err(wrong)
     }
 }
 
@@ -320,7 +221,9 @@ fn check_file(metadata: &Metadata, denied: u32, refusal: fn(String) -> PrivateEr
 /// names the kind.
 fn no_directory(path: &Path, error: io::Error) -> PrivateError {
     match std::fs::symlink_metadata(path) {
-        Ok(found) if !found.is_dir() => PrivateError::NoDirectory { path: path.to_owned(), found: kind_of(&found) },
+        Ok(found) if !found.is_dir() => {
+            PrivateError::NoDirectory { path: path.to_owned(), found: kind_of(found.file_type()) }
+        }
         _ => error.into(),
     }
 }
@@ -336,31 +239,6 @@ pub fn mac(secret: &[u8; SECRET_LEN]) -> Hmac<Sha256> {
 /// Generates a secret from the operating system's random numbers.
 pub fn random_secret() -> [u8; SECRET_LEN] {
     Key::generate().into()
-}
-
-fn is_private(metadata: &Metadata, denied: u32) -> bool {
-    metadata.uid() == rustix::process::geteuid().as_raw() && metadata.mode() & denied == 0
-}
-
-fn describe_length(found: usize) -> String {
-    if found > SECRET_LEN { "more".to_owned() } else { found.to_string() }
-}
-
-/// Describes a file's type, owner and mode.
-fn describe_file(metadata: &Metadata) -> String {
-    format!("{} of user {} with mode {:04o}", kind_of(metadata), metadata.uid(), metadata.mode() & 0o7777)
-}
-
-fn kind_of(metadata: &Metadata) -> &'static str {
-    let kind = metadata.file_type();
-    match () {
-        () if kind.is_file() => "a regular file",
-        () if kind.is_dir() => "a directory",
-        () if kind.is_fifo() => "a FIFO",
-        () if kind.is_symlink() => "a symbolic link",
-        () if kind.is_socket() => "a socket",
-        () => "a device",
-    }
 }
 
 #[cfg(test)]
@@ -524,7 +402,7 @@ mod tests {
         for damaged in [&b""[..], b"short", &[0; 33], &[0; 4096]] {
             std::fs::write(dir.path().join("a.key"), damaged).unwrap();
             chmod(&dir.path().join("a.key"), 0o600);
-            assert!(matches!(dir.load_or_create_secret("a.key"), Err(PrivateError::Length(_))));
+            assert!(matches!(dir.load_or_create_secret("a.key"), Err(PrivateError::Length { .. })));
             assert_eq!(std::fs::read(dir.path().join("a.key")).unwrap(), damaged);
         }
     }

@@ -71,11 +71,11 @@ fn require_regular_file(metadata: &Metadata) -> io::Result<()> {
         return Ok(());
     }
     let kind = if metadata.is_dir() { ErrorKind::IsADirectory } else { ErrorKind::InvalidInput };
-    Err(io::Error::new(kind, format!("it is {}, not a regular file", describe_file_type(metadata.file_type()))))
+    Err(io::Error::new(kind, format!("it is {}, not a regular file", kind_of(metadata.file_type()))))
 }
 
-/// Describes the type of a file that is not regular, with its article.
-fn describe_file_type(kind: FileType) -> &'static str {
+/// Describes the type of a file, with its article.
+pub(crate) fn kind_of(kind: FileType) -> &'static str {
     #[cfg(unix)]
     {
         use std::os::unix::fs::FileTypeExt;
@@ -87,7 +87,12 @@ fn describe_file_type(kind: FileType) -> &'static str {
             return "a device";
         }
     }
-    if kind.is_dir() { "a directory" } else { "something else" }
+    match () {
+        () if kind.is_file() => "a regular file",
+        () if kind.is_dir() => "a directory",
+        () if kind.is_symlink() => "a symbolic link",
+        () => "something else",
+    }
 }
 
 /// Dedicated threads for file operations that may block without limit.

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 
-use crate::private_dir::{PrivateDir, PrivateError};
+use crate::private_dir::PrivateDir;
+use crate::private_file::PrivateError;
 
 /// The suffixes of the files that SQLite creates next to a database.
 pub const AUXILIARY: [&str; 3] = ["-wal", "-shm", "-journal"];

@@ -8,7 +8,10 @@
 #[cfg(target_os = "linux")]
 mod linux;
 
+use std::cell::Cell;
+use std::future::poll_fn;
 use std::io;
+use std::task::Poll;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -28,6 +31,30 @@ pub fn lower_priority(nice_delta: i32) {
     if let Err(error) = linux::adjust(nice_delta) {
         tracing::debug!(target: crate::log_target::SERVER, %error, "cannot lower the priority of a thread");
     }
+}
+
+thread_local! {
+    static HAS_YIELDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Yields to other tasks, and is ready again immediately, so that a call of a plugin moves to a worker. [`tokio::task::yield_now`]
+/// would wake the task only after others have run, which would count as a wait of the call.
+pub async fn yield_ready() {
+    let mut has_yielded = false;
+    poll_fn(|context| match std::mem::replace(&mut has_yielded, true) {
+        true => Poll::Ready(()),
+        false => {
+            HAS_YIELDED.set(true);
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+    })
+    .await;
+}
+
+/// Returns whether [`yield_ready`] has yielded on this thread since the last call of this function.
+pub fn take_yielded() -> bool {
+    HAS_YIELDED.take()
 }
 
 /// Worker threads. When the pool is dropped, they end in the background.

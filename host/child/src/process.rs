@@ -15,7 +15,6 @@
 //! kills them one by one.
 
 mod cgroup;
-mod environment;
 mod init;
 mod landlock;
 mod limits;

@@ -18,13 +18,13 @@
 //! connections end with the program.
 
 mod connect;
-mod tunnel;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::TcpListener as StdTcpListener;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -38,13 +38,13 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Uri, client, server};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use mcp_host_model::net::{Origin, OriginPattern, Scheme};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use self::connect::ConnectError;
-use self::tunnel::tunnel;
 
 /// The maximum number of concurrent connections of a program. Further ones wait until one ends.
 pub(crate) const MAX_CONNECTIONS: usize = 32;
@@ -60,6 +60,8 @@ const MAX_TIME: Duration = Duration::from_secs(3600);
 const MAX_REFUSED: usize = 16;
 /// The maximum size of the head of a request or response, and of the buffer for a body.
 const MAX_BUFFER: usize = 64 << 10;
+/// The size of the buffer for each direction of a tunnel, in bytes.
+const TUNNEL_BUFFER: usize = 16 << 10;
 /// Headers that concern one connection only (RFC 9110, section 7.6.1), or the proxy.
 const HOP_BY_HOP: [&str; 6] =
     ["keep-alive", "proxy-connection", "proxy-authorization", "proxy-authenticate", "te", "trailer"];
@@ -275,4 +277,52 @@ fn refusal(status: StatusCode, reason: &str) -> Response<Body> {
 
 fn body(text: &str) -> Body {
     Full::new(Bytes::from(text.to_owned())).map_err(|never| match never {}).boxed()
+}
+
+/// Transports bytes between two streams, until both directions have ended or no byte has moved for some time.
+async fn tunnel(
+    one: impl AsyncRead + AsyncWrite + Unpin,
+    other: impl AsyncRead + AsyncWrite + Unpin,
+    idle_time: Duration,
+) {
+    let ((one_read, one_write), (other_read, other_write)) = (split(one), split(other));
+    // One direction may be silent for long while the other is not, as in a download. So a byte in either direction counts.
+    let moved = AtomicU64::new(0);
+    let moved = &moved;
+    let both = async {
+        let _ = tokio::join!(transport(one_read, other_write, moved), transport(other_read, one_write, moved));
+    };
+    let idle = async {
+        let read = || moved.load(Ordering::Relaxed);
+        let mut before = read();
+        loop {
+            sleep(idle_time).await;
+            let now = read();
+            if now == before {
+                return;
+            }
+            before = now;
+        }
+    };
+    tokio::select! {
+        () = both => {}
+        () = idle => {}
+    }
+}
+
+/// Transports one direction, including its end.
+async fn transport(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    moved: &AtomicU64,
+) -> io::Result<()> {
+    let mut buffer = vec![0; TUNNEL_BUFFER];
+    loop {
+        let count = from.read(&mut buffer).await?;
+        moved.fetch_add(1, Ordering::Relaxed);
+        match buffer.get(..count) {
+            Some(bytes @ [_, ..]) => to.write_all(bytes).await?,
+            _ => return to.shutdown().await,
+        }
+    }
 }

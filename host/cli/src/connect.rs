@@ -9,7 +9,6 @@ mod edit;
 mod entry;
 mod file;
 mod json_file;
-mod link;
 mod server;
 mod toml_file;
 
@@ -288,7 +287,7 @@ impl Args {
             return Err(ConnectError::Expanded { client: client.title(), mark, text: text.clone() }.into());
         }
         if self.link {
-            let link = link::link(client, &Entry::new(&name, &server, Some(client)));
+            let link = Entry::new(&name, &server, Some(client)).link(client);
             return print(context, &link.ok_or(ConnectError::NoLink { client: client.title() })?);
         }
         if self.write {

@@ -21,7 +21,6 @@ use super::messages::Messages;
 use super::options::GlobalArgs;
 use super::output::Output;
 use super::programs::Programs;
-use super::progress;
 use super::recording::{RecordingFile, recorder};
 
 /// The longest time for a graceful shutdown of the host: requests in flight, and closing databases.
@@ -160,7 +159,7 @@ impl Context {
         if let Some(recording) = self.recording.get() {
             builder = builder.record_calls(recorder(recording.clone(), only));
         }
-        builder.command().compiler(Compiler::CurrentExe).progress(progress::with_spinners(&self.messages))
+        builder.command().compiler(Compiler::CurrentExe).progress(self.messages.compilation_progress())
     }
 
     /// Restricts a recording to the plugin that serves this resource, in hosts that are built from now on. A resource of the host itself,

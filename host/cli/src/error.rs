@@ -6,6 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use mcp_host_base::private_file::PrivateError;
 use mcp_host_base::text::quote;
 use mcp_host_config::admin::AdminAddress;
 use mcp_host_config::diagnostics::RenderStyle;
@@ -268,6 +269,14 @@ pub(super) enum CliError {
         file: PathBuf,
         /// The error of the operating system.
         source: io::Error,
+    },
+    /// The file of a recording cannot be written, or is not private.
+    #[error("cannot write {}: {source}", file.display())]
+    Recording {
+        /// The file.
+        file: PathBuf,
+        /// The reason.
+        source: PrivateError,
     },
     /// An operation on a bucket failed.
     #[error(transparent)]

@@ -58,7 +58,6 @@ mod options;
 mod output;
 mod profile;
 mod programs;
-mod progress;
 mod provider;
 mod read;
 mod record;

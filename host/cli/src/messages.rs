@@ -8,12 +8,15 @@ use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io;
 use std::net::SocketAddr;
 use std::panic::PanicHookInfo;
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use bytesize::ByteSize;
 use clap::ColorChoice;
 use clap::builder::styling::{AnsiColor, Style};
 use mcp_host_base::text::wrap;
+use mcp_host_engine::Progress;
 
 use super::escape;
 use super::output::{is_colored, terminal_width};
@@ -51,6 +54,17 @@ impl Messages {
     /// Shows a spinner on a terminal until the result is dropped.
     pub(super) fn spin(&self, text: String) -> Spinner {
         self.stderr.spin(text)
+    }
+
+    /// The progress of compilations: a spinner for each component.
+    pub(super) fn compilation_progress(&self) -> Progress {
+        let messages = self.clone();
+        Progress::new(move |file: &Path, size| messages.compiling(file, size))
+    }
+
+    /// Shows that a component is being compiled, until the spinner is dropped.
+    pub(super) fn compiling(&self, file: &Path, size: u64) -> Spinner {
+        self.spin(compiling(file, size))
     }
 
     /// Waits until all messages are written: without a timeout for a command, with a timeout for a server.
@@ -135,6 +149,12 @@ fn labeled(label: &str, style: Option<Style>, message: &str, columns: Option<usi
     format!("{style}{label}{style:#}: {prose}{rest}")
 }
 
+/// The text of a spinner for a component of this size.
+fn compiling(file: &Path, size: u64) -> String {
+    let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
+    format!("compiling {} ({}); this is done once", escape::line(&name), ByteSize(size))
+}
+
 /// The message of a panic, as the standard library formats it.
 fn format_panic(panic: &PanicHookInfo<'_>, backtrace: &Backtrace) -> String {
     let thread = thread::current();
@@ -168,5 +188,11 @@ mod tests {
     fn only_the_label_is_coloured() {
         let styled = labeled("error", Some(AnsiColor::Red.on_default()), "no", Some(80));
         assert_eq!(styled, "\u{1b}[31merror\u{1b}[0m: no");
+    }
+
+    #[test]
+    fn a_spinner_says_what_takes_so_long_and_that_it_will_not_again() {
+        let shown = compiling(Path::new("/plugins/git.wasm"), 3 << 20);
+        assert_eq!(shown, "compiling git.wasm (3.0 MiB); this is done once");
     }
 }

@@ -67,8 +67,7 @@ impl Context {
 
     /// Records the plugin calls of hosts that are built from now on. Blocks.
     pub(super) fn record_to(&self, path: &Path) -> Result<(), CliError> {
-        let save = |source| CliError::Save { file: path.to_owned(), source };
-        let file = RecordingFile::create(path).map_err(save)?;
+        let file = RecordingFile::create(path)?;
         // A command has one recording.
         let _ = self.recording.set(Arc::new(file));
         Ok(())

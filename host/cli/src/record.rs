@@ -52,8 +52,7 @@ fn recording_time(text: &str) -> Result<Duration, String> {
 impl Args {
     pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
         let client = AdminClient::new(&context.admin_config()?)?;
-        let save = |source| CliError::Save { file: self.out.clone(), source };
-        let file = RecordingFile::create(&self.out).map_err(save)?;
+        let file = RecordingFile::create(&self.out)?;
         let plugin = utf8_percent_encode(&self.plugin, NON_ALPHANUMERIC);
         let path = format!("plugins/{plugin}/record?calls={}&seconds={}", self.max, self.time.as_secs());
         // Data arrives in pieces; only whole lines are written.
@@ -82,7 +81,7 @@ impl Args {
         };
         // A recording that the server has not completed has no last line, either.
         let end = if matches!(recorded, Some(Ok(()))) { file.finish() } else { file.interrupt() };
-        let end = end.map_err(save)?;
+        let end = end.map_err(|source| CliError::Save { file: self.out.clone(), source })?;
         recorded.unwrap_or(Ok(()))?;
         context.messages.note(&summary(end, &self.out));
         Ok(())

@@ -1,18 +1,19 @@
 //! `--record FILE`: a file with the calls of providers, for [`replay`](super::replay).
 //!
-//! Only the owner can read the file (mode 0600): it has the data that providers read and returned. So an existing file of another
-//! user is not written, because its owner could read the recording, whatever its mode. A call is written when it ends. The file
-//! has at most [`MAX_FILE`] bytes; further calls are only counted.
+//! Only the owner can read the file ([`private_file::create`]): it has the data that providers read and returned. A call is written
+//! when it ends. The file has at most [`MAX_FILE`] bytes; further calls are only counted.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use mcp_host_base::private_file;
 use mcp_host_devkit::passthrough::passthrough;
 use mcp_host_engine::recording::{self, Line, MakePassthrough, Recorder, RecordingEnd, RecordingSink};
 use parking_lot::Mutex;
+
+use crate::error::CliError;
 
 /// The maximum size of a recording, in bytes.
 const MAX_FILE: u64 = 1 << 30;
@@ -33,28 +34,9 @@ struct State {
 
 impl RecordingFile {
     /// Creates or truncates the file, and writes the first line. Blocks.
-    pub(super) fn create(path: &Path) -> io::Result<Self> {
-        Self::create_as(path, rustix::process::geteuid().as_raw())
-    }
-
-    /// Creates or truncates the file as the user with this id.
-    fn create_as(path: &Path, user: u32) -> io::Result<Self> {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        let metadata = file.metadata()?;
-        if metadata.is_file() {
-            let owner = metadata.uid();
-            if owner != user {
-                return Err(io::Error::new(
-                    io::ErrorKind::PermissionDenied,
-                    format!(
-                        "it is a file of the user {owner}, who could read the recording; remove it, or name another file"
-                    ),
-                ));
-            }
-            // An existing file may have other permissions.
-            file.set_permissions(PermissionsExt::from_mode(0o600))?;
-            file.set_len(0)?;
-        }
+    pub(super) fn create(path: &Path) -> Result<Self, CliError> {
+        let failed = |source| CliError::Recording { file: path.to_owned(), source };
+        let file = private_file::create(path).map_err(failed)?;
         let state = State { file: BufWriter::new(file), bytes: 0, end: RecordingEnd::default(), error: None };
         let created = Self { path: path.to_owned(), state: Mutex::new(state) };
         created.state.lock().write(&recording::to_line(&Line::McpHostRecording(recording::VERSION)));
@@ -149,25 +131,4 @@ pub(super) fn summary(end: RecordingEnd, path: &Path) -> String {
     let calls = if calls == 1 { "1 call".to_owned() } else { format!("{calls} calls") };
     let skipped = if skipped > 0 { format!("; {skipped} more were not recorded") } else { String::new() };
     format!("{calls} recorded in {}{skipped}; it has what providers read and answered", path.display())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    #[test]
-    fn a_file_of_another_user_is_refused_and_left_as_it_is() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("recorded.jsonl");
-        fs::write(&file, "what was there").unwrap();
-        let owner = fs::metadata(&file).unwrap().uid();
-        let refused = RecordingFile::create_as(&file, owner.wrapping_add(1)).err().unwrap();
-        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
-        assert!(refused.to_string().contains("remove it, or name another file"), "{refused}");
-        assert_eq!(fs::read_to_string(&file).unwrap(), "what was there");
-        RecordingFile::create_as(&file, owner).unwrap().finish().unwrap();
-        assert!(fs::read_to_string(&file).unwrap().starts_with("{\"mcp-host-recording\":1}\n"));
-    }
 }

@@ -18,7 +18,6 @@
 mod components;
 mod contents;
 mod denied;
-mod names;
 mod plugin;
 mod render;
 mod repository;
@@ -129,7 +128,7 @@ impl ServedPaths {
 
     /// The plugins for these contents.
     fn of(contents: Vec<(PathBuf, Content)>) -> Self {
-        let names = names::unique(contents.iter().map(|(path, content)| content.name(path)));
+        let names = unique_names(contents.iter().map(|(path, content)| content.name(path)));
         let name = match names.as_slice() {
             [name] => name.clone(),
             _ => "mcp-host".to_owned(),
@@ -179,6 +178,17 @@ fn is_broad(path: &Path, home: Option<&Path>) -> bool {
     path.parent().is_none() || home.is_some_and(|home| home.starts_with(path))
 }
 
+/// Makes the names unique by appending numbers.
+fn unique_names(names: impl Iterator<Item = String>) -> Vec<String> {
+    let mut taken = Vec::new();
+    for name in names {
+        let numbered = (2_usize..).map(|number| format!("{name}-{number}"));
+        let free = std::iter::once(name.clone()).chain(numbered).find(|name| !taken.contains(name));
+        taken.push(free.unwrap_or(name));
+    }
+    taken
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,5 +227,11 @@ mod tests {
         let absent = ServedPaths::find(&[dir.path().join("absent")], false).unwrap_err();
         assert!(absent.help().unwrap().contains("such as `.`"), "{absent}");
         assert!(absent.to_string().contains("absent` cannot be served: No such file"), "{absent}");
+    }
+
+    #[test]
+    fn names_that_are_the_same_are_numbered() {
+        let names = ["a", "b", "a", "a-2", "a"].map(str::to_owned);
+        assert_eq!(unique_names(names.into_iter()), ["a", "b", "a-2", "a-2-2", "a-3"]);
     }
 }

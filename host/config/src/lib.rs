@@ -77,7 +77,6 @@ mod syntax;
 pub mod telemetry;
 #[cfg(test)]
 mod tests;
-pub mod tls_client;
 mod token;
 mod upstream;
 mod upstream_entry;

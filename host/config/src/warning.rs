@@ -4,13 +4,11 @@ mod admin_token;
 mod anonymous_access;
 mod certificate;
 mod client_authorities;
-mod embeddings;
-mod encoded_slashes;
 mod files;
 mod message;
 mod permissions;
 mod redundant_rules;
-mod saved_searches;
+mod searches;
 mod unlisted_globs;
 mod unused_names;
 

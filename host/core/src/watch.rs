@@ -51,7 +51,7 @@
 //! # Views
 //!
 //! If changes depend on the caller, as at an upstream with a token for each principal, each identity has a poller of its own, and
-//! its updates go to subscribers with this identity only ([`views`]). Other replicas do not poll for it.
+//! its updates, those of the listing included, go to subscribers with this identity only ([`views`]). Other replicas do not poll for it.
 //!
 //! # Preparations
 //!
@@ -461,8 +461,12 @@ impl Hub {
         later.difference(&listing_principals).for_each(|principal| self.track_listing_of(principal));
         let mut to_notify = Vec::new();
         for watcher in old.values().filter(|watcher| !new.values().any(|kept| Arc::ptr_eq(kept, watcher))) {
-            watcher.retire();
             let mount = watcher.plugin().mount();
+            // Those that another generation of views knows are notified by it.
+            let mut lost = watcher.listeners();
+            lost.retain(|mailbox| !new.get(mount).is_some_and(|successor| successor.has_identity(mailbox)));
+            self.context.subscription_index().notify_listeners(&lost);
+            watcher.retire();
             if !new.get(mount).is_some_and(|successor| successor.supports_subscriptions()) {
                 to_notify.push(mount.clone());
             }

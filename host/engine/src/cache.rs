@@ -33,7 +33,8 @@ use std::time::{Duration, SystemTime};
 
 use hmac::Mac;
 use mcp_host_base::log_target;
-use mcp_host_base::private_dir::{self, PrivateDir, PrivateError, SECRET_LEN, random_secret};
+use mcp_host_base::private_dir::{self, PrivateDir, SECRET_LEN, random_secret};
+use mcp_host_base::private_file::PrivateError;
 use mcp_host_model::digest::Digest;
 use wasmtime::component::Component;
 

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mcp_host_base::log_target;
-use mcp_host_base::private_dir::PrivateError;
+use mcp_host_base::private_file::PrivateError;
 use mcp_host_base::regular_file::FileThreads;
 use mcp_host_config as config;
 use mcp_host_model::digest::Digest;

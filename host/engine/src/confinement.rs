@@ -20,8 +20,6 @@ mod landlock;
 mod permissions;
 #[cfg(target_os = "linux")]
 mod seccomp;
-#[cfg(target_os = "linux")]
-mod syscalls;
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod tests;

@@ -6,9 +6,9 @@
 //! about it until it is resumed ([`Hook`]). The debugger sees one process with one thread: guests that stop while another one is stopped
 //! wait for their turn.
 //!
-//! The protocol begins with a stopped process, and a provider runs only while it is called. So a new connection
-//! [asks for a call](Debugger::call_wanted), which stops before its first instruction; an interrupt does so, too. A breakpoint is kept for
-//! later instances of the same component. Instances are not reused, so that each of them begins with all breakpoints.
+//! The protocol begins with a stopped process, and a provider runs only while it is called. So after a new connection,
+//! [`Debugger::serve`] has the provider called, and the call stops before its first instruction; after an interrupt, too. A breakpoint is
+//! kept for later instances of the same component. Instances are not reused, so that each of them begins with all breakpoints.
 //!
 //! | module | subject |
 //! |---|---|
@@ -122,10 +122,31 @@ impl Debugger {
 
     /// Serves debuggers that connect to this listener, one after the other. Dropping the future ends the connection.
     ///
+    /// A debugger that connects, or interrupts, needs a guest that runs: `call` is to call the provider, whatever the result. If the host
+    /// rejects that call, no guest runs, and `call` is called again a second later.
+    ///
     /// # Errors
     ///
     /// The listener fails.
-    pub async fn serve(&self, listener: TcpListener) -> io::Result<Infallible> {
+    pub async fn serve<F: Future<Output = ()>>(
+        &self,
+        listener: TcpListener,
+        mut call: impl FnMut() -> F,
+    ) -> io::Result<Infallible> {
+        let calling = async {
+            loop {
+                self.call_wanted().await;
+                call().await;
+            }
+        };
+        tokio::select! {
+            ended = self.accept(listener) => ended,
+            never = calling => never,
+        }
+    }
+
+    /// Accepts debuggers, one after the other.
+    async fn accept(&self, listener: TcpListener) -> io::Result<Infallible> {
         let ended = CancellationToken::new();
         let _end = ended.clone().drop_guard();
         loop {
@@ -143,9 +164,8 @@ impl Debugger {
         }
     }
 
-    /// Waits until the debugger needs a running guest, to stop it. The caller should then call the provider. If the host rejects that call,
-    /// no guest runs, and this completes again a second later.
-    pub async fn call_wanted(&self) {
+    /// Waits until the debugger needs a running guest, to stop it. Unless a guest has stopped since, this completes again a second later.
+    async fn call_wanted(&self) {
         let Shared { is_interrupted, call_wanted, .. } = &*self.shared;
         if is_interrupted.load(Ordering::SeqCst) {
             let _ = timeout(RETRY_DELAY, call_wanted.notified()).await;

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mcp_host_base::private_dir::PrivateError;
+use mcp_host_base::private_file::PrivateError;
 use mcp_host_model::digest::Digest;
 
 use super::compiler::CompileError;

@@ -5,7 +5,9 @@
 //! A computing guest yields after one to two ticks of the epoch. Most calls end on the caller's thread before a worker
 //! would have woken up. A call that yields or waits continues on worker threads; its timers and I/O belong to their
 //! runtime from the beginning. So a guest takes at most two ticks of a transport's thread, plus the host's work for it
-//! in one piece: instantiation, and lifting of the answer, which `limits.response-size` bounds.
+//! in one piece: instantiation, and lifting of the answer, which `limits.response-size` bounds. A call of a native
+//! provider, whose code is the host's, stays on its caller's thread while it only waits and is light: two threads less
+//! are woken for a request to an upstream. It moves to the workers when it yields ([`yield_ready`](threads::yield_ready)).
 //!
 //! Workers run the ready calls in turn. With this alone, calls would delay each other: beside eight spinning guests, a
 //! call would wait eight ticks for each turn. So there are further bounds:
@@ -80,6 +82,15 @@ const HEAVY_NICENESS: i32 = 10;
 /// The niceness of workers for the host's own heavy calls, which subscribers wait for.
 const HOST_HEAVY_NICENESS: i32 = 2;
 
+/// Where a call of a client continues after it has begun to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// On a worker.
+    OnWorker,
+    /// On its caller's thread, while it is light.
+    OnCallersThread,
+}
+
 /// The worker threads of one engine.
 pub(crate) struct GuestExecutor {
     light: WorkerPool,
@@ -141,6 +152,7 @@ impl GuestExecutor {
         &self,
         queue: &Arc<PluginQueue>,
         origin: CallOrigin,
+        waits: Waits,
         clock: Arc<CpuClock>,
         call: F,
     ) -> impl Future<Output = Result<F::Output, CallAborted>>
@@ -148,7 +160,7 @@ impl GuestExecutor {
         F: Future<Output: Send> + Send + 'static,
     {
         // Boxed before a future exists, which would reserve space for the call while it runs.
-        self.run(queue, origin, Call::new(call, clock))
+        self.run(queue, origin, waits, Call::new(call, clock))
     }
 
     /// Runs a call on its caller's thread first, and then on workers.
@@ -156,6 +168,7 @@ impl GuestExecutor {
         &self,
         queue: &Arc<PluginQueue>,
         origin: CallOrigin,
+        waits: Waits,
         mut call: Call<T>,
     ) -> Result<T, CallAborted> {
         let is_background = matches!(origin, CallOrigin::Indexer | CallOrigin::Preparation);
@@ -167,9 +180,20 @@ impl GuestExecutor {
         // Not on the caller's thread: threads that it starts for blocking work inherit its priority, and serve other
         // calls later.
         if !is_background && !queue.is_heavy() {
+            if waits == Waits::OnCallersThread {
+                call.record_waits();
+            }
             let begun = poll_fn(|context| {
                 let _runtime = self.light.handle().enter();
-                Poll::Ready(queue.poll_for_client(&mut call, context))
+                threads::take_yielded();
+                match queue.poll_for_client(&mut call, context) {
+                    Poll::Pending
+                        if waits == Waits::OnCallersThread && !call.is_heavy() && !threads::take_yielded() =>
+                    {
+                        Poll::Pending
+                    }
+                    polled => Poll::Ready(polled),
+                }
             });
             if let Poll::Ready(output) = begun.await {
                 return output;
@@ -273,20 +297,6 @@ impl PluginQueue {
     }
 }
 
-/// Yields to other tasks from within a call, and is ready again immediately. [`tokio::task::yield_now`] would wake the
-/// task only after others have run, which would count as a wait of the call.
-pub(crate) async fn yield_ready() {
-    let mut has_yielded = false;
-    poll_fn(|context| match std::mem::replace(&mut has_yielded, true) {
-        true => Poll::Ready(()),
-        false => {
-            context.waker().wake_by_ref();
-            Poll::Pending
-        }
-    })
-    .await;
-}
-
 /// Yields the processor to another thread of the same priority, unless this poll ended its call. Without this, the
 /// system would let one thread run for some ticks before another one, whatever their priority.
 fn yield_if_pending<T>(polled: Poll<T>) -> Poll<T> {
@@ -329,7 +339,7 @@ struct Call<T> {
     run_permit: PendingRunPermit,
     /// Its processor time.
     cpu_time: Duration,
-    /// Records when the call is woken. None while it runs on its caller's thread.
+    /// Records when the call is woken. None before the call leaves its caller's thread, unless it may wait there.
     wakes: Option<Arc<WakeTime>>,
     /// The end of its last poll, while it waits.
     paused: Option<Instant>,
@@ -454,7 +464,7 @@ mod tests {
         let queue = executor.plugin_queue();
         let call = async |cpu: Duration| {
             let call = compute(cpu);
-            executor.call(&queue, CallOrigin::Client, Arc::default(), call).await.unwrap()
+            executor.call(&queue, CallOrigin::Client, Waits::OnWorker, Arc::default(), call).await.unwrap()
         };
         let caller = compute(Duration::ZERO).await;
         for cpu in [LIGHT_CPU_BUDGET * 2, Duration::ZERO, HEAVY_PLUGIN_CPU * 10] {
@@ -472,9 +482,30 @@ mod tests {
             tokio::task::yield_now().await;
             compute(Duration::ZERO).await
         };
-        let thread = executor.call(&queue, CallOrigin::Client, Arc::default(), call).await.unwrap();
+        let thread = executor.call(&queue, CallOrigin::Client, Waits::OnWorker, Arc::default(), call).await.unwrap();
         assert_eq!(thread.as_deref(), Some("heavy-guest"));
         assert!(!queue.is_heavy(), "the calls after it are light");
+    }
+
+    #[tokio::test]
+    async fn a_call_of_a_native_provider_waits_on_its_callers_thread_until_it_yields() {
+        let executor = GuestExecutor::start(1).unwrap();
+        let queue = executor.plugin_queue();
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let call = async {
+            told.await.unwrap();
+            let waited = compute(Duration::ZERO).await;
+            threads::yield_ready().await;
+            (waited, compute(Duration::ZERO).await)
+        };
+        let call = executor.call(&queue, CallOrigin::Client, Waits::OnCallersThread, Arc::default(), call);
+        let tell = async {
+            tokio::task::yield_now().await;
+            tell.send(()).unwrap();
+        };
+        let (threads, ()) = tokio::join!(call, tell);
+        let caller = compute(Duration::ZERO).await;
+        assert_eq!(threads.unwrap(), (caller, Some("guest".to_owned())));
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -488,7 +519,7 @@ mod tests {
                 call.await;
                 of_call.own_time()
             };
-            (executor.call(&queue, CallOrigin::Indexer, clock, call).await.unwrap(), begun.elapsed())
+            (executor.call(&queue, CallOrigin::Indexer, Waits::OnWorker, clock, call).await.unwrap(), begun.elapsed())
         };
         let (slept, _) = own_time(Box::pin(tokio::time::sleep(time))).await;
         assert!(slept > time * 3 / 4, "{slept:?}");
@@ -496,7 +527,7 @@ mod tests {
         let pieces = || async move {
             for _ in 0..20 {
                 compute(time / 20).await;
-                yield_ready().await;
+                threads::yield_ready().await;
             }
         };
         let ((one, elapsed), (other, _)) = tokio::join!(own_time(Box::pin(pieces())), own_time(Box::pin(pieces())));

@@ -53,7 +53,7 @@ use mcp_host_base::circuit_breaker::CircuitBreaker;
 use mcp_host_config::UriGlob;
 use mcp_host_model::caller::{Caller, Identity};
 use mcp_host_model::digest::Digest;
-use mcp_host_model::provider::{Outage, Programs, ProviderInfo};
+use mcp_host_model::provider::{self, Outage, Programs, ProviderInfo};
 use mcp_host_model::resource::{Argument, Completion, Resource, ResourceContents, ResourceTemplate, WatchedChanges};
 use mcp_host_model::uri::{Mount, Path};
 use mcp_host_sandbox::Sandbox;
@@ -282,11 +282,34 @@ impl Plugin {
         contain_panic(|| provider.identity(caller)).ok().flatten()
     }
 
+    /// Returns whether its provider wants the listing to be watched for an identity whose clients watch no resource.
+    pub fn reports_listing(&self, identity: &Identity) -> bool {
+        let provider = self.call_context.backend.native().filter(|_| self.info.views > 0);
+        provider.is_some_and(|provider| contain_panic(|| provider.reports_listing(identity)).unwrap_or_default())
+    }
+
+    /// Completes when [`reports_listing`](Self::reports_listing) may have become true for an identity.
+    pub async fn identities_changed(&self) {
+        match &*self.call_context.backend {
+            Backend::Native(provider) => provider.identities_changed().await,
+            Backend::Component(_) => std::future::pending().await,
+        }
+    }
+
+    /// Informs its provider that the listing is watched for this identity, and no resource.
+    pub fn end_subscriptions(&self, identity: &Identity) {
+        self.inform(|provider| provider.end_subscriptions(identity));
+    }
+
     /// Informs its provider that no subscriber has this identity any more.
     pub fn end_view(&self, identity: &Identity) {
+        self.inform(|provider| provider.end_view(identity));
+    }
+
+    /// Informs a native provider. A panic of the provider ends nothing else.
+    fn inform(&self, message: impl FnOnce(&dyn provider::Provider)) {
         if let Some(provider) = self.call_context.backend.native() {
-            // A panic of the provider ends nothing else.
-            contain_panic(|| provider.end_view(identity)).unwrap_or_default();
+            contain_panic(|| message(&**provider)).unwrap_or_default();
         }
     }
 

@@ -156,6 +156,27 @@ pub trait Provider: Send + Sync + 'static {
         None
     }
 
+    /// Returns whether the host is to watch the listing for this identity, on behalf of a client that watches no resource: not if the
+    /// provider cannot report its changes. A provider that begins something for each identity, such as a connection, returns true once the
+    /// identity has called it, and [`changes`](Self::changes) without watched paths begins nothing. Called often, so it must return
+    /// immediately. Default: true.
+    fn reports_listing(&self, identity: &Identity) -> bool {
+        let _ = identity;
+        true
+    }
+
+    /// Completes when [`reports_listing`](Self::reports_listing) may have become true for an identity. An event before that is not lost if
+    /// the next call completes immediately. Default: never completes.
+    async fn identities_changed(&self) {
+        std::future::pending().await
+    }
+
+    /// Called, also repeatedly, while the listing is watched for this identity and no subscriber of a resource has it. Must return
+    /// immediately. Default: nothing.
+    fn end_subscriptions(&self, identity: &Identity) {
+        let _ = identity;
+    }
+
     /// Called when no subscriber has this identity any more, before the next call of [`changes`](Self::changes) with this identity.
     /// Must return immediately. Default: nothing.
     fn end_view(&self, identity: &Identity) {
@@ -237,6 +258,18 @@ impl<P: Provider + ?Sized> Provider for Arc<P> {
 
     fn identity(&self, caller: &Caller) -> Option<Identity> {
         P::identity(self, caller)
+    }
+
+    fn reports_listing(&self, identity: &Identity) -> bool {
+        P::reports_listing(self, identity)
+    }
+
+    async fn identities_changed(&self) {
+        P::identities_changed(self).await;
+    }
+
+    fn end_subscriptions(&self, identity: &Identity) {
+        P::end_subscriptions(self, identity);
     }
 
     fn end_view(&self, identity: &Identity) {
@@ -326,10 +359,10 @@ pub struct ProviderInfo {
     /// Whether [`Provider::changes`](Provider::changes) is implemented. If not, the host never calls it, and no resource can be
     /// subscribed to.
     pub watches: bool,
-    /// The maximum number of identities that may have subscriptions at a time, if changes and tokens depend on the
+    /// The maximum number of identities that may have subscriptions to resources at a time, if changes and tokens depend on the
     /// [identity](Provider::identity) of the [caller](crate::caller::Caller), as at an upstream with a token for each principal; 0 if they
-    /// are the same for all. With views, [`Provider::changes`] and [`Provider::changed`] are called for each identity separately, changes
-    /// of the listing are not notified, and listable resources cannot be subscribed to.
+    /// are the same for all. With views, [`Provider::changes`] and [`Provider::changed`] are called for each identity separately, and
+    /// listable resources cannot be subscribed to.
     pub views: usize,
 }
 

@@ -5,10 +5,15 @@
 //! with IPv6, as for the limits of `[http.limits]`. The server sets the requester, because only the transport knows the
 //! address; for a request without a transport, the requester is the principal. It is a task-local variable, like the context
 //! of the audit log: everything between the façade and a plugin runs on the task of the request.
+//!
+//! Requesters share the permits of a plugin ([`FairSemaphore`]): for its calls (`limits.concurrency`), for their HTTP
+//! exchanges (`limits.http.concurrency`), and for the connections to a database. One requester may take half of the free
+//! permits. The client over stdio, the command line and the host's own indexers compete with no other client, and may take
+//! everything.
 
 use std::net::IpAddr;
 
-use mcp_host_base::fair_semaphore::Sharer;
+use mcp_host_base::fair_semaphore::{self, Sharer};
 use tokio::task::futures::TaskLocalFuture;
 
 use crate::principal::Principal;
@@ -56,3 +61,12 @@ impl Sharer for Requester {
         self.is_local()
     }
 }
+
+/// The client of a call. None for an indexer.
+pub type Client = Option<Requester>;
+
+/// The permits and the queue. Clones share them.
+pub type FairSemaphore = fair_semaphore::FairSemaphore<Client>;
+
+/// A permit, released when it is dropped.
+pub type Permit = fair_semaphore::Permit<Client>;

@@ -30,7 +30,7 @@ use hyper_util::rt::TokioIo;
 use iri_string::types::{UriReferenceStr, UriStr};
 use mcp_host_base::informational::{self, TooManyInformational};
 use mcp_host_base::text::quote;
-use mcp_host_config::tls_client;
+use mcp_host_base::tls_client;
 use mcp_host_model::net::{Origin, Scheme, UrlHost, is_public};
 use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, ServerName};

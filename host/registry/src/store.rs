@@ -17,7 +17,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use crate::manifest::{MAX_MANIFEST_SIZE, Manifest};
-use mcp_host_base::private_dir::{PrivateDir, PrivateError};
+use mcp_host_base::private_dir::PrivateDir;
+use mcp_host_base::private_file::PrivateError;
 use mcp_host_config::registry::{Lock, LockError, store_file};
 use mcp_host_model::digest::Digest;
 use ring::digest::{Context, SHA256};

@@ -33,15 +33,13 @@ use mcp_host_base::throttle::{Throttle, ThrottlePerReason};
 use super::bindings::logging::Level;
 use super::host_calls;
 
-mod last_lines;
-mod recent;
+mod kept_lines;
 mod records;
 mod repeats;
 mod stream;
 
-use self::last_lines::LastLines;
-pub use self::recent::RecentLine;
-use self::recent::RecentLines;
+pub use self::kept_lines::RecentLine;
+use self::kept_lines::{LastErrors, RecentLines};
 use self::records::Record;
 pub(crate) use self::records::Records;
 use self::repeats::Repeats;
@@ -74,7 +72,7 @@ pub struct GuestLog {
     dropped_bytes: AtomicU64,
     all_dropped_bytes: Counter,
     /// The last lines of standard error, if they are kept.
-    last_errors: Option<LastLines>,
+    last_errors: Option<LastErrors>,
     repeats: Repeats,
     recent: RecentLines,
 }
@@ -88,7 +86,7 @@ impl GuestLog {
     /// Creates a log that also keeps the last lines of standard error, for the author of the provider.
     pub fn keeping_last_errors(plugin: Arc<str>, bytes_per_minute: u64) -> Arc<Self> {
         let log = Self::without_last_errors(plugin, bytes_per_minute);
-        Arc::new(Self { last_errors: Some(LastLines::default()), ..log })
+        Arc::new(Self { last_errors: Some(LastErrors::default()), ..log })
     }
 
     fn without_last_errors(plugin: Arc<str>, bytes_per_minute: u64) -> Self {
@@ -111,7 +109,7 @@ impl GuestLog {
 
     /// Takes the last lines of standard error since the previous call, escaped and bounded. Empty if they are not kept.
     pub(crate) fn take_last_errors(&self) -> Vec<String> {
-        self.last_errors.as_ref().map(LastLines::take).unwrap_or_default()
+        self.last_errors.as_ref().map(LastErrors::take).unwrap_or_default()
     }
 
     /// Returns the most recently logged lines, oldest first: at most 64 lines of 16 KiB in total.
@@ -351,6 +349,11 @@ impl ThrottledWarnings {
     /// Creates warnings that are written to `log`.
     pub(crate) fn new(log: Arc<GuestLog>) -> Self {
         Self { log, throttle: ThrottlePerReason::new(WARNING_INTERVAL) }
+    }
+
+    /// Returns the name of the plugin.
+    pub(crate) fn plugin(&self) -> &str {
+        &self.log.plugin
     }
 
     /// Records one occurrence of this reason, and logs `message` unless the warning is throttled.

@@ -8,7 +8,7 @@
 //! | the origin is granted (allowlist) | scheme, host and port | `HTTP-request-denied` |
 //! | the request is within its size limits, and its method is allowed | [`headers`], `limits.http.headers`, `limits.http.body` | `HTTP-request-header-section-size`, `HTTP-request-body-size`, `HTTP-request-method-invalid` |
 //! | an access token is available, if the grant has a source of tokens | [`oauth`] | `internal-error`, which SDKs treat as temporary |
-//! | concurrency limit and rate limit, with a share for each client ([`fair_semaphore`](crate::fair_semaphore), [`fair_rate`](crate::fair_rate)) | `limits.http.concurrency`, `limits.http.rate` | `connection-limit-reached`, immediately |
+//! | concurrency limit and rate limit, with a share for each client ([`fair_semaphore`](mcp_host_base::fair_semaphore), [`fair_rate`](crate::fair_rate)) | `limits.http.concurrency`, `limits.http.rate` | `connection-limit-reached`, immediately |
 //! | the name is resolved, once, and non-public addresses are filtered out (SSRF protection) | [`is_public`](mcp_host_model::net::is_public) | `destination-IP-prohibited` |
 //! | a connection to one of the validated addresses is established | [`connect`] | `connection-refused` and similar |
 //! | over TLS, the server's certificate is verified for the name | [`tls`] | `TLS-certificate-error` |
@@ -47,6 +47,7 @@ use hyper::header::HeaderName;
 use mcp_host_config::grants::HttpGrants;
 use mcp_host_config::limits::HttpLimits;
 use mcp_host_model::net::OriginPattern;
+use mcp_host_model::requester::{Client, FairSemaphore, Permit};
 use tokio::sync::OnceCell;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi_http::{
@@ -54,15 +55,13 @@ use wasmtime_wasi_http::{
 };
 
 use self::connect::{Network, SystemNetwork};
-use self::error::RefusalLog;
 use self::oauth::AccessTokens;
 use self::resources::ResourceReservations;
 use self::tls::TlsClient;
 use crate::cpu::HostCpuBudget;
 use crate::fair_rate::FairRate;
-use crate::fair_semaphore::{Client, FairSemaphore, Permit};
 use crate::grant_usage::HttpOutcomeCounts;
-use crate::guest_log::GuestLog;
+use crate::guest_log::{GuestLog, ThrottledWarnings};
 use crate::memory::MemoryMeter;
 
 pub(crate) use self::resources::{HttpView, add_to_linker};
@@ -84,7 +83,7 @@ pub(crate) struct OutboundHttp {
     limits: HttpLimits,
     permits: FairSemaphore,
     rate: FairRate,
-    refusal_log: RefusalLog,
+    warnings: ThrottledWarnings,
     network: Arc<dyn Network>,
     tls_roots: Arc<TlsRoots>,
     /// The TLS clients of grants with separate certificate authorities, created at first use.
@@ -124,7 +123,7 @@ impl OutboundHttp {
             limits: limits.clone(),
             permits: FairSemaphore::new(limits.concurrency.get(), usize::MAX),
             rate: FairRate::new(limits.rate.quota()),
-            refusal_log: RefusalLog::new(&log),
+            warnings: ThrottledWarnings::new(log),
             network,
             tls_roots,
             outcomes: HttpOutcomeCounts::default(),

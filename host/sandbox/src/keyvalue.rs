@@ -62,7 +62,6 @@ mod bindings;
 mod database;
 mod error;
 mod operations;
-mod refusal_log;
 mod shared;
 #[cfg(feature = "keyvalue")]
 mod store;
@@ -90,11 +89,10 @@ use self::absent::{self as database, self as store};
 use self::database::{Database, DatabasePath};
 use self::error::{StoreError, SwapError};
 use self::operations::Operations;
-use self::refusal_log::RefusalLog;
 use self::shared::{SharedRequests, SharedStore};
 use crate::CallAccounts;
 use crate::grant_usage::{BucketUsage, UnusableGrant};
-use crate::guest_log::GuestLog;
+use crate::guest_log::{GuestLog, ThrottledWarnings};
 
 /// The maximum length of a key in bytes.
 const MAX_KEY: usize = 1024;
@@ -129,7 +127,7 @@ pub(crate) struct Keyvalue {
     database: Arc<Mutex<Option<Database>>>,
     /// The contents of the buckets when [`usage`](Self::usage) last read them. None before the first time.
     last_usage: parking_lot::Mutex<Option<Vec<BucketUsage>>>,
-    refusal_log: RefusalLog,
+    warnings: ThrottledWarnings,
     /// The time since when the database is unusable, and the reason. None while it is usable.
     unusable: parking_lot::Mutex<Option<UnusableGrant>>,
     /// The names of buckets that were opened without being granted, at most [`MAX_DENIED`]: for `mcp-host check`.
@@ -231,7 +229,7 @@ impl Keyvalue {
             database_path: state_dir.map(|state| DatabasePath::new(state, &plugin.name)),
             database: Arc::default(),
             last_usage: parking_lot::Mutex::default(),
-            refusal_log: RefusalLog::new(plugin.name.as_str().into(), log),
+            warnings: ThrottledWarnings::new(log.clone()),
             unusable: parking_lot::Mutex::default(),
             denied: std::sync::Mutex::default(),
         }
@@ -411,7 +409,8 @@ impl Keyvalue {
     }
 
     fn log_refusal<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
-        result.inspect_err(|error| self.refusal_log.record(error, self.database_path.as_ref()))
+        let file = self.database_path.as_ref().map(|path| path.file.as_path());
+        result.inspect_err(|error| error.log(file, &self.warnings))
     }
 }
 

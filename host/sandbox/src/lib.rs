@@ -17,7 +17,6 @@ mod counted_stream;
 pub mod cpu;
 pub mod dirs;
 pub mod fair_rate;
-pub mod fair_semaphore;
 pub mod grant_usage;
 mod guest_config;
 pub mod guest_log;
@@ -34,6 +33,7 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use mcp_host_config as config;
+use mcp_host_model::requester::Client;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::WasiCtx;
 
@@ -48,7 +48,6 @@ use self::keyvalue::{BucketStores, Keyvalue};
 use self::memory::{Denial, MemoryAccount, MemoryBudget, MemoryMeter, Reclaim};
 use self::sql::{DatabaseNotifications, SqlDatabases, WorkerProgram};
 use self::state::GuestState;
-use crate::fair_semaphore::Client;
 
 /// The bytes of a handle in its tables, with the smallest resource: a timer and its pollable.
 const HANDLE_COST: usize = 320;

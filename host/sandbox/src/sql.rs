@@ -29,7 +29,7 @@
 //! | memory: the query, the received bytes, and the result | `limits.memory` |
 //! | memory of SQLite while it computes rows | the limit of its process, charged to `limits.memory`: `backend::sqlite` |
 //! | time, with the wait for a connection | `timeout` of the grant, and `limits.deadline` of the call |
-//! | connections, and therefore concurrent queries | `connections`, with [a share for each client](crate::fair_semaphore) |
+//! | connections, and therefore concurrent queries | `connections`, with [a share for each client](mcp_host_base::fair_semaphore) |
 //! | processor time of SQLite | `limits.cpu` of the call |
 //! | the text of a query, and parameters | [`MAX_SQL`], [`MAX_PARAMETERS`] |
 
@@ -50,6 +50,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mcp_host_model::requester::Client;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -61,7 +62,7 @@ use self::backend::Backend;
 pub use self::backend::run_sqlite_worker;
 use self::bindings::databases::{self, DatabaseInfo, Rows, Scalar, Value};
 use self::bindings::value_size;
-use self::error::{QueryError, RefusalLog};
+use self::error::QueryError;
 use self::result::{ChargedRows, ResultBounds};
 use self::saved_queries::{SavedQueries, SavedQuery};
 use mcp_host_base::metrics::Counter;
@@ -72,9 +73,8 @@ use mcp_host_config::grants::SqlGrant;
 
 use crate::CallAccounts;
 use crate::cpu::HostCpuBudget;
-use crate::fair_semaphore::Client;
 use crate::grant_usage::OutcomeCounts;
-use crate::guest_log::GuestLog;
+use crate::guest_log::{GuestLog, ThrottledWarnings};
 use crate::http::TlsRoots;
 use crate::memory::{CallOwner, MemoryAccount, MemoryBudget, Reservation};
 
@@ -101,7 +101,7 @@ pub struct WorkerProgram {
 /// The databases of one plugin.
 pub(crate) struct SqlDatabases {
     granted: BTreeMap<String, Database>,
-    refusal_log: Arc<RefusalLog>,
+    warnings: Arc<ThrottledWarnings>,
     memory: Arc<MemoryBudget>,
     saved_queries: SavedQueries,
     outcomes: OutcomeCounts,
@@ -164,10 +164,9 @@ impl SqlDatabases {
         let granted = plugin.grants.sql.iter();
         let granted =
             granted.map(|(name, grant)| (name.as_str().to_owned(), Database::new(grant, sqlite_workers, tls_roots)));
-        let refusal_log = Arc::new(RefusalLog::new(plugin.name.as_str().into(), log));
         Self {
             granted: granted.collect(),
-            refusal_log,
+            warnings: Arc::new(ThrottledWarnings::new(log.clone())),
             memory,
             saved_queries: SavedQueries::of(plugin),
             outcomes: OutcomeCounts::default(),
@@ -289,8 +288,8 @@ impl SqlDatabases {
         let mut notifications = DatabaseNotifications::default();
         for (name, database) in &self.granted {
             if let Some(listener) = database.backend.listener() {
-                let (name, log) = (name.clone(), self.refusal_log.clone());
-                notifications.add(move |received| listener.run(received, move |error| log.record(&name, &error)));
+                let (name, warnings) = (name.clone(), self.warnings.clone());
+                notifications.add(move |received| listener.run(received, move |error| error.log(&name, &warnings)));
             }
         }
         notifications
@@ -337,7 +336,7 @@ impl SqlDatabases {
     }
 
     fn log_failure<T>(&self, name: &str, result: Result<T, QueryError>) -> Result<T, QueryError> {
-        result.inspect_err(|error| self.refusal_log.record(short(name), error))
+        result.inspect_err(|error| error.log(short(name), &self.warnings))
     }
 }
 

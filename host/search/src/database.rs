@@ -11,7 +11,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mcp_host_base::private_dir::{PrivateDir, PrivateError, SECRET_LEN};
+use mcp_host_base::private_dir::{PrivateDir, SECRET_LEN};
+use mcp_host_base::private_file::PrivateError;
 use mcp_host_base::sqlite_file::{self, AUXILIARY, Format};
 use rusqlite::Connection;
 

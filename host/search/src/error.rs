@@ -4,7 +4,7 @@ use std::io;
 
 use rusqlite::{ErrorCode, ffi};
 
-use mcp_host_base::private_dir::PrivateError;
+use mcp_host_base::private_file::PrivateError;
 
 /// The reason why an operation on the index failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

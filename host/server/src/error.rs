@@ -10,12 +10,20 @@
 //! | shutting down | -32603 | `kind: "unavailable"` |
 //! | internal | -32603 | `kind: "internal"`, `plugin` |
 //! | a rate limit of clients | -32603 | `kind: "unavailable"`, `retryAfterMs` |
+//!
+//! The message of a URI that is not found has a hint if a template explains the URI ([`slash_hint`]). In some templates a variable is one
+//! segment among others (`blob/{rev}/{+path}`), although its values may have slashes (the branch `feature/x`). A URI with such a slash is
+//! not found, and the error alone does not explain why. The hint depends only on the URI and on the templates that the principal may
+//! see, so it is the same for a hidden resource and for one that does not exist.
 
 use std::borrow::Cow;
 
 use mcp_host_base::time::saturating_millis;
+use mcp_host_config::Operation;
 use mcp_host_model::resource::Error;
 use mcp_resource_host::access::rate::RateExceeded;
+use mcp_resource_host::access::{CredentialScopes, Principal};
+use mcp_resource_host::host::{Host, transport};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -23,6 +31,8 @@ use super::revision::Revision;
 
 /// The delay after which a request that could not be recorded may be sent again.
 const AUDIT_RETRY_AFTER_MS: u64 = 1000;
+/// The maximum number of templates that are inspected for a hint.
+const MAX_HINT_TEMPLATES: usize = 20;
 
 /// The error object of a response.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -189,6 +199,28 @@ pub(super) fn to_rpc(error: &Error, revision: Revision) -> RpcError {
         Error::Internal { plugin } => (ErrorCode::INTERNAL_ERROR, json!({ "kind": "internal", "plugin": plugin })),
     };
     RpcError { code, message: error.to_string().into(), data: (!data.is_null()).then_some(data) }
+}
+
+/// Returns how a slash in the URI may have to be written. None if the credentials of the request do not allow templates.
+pub(super) async fn slash_hint(host: &Host, principal: &Principal, uri: &str) -> Option<String> {
+    if !CredentialScopes::current_include(Operation::Templates) {
+        return None;
+    }
+    let (_, templates) = host.templates_at(principal, uri, MAX_HINT_TEMPLATES).await?;
+    transport::slash_hint(uri, &templates)
+}
+
+/// Converts the error of a read to the JSON-RPC error of this revision, with the hint.
+pub(super) async fn to_rpc_with_hint(host: &Host, principal: &Principal, error: Error, revision: Revision) -> RpcError {
+    let hint = match &error {
+        Error::NotFound { uri } => slash_hint(host, principal, uri).await,
+        _ => None,
+    };
+    let mut error = to_rpc(&error, revision);
+    if let Some(hint) = hint {
+        error.message = format!("{}; {hint}", error.message).into();
+    }
+    error
 }
 
 /// Returns the error of a request that exceeds a rate limit of clients.

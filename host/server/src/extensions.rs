@@ -21,10 +21,9 @@ use mcp_host_model::resource::{Error, Footprint};
 use mcp_resource_host::host::ListRequest;
 
 use self::encode::ResultEncoder;
-use super::error::{RpcError, to_rpc};
+use super::error::{RpcError, to_rpc, to_rpc_with_hint};
 use super::request::ExtensionRequest;
 use super::request_context::{Outcome, RequestContext};
-use super::slash;
 
 /// Executes a request.
 pub(super) async fn execute(context: &RequestContext, request: ExtensionRequest) -> Result<Outcome, RpcError> {
@@ -43,7 +42,7 @@ pub(super) async fn execute(context: &RequestContext, request: ExtensionRequest)
         ExtensionRequest::Read(uri) => {
             let contents = match host.read_strict(principal, &uri).await {
                 Ok(contents) => contents,
-                Err(error) => return Err(slash::to_rpc_with_hint(host, principal, error, *revision).await),
+                Err(error) => return Err(to_rpc_with_hint(host, principal, error, *revision).await),
             };
             let footprint = contents.footprint();
             // The contents of a listable resource depend on the scopes of the token, and contain cursors for its principal only.

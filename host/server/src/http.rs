@@ -30,7 +30,6 @@
 pub(crate) mod admin;
 mod authentication;
 mod endpoint;
-mod handshake_signatures;
 mod head;
 mod layers;
 mod listener;

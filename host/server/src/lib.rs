@@ -12,9 +12,9 @@
 //! |---|---|
 //! | `http`, `stdio` | the transports |
 //! | `jsonrpc`, `params`, `method`, `request` | a message: parsing, parameters, the table of methods, the request |
-//! | `dispatch`, `rejected` | the method and revision of a message, or the reason for its rejection |
-//! | `request_context`, `respond`, `extensions`, `tools`, `slash` | the context of a request; execution, and the hint for a URI that is not found |
-//! | `wire`, `json`, `error` | the encoder of MCP objects; JSON chunk by chunk; error codes |
+//! | `dispatch` | the method and revision of a message, or the reason for its rejection |
+//! | `request_context`, `respond`, `extensions`, `tools` | the context of a request; execution |
+//! | `wire`, `json`, `error` | the encoder of MCP objects; JSON chunk by chunk; error codes, and the hint for a URI that is not found |
 //! | `session`, `listen`, `notification`, `client_log`, `in_flight` | sessions; `subscriptions/listen`; notifications; log messages to clients; requests that can be cancelled |
 //! | `revision`, `server_info` | the revisions of MCP, and the capabilities of this server |
 //! | `budget`, `client_id` | bytes of responses that wait to be sent; the client whose share a request uses |
@@ -56,7 +56,6 @@ mod method;
 mod non_interference;
 mod notification;
 mod params;
-mod rejected;
 mod request;
 mod request_context;
 mod respond;
@@ -64,7 +63,6 @@ mod revision;
 mod server_info;
 mod server_metrics;
 mod session;
-mod slash;
 mod stdio;
 mod tools;
 mod trace;

@@ -23,7 +23,7 @@ use tracing::{Instrument, Level, Span, field};
 
 use super::budget::{self, BudgetExceeded, Charge, EXPECTED_PROTOCOL_RESPONSE_SIZE, EXPECTED_RESPONSE_SIZE, Limit};
 use super::dispatch::Call;
-use super::error::{self, RpcError, to_rpc};
+use super::error::{self, RpcError, to_rpc, to_rpc_with_hint};
 use super::extensions;
 use super::json::Encoder;
 use super::jsonrpc::{Rejection, RejectionStatus, RequestId, Response};
@@ -33,7 +33,6 @@ use super::request::Request;
 use super::request_context::{Outcome, RequestContext};
 use super::server_info;
 use super::session::Session;
-use super::slash;
 use super::tools;
 use super::wire;
 
@@ -261,7 +260,7 @@ async fn execute(context: &RequestContext, request: Request) -> Result<Outcome, 
             let is_public = was_public && host.is_read_public(&uri);
             let response = match response {
                 Ok(response) => response,
-                Err(error) => return Err(Box::pin(slash::to_rpc_with_hint(host, principal, error, revision)).await),
+                Err(error) => return Err(Box::pin(to_rpc_with_hint(host, principal, error, revision)).await),
             };
             Ok(match response {
                 ReadResponse::Contents(contents) => {

@@ -20,7 +20,6 @@ mod arguments;
 mod call;
 mod definition;
 mod description;
-mod integer;
 mod list;
 mod output;
 mod read;

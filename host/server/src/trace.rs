@@ -1,4 +1,5 @@
-//! The trace of a request: its span, by the semantic conventions for MCP, and its id in lines of the log and of the audit log.
+//! The trace of a request: its span, by the semantic conventions for MCP, and its id in lines of the log and of the audit log. A request
+//! that is rejected before it is executed is counted, and has a span if it is sampled, like an executed one ([`Rejected`]).
 //!
 //! `telemetry.sample` decides which requests have a span, independently of the client's sampling flag: a client cannot force tracing of
 //! all its requests. While the queue of spans is full, no request has a span ([`trace::admits_request`]). The span continues the trace
@@ -18,11 +19,11 @@ use tracing::field::{Empty, display};
 use tracing::{Span, info_span};
 
 use super::error::{Outcome, RpcError};
-use super::jsonrpc::RequestId;
+use super::jsonrpc::{Message, Rejection, RequestId};
 use super::method::Method;
 use super::request::Request;
 use super::revision::Revision;
-use super::server_metrics::{OTHER_METHOD, Transport};
+use super::server_metrics::{OTHER_METHOD, ServerMetrics, Transport};
 use super::tools;
 
 /// The trace of a request.
@@ -148,5 +149,45 @@ impl TracedRequest<'_> {
             "error.type" = Empty,
             "rpc.response.status_code" = Empty,
         )
+    }
+}
+
+/// The facts about a message that are counted if it is rejected.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rejected {
+    method: Option<&'static Method>,
+    is_request: bool,
+    traceparent: Option<TraceParent>,
+}
+
+/// The circumstances of a message's arrival.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival<'a> {
+    pub(super) config: &'a Config,
+    pub(super) transport: Transport,
+    /// The trace context of the HTTP request.
+    pub(super) http: Option<TraceParent>,
+    /// The address of the client; for IPv6 the address of its network.
+    pub(super) address: Option<IpAddr>,
+}
+
+impl Rejected {
+    /// Takes the facts from a message. Without a message, the text may have been a request, so it counts as one.
+    pub(super) fn of(message: Option<&Message>) -> Self {
+        let (method, is_request) = message.map_or((None, true), Message::counted_as);
+        Self { method, is_request, traceparent: message.and_then(|message| message.meta.traceparent) }
+    }
+
+    /// Counts and traces the rejection of a request. Other messages are ignored, because they have no answer.
+    pub(super) fn record(self, metrics: &ServerMetrics, arrival: &Arrival<'_>, rejection: &Rejection) {
+        let Self { method, is_request, traceparent } = self;
+        if !is_request {
+            return;
+        }
+        let Arrival { config, transport, http, address } = *arrival;
+        metrics.count_request(transport, method, None, rejection.error.outcome());
+        let id = rejection.id.as_ref();
+        let traced = TracedRequest { id, method, request: None, revision: None, session: None, transport, address };
+        RequestTrace::begin(config, ClientContext { message: traceparent, http }, &traced).fail(&rejection.error);
     }
 }

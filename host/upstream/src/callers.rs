@@ -15,6 +15,9 @@
 //! LRU: at most [`MAX_CLIENTS`] clients are kept, or [`MAX_PROGRAMS`] if they are programs, and the least recently used one without
 //! subscribers is evicted. Half of them may have subscribers, so there is always one to evict, and no number of requests ends a
 //! subscription.
+//!
+//! A client is created by a call of its caller, or by a subscription to a resource. Changes of the listing are reported for clients that
+//! exist: the host asks for them without watched paths, which neither creates a client nor counts as its use.
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -30,6 +33,7 @@ use mcp_host_model::provider::{
 use mcp_host_model::resource::{Argument, Completion};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 
 use crate::connection::{self, ConnectError, Connector, Means};
 use crate::http::{Credentials, HttpClient};
@@ -58,6 +62,8 @@ pub(crate) struct CallerClients {
     http: Option<HttpClient>,
     runtime: Handle,
     clients: Mutex<HashMap<Identity, Client>>,
+    /// Notified when a client was added.
+    added: Notify,
     /// The client of the host, if it has its own.
     own: Option<UpstreamProvider>,
     info: ProviderInfo,
@@ -66,7 +72,7 @@ pub(crate) struct CallerClients {
 struct Client {
     provider: Arc<UpstreamProvider>,
     used_at: Instant,
-    /// Whether there are subscribers with this identity.
+    /// Whether there are subscribers of resources with this identity.
     is_watched: bool,
 }
 
@@ -105,6 +111,7 @@ impl CallerClients {
             http: connection::http_client(plugin).await?,
             runtime: Handle::current(),
             clients: Mutex::default(),
+            added: Notify::new(),
             own: None,
             info: ProviderInfo::default(),
         })
@@ -143,7 +150,18 @@ impl CallerClients {
         }
         let client = Client { provider: provider.clone(), used_at: Instant::now(), is_watched: is_watching };
         clients.insert(identity, client);
+        self.added.notify_one();
         Some(provider)
+    }
+
+    /// Returns the client of an identity, if there is one, without a use of it.
+    fn existing(&self, identity: &Identity) -> Option<Arc<UpstreamProvider>> {
+        self.clients.lock().get(identity).map(|client| client.provider.clone())
+    }
+
+    /// Returns the client of the subscriber on whose behalf the current task watches, if there is one.
+    fn watching(&self) -> Option<Arc<UpstreamProvider>> {
+        self.existing(&self.identity_of(&Caller::current()?)?)
     }
 
     fn credentials(&self, caller: &Caller) -> Option<Credentials> {
@@ -217,10 +235,14 @@ impl Provider for CallerClients {
     }
 
     async fn changes(&self, watched: &[String], since: Option<&str>) -> Result<ChangeSet> {
-        let client = Caller::current().and_then(|caller| {
-            let identity = self.identity_of(&caller)?;
-            self.client_of(&caller, identity, true)
-        });
+        let client = if watched.is_empty() {
+            self.watching()
+        } else {
+            Caller::current().and_then(|caller| {
+                let identity = self.identity_of(&caller)?;
+                self.client_of(&caller, identity, true)
+            })
+        };
         match client {
             Some(client) => client.changes(watched, since).await,
             None => Ok(ChangeSet::none("")),
@@ -228,14 +250,28 @@ impl Provider for CallerClients {
     }
 
     async fn changed(&self) {
-        match self.client() {
-            Some((client, _)) => client.changed().await,
+        match self.watching() {
+            Some(client) => client.changed().await,
             None => std::future::pending().await,
         }
     }
 
     fn identity(&self, caller: &Caller) -> Option<Identity> {
         self.identity_of(caller)
+    }
+
+    fn reports_listing(&self, identity: &Identity) -> bool {
+        self.existing(identity).is_some_and(|client| client.watches_listing())
+    }
+
+    async fn identities_changed(&self) {
+        self.added.notified().await;
+    }
+
+    fn end_subscriptions(&self, identity: &Identity) {
+        if let Some(client) = self.clients.lock().get_mut(identity) {
+            client.is_watched = false;
+        }
     }
 
     fn end_view(&self, identity: &Identity) {

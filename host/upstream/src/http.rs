@@ -1,6 +1,6 @@
 //! Streamable HTTP over hyper: the HTTP client of rmcp's transport and of [`direct`](crate::direct).
 //!
-//! HTTP/1.1 with a connection pool. Redirects are not followed, so credentials are sent only to the configured URL. The caller sets the
+//! HTTP/1.1 over a pool of [`connections`](crate::connections). Redirects are not followed, so credentials are sent only to the configured URL. The caller sets the
 //! maximum size of a body and of an event of a stream. An error's body that is not JSON is ignored above [`MAX_ERROR_BODY`] bytes. What
 //! follows an answer in an event stream is read for one call of an upstream at a time, up to [`MAX_REST`] bytes and for [`MAX_END`];
 //! beyond that, the connection is closed instead of reused.
@@ -15,15 +15,13 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _};
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::body::Incoming;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
+use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use mcp_host_base::informational;
-use mcp_host_config::tls_client;
+use mcp_host_base::threads::yield_ready;
+use mcp_host_base::tls_client;
 use parking_lot::Mutex;
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::service::ServiceError;
@@ -38,16 +36,13 @@ use rustls::RootCertStore;
 use sse_stream::{Sse, SseStream};
 use tokio::sync::Semaphore;
 
-use crate::message::{Decoder, Undecoded, is_asked};
+use crate::connections::{Connections, ReceivedBody, SendError};
+use crate::message::{Decoder, LONG, Undecoded, is_asked};
 use crate::tokens::AccessTokens;
 use crate::updates::Updates;
 
 /// The timeout of a TCP connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time after which an idle connection is closed.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// The maximum size of the head of a response, in bytes.
-const MAX_HEAD: usize = 64 << 10;
 /// The maximum size of an error's body that is not JSON, in bytes.
 const MAX_ERROR_BODY: usize = 64 * 1024;
 /// The maximum number of other messages in an event stream before the answer.
@@ -63,7 +58,7 @@ const NAME: HeaderValue = HeaderValue::from_static(concat!("mcp-host/", env!("CA
 /// The HTTP client of one upstream.
 #[derive(Clone)]
 pub(crate) struct HttpClient {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    connections: Connections,
     credentials: Credentials,
     updates: Arc<Updates>,
     decoder: Decoder,
@@ -104,7 +99,7 @@ pub(crate) enum Thread {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HttpError {
     #[error("{}", with_causes(.0))]
-    Client(#[from] hyper_util::client::legacy::Error),
+    Send(#[from] SendError),
     #[error("{}", with_causes(.0))]
     Body(#[from] hyper::Error),
     #[error(transparent)]
@@ -179,20 +174,16 @@ impl HttpClient {
         tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
         let connector =
             HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().wrap_connector(tcp);
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE_TIMEOUT)
-            .http1_max_buf_size(MAX_HEAD)
-            .build(connector);
+        let connections = Connections::new(connector);
         let (credentials, updates) = (Credentials::None, Arc::new(Updates::new()));
         let (decoder, had_stream, ending) = (Decoder::new(0), Arc::default(), Arc::new(Semaphore::new(1)));
-        Ok(Self { client, credentials, updates, decoder, had_stream, ending })
+        Ok(Self { connections, credentials, updates, decoder, had_stream, ending })
     }
 
     /// Creates a client with the same connection pool and other credentials. It reports gaps in its notifications to `updates`.
     pub(crate) fn with_credentials(&self, credentials: Credentials, updates: Arc<Updates>, decoder: Decoder) -> Self {
-        let (client, had_stream, ending) = (self.client.clone(), Arc::default(), self.ending.clone());
-        Self { client, credentials, updates, decoder, had_stream, ending }
+        let (connections, had_stream, ending) = (self.connections.clone(), Arc::default(), self.ending.clone());
+        Self { connections, credentials, updates, decoder, had_stream, ending }
     }
 
     async fn send(
@@ -202,7 +193,7 @@ impl HttpClient {
         session: Option<&str>,
         headers: HashMap<HeaderName, HeaderValue>,
         body: Bytes,
-    ) -> Result<Response<Incoming>, Failed> {
+    ) -> Result<Response<ReceivedBody>, Failed> {
         let authorization = self.credentials.authorization().await.map_err(failed)?;
         let Credentials::Tokens(tokens) = &self.credentials else {
             let response = self.send_as(authorization.as_ref(), method, uri, session, headers, body).await?;
@@ -299,7 +290,13 @@ impl HttpClient {
 
     async fn decode(&self, body: Bytes, id: &RequestId, thread: Thread) -> Result<ServerJsonRpcMessage, Undecoded> {
         match thread {
-            Thread::OfCall => self.decoder.decode(&body, |answered| answered == id),
+            Thread::OfCall => {
+                if body.len() >= LONG {
+                    // Not on a transport thread: the call continues on a worker.
+                    yield_ready().await;
+                }
+                self.decoder.decode(&body, |answered| answered == id)
+            }
             Thread::OfTransport => self.decoder.decode_any(body, true).await,
         }
     }
@@ -312,7 +309,7 @@ impl HttpClient {
         session: Option<&str>,
         headers: HashMap<HeaderName, HeaderValue>,
         body: Bytes,
-    ) -> Result<Response<Incoming>, Failed> {
+    ) -> Result<Response<ReceivedBody>, Failed> {
         let mut request = Request::builder().method(method).uri(uri).header(ACCEPT, ACCEPTED).header(USER_AGENT, NAME);
         if !body.is_empty() {
             request = request.header(CONTENT_TYPE, JSON_MIME_TYPE);
@@ -327,13 +324,13 @@ impl HttpClient {
             request = request.header(HEADER_SESSION_ID, session);
         }
         let request = request.body(Full::new(body)).map_err(failed)?;
-        let response = informational::limit(request, |request| self.client.request(request)).await;
+        let response = informational::limit(request, |request| self.connections.send(request)).await;
         response.map_err(|error| failed(HttpError::Broken(error.to_string())))?.map_err(failed)
     }
 }
 
 /// Returns the error of a response that rejects the credentials.
-fn refused(response: &Response<Incoming>) -> Option<Failed> {
+fn refused(response: &Response<ReceivedBody>) -> Option<Failed> {
     let challenge = || {
         let challenge = response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
         challenge.unwrap_or_default().chars().take(MAX_ERROR_BODY.min(512)).collect::<String>()
@@ -357,18 +354,18 @@ fn is_answer(message: &ServerJsonRpcMessage, id: &RequestId) -> bool {
 }
 
 /// Returns a header of a response as text.
-fn header(response: &Response<Incoming>, name: &str) -> Option<String> {
+fn header(response: &Response<ReceivedBody>, name: &str) -> Option<String> {
     response.headers().get(name)?.to_str().ok().map(str::to_owned)
 }
 
 /// Returns whether a response has this media type.
-fn is_type(response: &Response<Incoming>, expected: &str) -> bool {
+fn is_type(response: &Response<ReceivedBody>, expected: &str) -> bool {
     let value = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(expected)
 }
 
 /// Reads a body of at most `max` bytes.
-async fn read(body: Incoming, max: usize) -> Result<Bytes, Failed> {
+async fn read(body: ReceivedBody, max: usize) -> Result<Bytes, Failed> {
     match Limited::new(body, max).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => {
@@ -381,7 +378,7 @@ async fn read(body: Incoming, max: usize) -> Result<Bytes, Failed> {
 /// Returns the events of a body, each of at most `max` bytes, in a form that rmcp can parse. With `is_asked`, the answers among them are
 /// answers to requests of [`ask`](crate::ask).
 fn events(
-    body: Incoming,
+    body: ReceivedBody,
     max: usize,
     decoder: Decoder,
     is_asked: bool,
@@ -403,7 +400,7 @@ struct RawEvents {
 }
 
 /// Returns the events of a body, each of at most `max` bytes.
-fn raw_events(body: Incoming, max: usize) -> RawEvents {
+fn raw_events(body: ReceivedBody, max: usize) -> RawEvents {
     let mut limit = EventLimit { max, length: 0, is_line_empty: true };
     let left = Arc::new(AtomicUsize::new(usize::MAX));
     let counted = left.clone();

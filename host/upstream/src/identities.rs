@@ -4,8 +4,8 @@
 //! besides these clients, so no answer reaches another identity: connections, spellings and metadata of listings are separate, and cursors
 //! are bound to the identity. A caller without a token, and the host itself, see nothing.
 //!
-//! Each client has subscriptions of its own. The host requests the changes of each identity on behalf of a subscriber that has this
-//! identity at that time. So a change is only notified to subscribers whose token has received it.
+//! Each client has subscriptions of its own. The host requests the changes of each identity, its listing included, on behalf of a subscriber
+//! that has this identity at that time. So a change is only notified to subscribers whose token has received it.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -178,6 +178,10 @@ impl Provider for Identities {
 
     fn identity(&self, caller: &Caller) -> Option<Identity> {
         self.client_of(caller).map(|client| client.identity)
+    }
+
+    fn reports_listing(&self, identity: &Identity) -> bool {
+        self.clients.iter().any(|client| client.identity == *identity && client.provider.watches_listing())
     }
 
     fn end_view(&self, identity: &Identity) {

@@ -14,7 +14,8 @@
 //! | [`errors`] | errors of the upstream as failures for clients |
 //! | [`connection`] | one connection, opened again with back-off |
 //! | [`health`] | reachability of the server |
-//! | [`http`], [`pipes`], [`process`] | streamable HTTP over hyper; pipes; a program with pipes |
+//! | [`http`], [`connections`] | streamable HTTP, over a pool of hyper's connections |
+//! | [`pipes`], [`process`] | pipes; a program with pipes |
 //! | [`message`] | decoding of messages within the memory limit |
 //! | [`guard`] | limits of messages without a request |
 //! | [`updates`], [`subscriptions`], [`polling`] | recorded changes, and their detection by subscriptions or by polling |
@@ -46,6 +47,7 @@ mod answer;
 mod ask;
 mod callers;
 mod connection;
+mod connections;
 mod convert;
 mod cursor;
 mod direct;

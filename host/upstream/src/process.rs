@@ -8,7 +8,6 @@
 //! Lines of standard error go to the plugin's log, a [`ProgramLog`], which limits their number. In addition, the last [`LAST_LINES`] lines
 //! of each start are kept, because they show why a program has ended.
 
-mod ledger;
 #[cfg(target_os = "linux")]
 mod sandbox;
 mod state;
@@ -31,7 +30,7 @@ use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
-pub(crate) use self::ledger::Ledger;
+pub(crate) use self::state::Ledger;
 pub use self::state::ProgramState;
 
 #[cfg(target_os = "linux")]

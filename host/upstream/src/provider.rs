@@ -82,13 +82,6 @@ impl Opening {
     }
 }
 
-/// Whether changes of the listing are reported.
-#[derive(Clone, Copy)]
-enum Listing {
-    Watched,
-    NotWatched,
-}
-
 /// The client of one upstream.
 pub(crate) struct UpstreamProvider {
     shared: Arc<Shared>,
@@ -105,9 +98,8 @@ struct Shared {
     asker: Asker,
     mapping: Arc<Mapping>,
     updates: Arc<Updates>,
+    /// Whether what the upstream does not notify of is read again: the listing, and resources.
     polls: bool,
-    /// Whether the listing is read again, too, if the upstream does not notify of it.
-    polls_listing: bool,
     idle: Duration,
     max_items: usize,
     listed: Mutex<Listed>,
@@ -130,19 +122,18 @@ impl UpstreamProvider {
     pub(crate) async fn start(plugin: &Plugin, opening: Opening) -> std::result::Result<Self, ConnectError> {
         let link = opening.connector.link().await?;
         let polls = plugin.upstream.as_ref().is_some_and(|upstream| upstream.poll);
-        let watches = link.can_subscribe() || link.notifies_of_listing() || polls;
-        let info = describe(&link).watches(watches);
-        let provider = Self::new(NonZeroUsize::MIN, plugin, opening, info, Listing::Watched);
+        let info = describe(&link, polls);
+        let provider = Self::new(NonZeroUsize::MIN, plugin, opening, info);
         provider.keep_open();
         Ok(provider)
     }
 
     /// One of several clients of a server. It has no connection yet.
     pub(crate) fn one_of(clients: NonZeroUsize, plugin: &Plugin, opening: Opening) -> Self {
-        Self::new(clients, plugin, opening, ProviderInfo::default(), Listing::NotWatched)
+        Self::new(clients, plugin, opening, ProviderInfo::default())
     }
 
-    fn new(clients: NonZeroUsize, plugin: &Plugin, opening: Opening, info: ProviderInfo, listing: Listing) -> Self {
+    fn new(clients: NonZeroUsize, plugin: &Plugin, opening: Opening, info: ProviderInfo) -> Self {
         let Opening { connector, asker } = opening;
         let polls = plugin.upstream.as_ref().is_some_and(|upstream| upstream.poll);
         let name: Arc<str> = plugin.name.as_str().into();
@@ -159,7 +150,6 @@ impl UpstreamProvider {
             mapping,
             updates,
             polls,
-            polls_listing: polls && matches!(listing, Listing::Watched),
             idle,
             max_items: plugin.limits.response_items.get(),
             listed: Mutex::new(Listed::new(memory.div_euclid(2))),
@@ -178,12 +168,12 @@ impl UpstreamProvider {
         Self { shared, info, deadline, watch: OnceLock::new(), _release }
     }
 
-    /// Connects. Returns the server's description of itself, and whether its resources can be watched. From then on the connection is kept
+    /// Connects. Returns the server's description of itself, and whether its changes can be watched. From then on the connection is kept
     /// open.
     pub(crate) async fn connect(&self) -> std::result::Result<ProviderInfo, ConnectError> {
         let link = self.shared.connector.link().await?;
         self.keep_open();
-        Ok(describe(&link).watches(self.shared.polls || link.can_subscribe()))
+        Ok(describe(&link, self.shared.polls))
     }
 
     /// Cancels the subscriptions at the upstream, because nothing is watched any more.
@@ -199,6 +189,13 @@ impl UpstreamProvider {
     /// The program, if it is one and was started.
     pub(crate) fn program(&self) -> Option<Program> {
         self.shared.connector.program()
+    }
+
+    /// Returns whether changes of the listing can be reported; also true while there is no connection, because it is not known.
+    pub(crate) fn watches_listing(&self) -> bool {
+        let is_read_again = |link: &Link| self.shared.polls && !link.can_subscribe();
+        let link = self.shared.connector.open_link();
+        link.is_none_or(|link| link.notifies_of_listing() || is_read_again(&link))
     }
 
     pub(crate) fn health(&self) -> &Health {
@@ -243,7 +240,8 @@ async fn release_when_idle(shared: Arc<Shared>) {
     }
 }
 
-fn describe(link: &Link) -> ProviderInfo {
+/// Returns the server's description of itself. With `polls`, what it does not notify of is read again.
+fn describe(link: &Link, polls: bool) -> ProviderInfo {
     let server = link.info.server_info.as_ref();
     let mut info = ProviderInfo::new(
         server.map(|server| server.name.clone()).unwrap_or_default(),
@@ -251,7 +249,7 @@ fn describe(link: &Link) -> ProviderInfo {
     );
     info.title = server.and_then(|server| server.title.clone());
     info.description = link.info.instructions.clone();
-    info
+    info.watches(link.can_subscribe() || link.notifies_of_listing() || polls)
 }
 
 #[async_trait]
@@ -438,7 +436,7 @@ impl Shared {
     /// Reads what is watched again, and the first page of the listing, unless the upstream notifies of it.
     async fn poll(self: &Arc<Self>, link: &Arc<Link>, watched: &[(String, String)]) {
         let keys = watched.iter().map(|(path, _)| Some(path.clone()));
-        let keys = keys.chain((self.polls_listing && !link.notifies_of_listing()).then_some(LISTING));
+        let keys = keys.chain((!link.notifies_of_listing()).then_some(LISTING));
         let spellings: HashMap<&str, &str> =
             watched.iter().map(|(path, spelling)| (path.as_str(), spelling.as_str())).collect();
         let read = |key: &Key| {

@@ -201,6 +201,10 @@ impl Subscriptions {
             return false;
         }
         let has_gap = self.link.is_some() && !self.is_empty();
+        if self.link.is_some() && !has_gap {
+            // Nothing was subscribed to, but a session notifies of the listing anyway.
+            self.updates.listing_changed();
+        }
         self.link = Some(place);
         (self.stream, self.is_opening) = (None, false);
         self.tasks = JoinSet::new();

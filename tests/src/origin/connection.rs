@@ -98,6 +98,7 @@ async fn send(stream: &mut (impl AsyncWrite + Unpin), reply: &Reply, is_head: bo
                 stream.flush().await?;
             }
         }
+        Body::Events(source) => source.write(stream).await?,
         Body::Silent | Body::EndlessHeaders => {}
     }
     // Over TLS, a cut is an end without `close_notify`.

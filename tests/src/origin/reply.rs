@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::RecordedRequest;
+use super::{EventSource, RecordedRequest};
 
 /// A response. By default it is a 200 with the length of its body, sent at once.
 #[derive(Clone, Debug)]
@@ -30,6 +30,8 @@ pub(super) enum Body {
     Silent,
     /// Endless headers.
     EndlessHeaders,
+    /// The events of a source.
+    Events(EventSource),
 }
 
 impl Reply {
@@ -66,6 +68,11 @@ impl Reply {
     /// Endless headers.
     pub fn endless_headers() -> Self {
         Self::new(Body::EndlessHeaders)
+    }
+
+    /// An event stream with the events of a source, until the client disconnects.
+    pub fn events(source: &EventSource) -> Self {
+        Self::new(Body::Events(source.clone())).header("Content-Type", "text/event-stream")
     }
 
     fn new(body: Body) -> Self {

@@ -3,20 +3,14 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use mcp_host_tests::{
-    ConfigFile, Folder, HttpServer, MockOrigin, RawHttp, RecordedRequest, Reply, Revision, Rule, WrittenConfig,
-};
+use mcp_host_tests::{ConfigFile, Folder, HttpServer, MockOrigin, RecordedRequest, Reply, Rule, WrittenConfig};
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
-use super::subscriptions::session_streams::EventStream;
+use super::support::watcher::Watcher;
 
-const REVISION: Revision = Revision::V_2025_11_25;
-const UPDATED: &str = "notifications/resources/updated";
-/// The time in which a wrong update would have come: several polls.
-const QUIET: Duration = Duration::from_millis(800);
+/// The resource that is subscribed to.
+const URI: &str = "up+x:both";
 
 /// The version of each user's content.
 type Versions = Arc<Mutex<HashMap<String, u32>>>;
@@ -92,42 +86,7 @@ impl World {
     }
 
     async fn watcher(&self, token: &str) -> Watcher {
-        let mut wire = RawHttp::start_with_token(self.server.url(), REVISION, token).await;
-        let answer = wire.request("resources/subscribe", json!({ "uri": "up+x:both" })).await.message;
-        assert!(answer["result"].is_object(), "{answer}");
-        let stream = EventStream::open(&wire, None).await;
-        Watcher { _wire: wire, stream }
-    }
-}
-
-/// A client that has subscribed.
-struct Watcher {
-    _wire: RawHttp,
-    stream: EventStream,
-}
-
-impl Watcher {
-    async fn assert_updated(&mut self) {
-        loop {
-            let message = self.stream.next().await.expect("the stream goes on");
-            if message["method"] == UPDATED {
-                assert_eq!(message["params"]["uri"], "up+x:both");
-                return;
-            }
-        }
-    }
-
-    /// Waits until nothing has come for a while. Returns how many updates came before.
-    async fn drain(&mut self) -> usize {
-        let mut count = 0;
-        while let Ok(message) = timeout(QUIET, self.stream.next()).await {
-            count += usize::from(message.expect("the stream goes on")["method"] == UPDATED);
-        }
-        count
-    }
-
-    async fn assert_quiet(&mut self) {
-        assert_eq!(self.drain().await, 0);
+        Watcher::start(self.server.url(), token, &[URI]).await
     }
 }
 
@@ -143,11 +102,11 @@ async fn two_principals_with_tokens_of_their_own_are_told_of_their_own_changes()
     let (mut ada, mut bob) = (world.watcher("ada").await, world.watcher("bob").await);
     for _ in 0..2 {
         world.edit("a");
-        ada.assert_updated().await;
-        bob.assert_quiet().await;
+        ada.assert_updated(URI).await;
+        bob.assert_no_update().await;
         world.edit("o");
-        bob.assert_updated().await;
-        ada.assert_quiet().await;
+        bob.assert_updated(URI).await;
+        ada.assert_no_update().await;
     }
     let users: Vec<_> =
         world.origin.requests().iter().filter_map(|one| one.header("authorization")).map(str::to_owned).collect();
@@ -161,34 +120,34 @@ async fn subscriptions_survive_reloads_between_one_identity_for_all_and_one_for_
     let (mut ada, mut bob) = (world.watcher("ada").await, world.watcher("bob").await);
     // Ada's identity is taken, and given back.
     world.reload(WITHOUT_ADA).await;
-    ada.assert_updated().await;
-    bob.assert_updated().await;
+    ada.assert_updated(URI).await;
+    bob.assert_updated(URI).await;
     ada.drain().await;
     bob.drain().await;
     world.edit("a");
     world.edit("o");
-    bob.assert_updated().await;
-    ada.assert_quiet().await;
+    bob.assert_updated(URI).await;
+    ada.assert_no_update().await;
     world.reload(TOKENS).await;
-    ada.assert_updated().await;
+    ada.assert_updated(URI).await;
     ada.drain().await;
     bob.drain().await;
     world.edit("a");
-    ada.assert_updated().await;
-    bob.assert_quiet().await;
+    ada.assert_updated(URI).await;
+    bob.assert_no_update().await;
     // From views to one poll for all, to other views, and back.
     for (keys, user) in [(SHARED, "host"), (VIEWS, "host"), (SHARED, "host"), (TOKENS, "a")] {
         world.reload(keys).await;
-        ada.assert_updated().await;
-        bob.assert_updated().await;
+        ada.assert_updated(URI).await;
+        bob.assert_updated(URI).await;
         ada.drain().await;
         bob.drain().await;
         world.edit(user);
-        ada.assert_updated().await;
+        ada.assert_updated(URI).await;
         if user == "host" {
-            bob.assert_updated().await;
+            bob.assert_updated(URI).await;
         } else {
-            bob.assert_quiet().await;
+            bob.assert_no_update().await;
         }
         ada.drain().await;
         bob.drain().await;
@@ -203,9 +162,9 @@ async fn an_update_that_a_rule_denies_since_is_not_told() {
     world.reload_with(TOKENS, Rule::for_principal("bob").allow(["up+**"])).await;
     world.edit("a");
     world.edit("o");
-    bob.assert_updated().await;
-    ada.assert_quiet().await;
+    bob.assert_updated(URI).await;
+    ada.assert_no_update().await;
     world.reload(TOKENS).await;
-    ada.assert_updated().await;
+    ada.assert_updated(URI).await;
     world.server.end().await;
 }

@@ -1,8 +1,16 @@
-//! A server's entry in the config file of a client.
+//! A server's entry in the config file of a client, and the link that adds it when the user opens the link.
+//!
+//! Links end up in histories and chats, so a link has an input or a variable in place of the token.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
 use super::client::{Client, TokenReference};
+
+/// All characters but the unreserved ones of RFC 3986.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A value of an entry. The order of keys is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,6 +96,29 @@ impl Entry {
         };
         Self { name: name.to_owned(), server, input }
     }
+
+    /// The link for this entry, if the client has links.
+    pub(crate) fn link(&self, client: Client) -> Option<String> {
+        let encoded = |text: &str| utf8_percent_encode(text, RESERVED).to_string();
+        let mut server = self.server.to_json();
+        match client {
+            Client::VsCode => {
+                if let serde_json::Value::Object(object) = &mut server {
+                    object.insert("name".to_owned(), self.name.as_str().into());
+                    if let Some(input) = &self.input {
+                        object.insert("inputs".to_owned(), serde_json::Value::Array(vec![input.value.to_json()]));
+                    }
+                }
+                Some(format!("vscode:mcp/install?{}", encoded(&server.to_string())))
+            }
+            Client::Cursor => {
+                let config = BASE64_STANDARD.encode(server.to_string());
+                let (name, config) = (encoded(&self.name), encoded(&config));
+                Some(format!("cursor://anysphere.cursor-deeplink/mcp/install?name={name}&config={config}"))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// The id of the input for the token of a server.
@@ -132,6 +163,7 @@ fn input(id: &str, name: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use clap::ValueEnum as _;
+    use percent_encoding::percent_decode_str;
 
     use super::*;
 
@@ -163,5 +195,23 @@ mod tests {
         assert_eq!(form(Client::Codex), json!({ "url": url, "bearer_token_env_var": "TOKEN" }));
         assert_eq!(form(Client::GeminiCli), json!({ "httpUrl": url, "headers": authorization("Bearer ${TOKEN}") }));
         assert_eq!(form(Client::Zed), json!({ "url": url, "headers": authorization("Bearer mcp_secret") }));
+    }
+
+    #[test]
+    fn a_link_has_the_entry_and_never_the_token() {
+        let link = |client| Entry::new("team", &remote(), Some(client)).link(client).unwrap();
+        let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        let vscode = link(Client::VsCode);
+        let config = percent_decode_str(vscode.strip_prefix("vscode:mcp/install?").unwrap()).decode_utf8().unwrap();
+        let config = json(&config);
+        assert_eq!((&config["name"], &config["type"]), (&"team".into(), &"http".into()));
+        assert_eq!(config["inputs"][0]["id"], "team-token");
+        let cursor = link(Client::Cursor);
+        let (begin, config) = cursor.split_once("&config=").unwrap();
+        assert_eq!(begin, "cursor://anysphere.cursor-deeplink/mcp/install?name=team");
+        let config = percent_decode_str(config).decode_utf8().unwrap();
+        let decoded = String::from_utf8(BASE64_STANDARD.decode(config.as_bytes()).unwrap()).unwrap();
+        assert_eq!(json(&decoded)["headers"]["Authorization"], "Bearer ${env:TOKEN}");
+        assert!(!format!("{vscode}{decoded}").contains("mcp_secret"));
     }
 }

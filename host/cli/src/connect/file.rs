@@ -6,10 +6,10 @@
 
 use std::fs::DirBuilder;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use mcp_host_base::regular_file;
+use mcp_host_base::{private_file, regular_file};
 use tempfile::NamedTempFile;
 
 use super::edit::Position;
@@ -107,7 +107,7 @@ impl ClientFile {
             io::ErrorKind::NotFound => FileError::Dangling { file: path.to_owned() },
             _ => read_error(source),
         })?;
-        if resolved.metadata().map_err(read_error)?.uid() != rustix::process::geteuid().as_raw() {
+        if !private_file::is_own(&resolved.metadata().map_err(read_error)?) {
             return Err(FileError::Owner { file: resolved });
         }
         let text = read(&resolved)?;

@@ -7,7 +7,6 @@ use mcp_host_engine::Progress;
 use tokio::sync::watch;
 
 use crate::messages::Messages;
-use crate::progress;
 
 /// The compilations that are running.
 #[derive(Clone, Debug)]
@@ -28,7 +27,7 @@ impl Compilations {
     /// Reports a host's progress: a spinner for each component, and this state.
     pub(super) fn progress(&self, messages: &Messages) -> Progress {
         let (messages, compilations) = (messages.clone(), self.clone());
-        Progress::new(move |file: &Path, size| (progress::spinner(&messages, file, size), compilations.begin()))
+        Progress::new(move |file: &Path, size| (messages.compiling(file, size), compilations.begin()))
     }
 
     fn begin(&self) -> Guard {

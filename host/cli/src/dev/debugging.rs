@@ -3,7 +3,6 @@
 //! Every program on this machine may connect, and read and write the memory of the provider: like the rest of `dev`, this is for the
 //! machine of an author.
 
-use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -44,8 +43,7 @@ impl DebugServer {
         Ok(Engine::new(options).context("cannot start the engine for the debugger")?)
     }
 
-    /// Serves debuggers until the shutdown, and prints how to connect. A debugger that connects, or interrupts, needs a guest that runs:
-    /// the listing is read.
+    /// Serves debuggers until the shutdown, and prints how to connect. Where a debugger needs a guest that runs, the listing is read.
     pub(super) fn start(
         self,
         host: Arc<Host>,
@@ -67,19 +65,13 @@ impl DebugServer {
         let messages = messages.clone();
         // A guest that is stopped would keep its request, and so the server, from ending.
         AbortOnDropHandle::new(tokio::spawn(shutdown.run_until_cancelled_owned(async move {
-            let calling = async {
-                loop {
-                    debugger.call_wanted().await;
-                    host.wait_until_loaded().await;
-                    // Only that the guest runs matters, which stops at once.
-                    let _ = host.list_all(&Principal::LOCAL).next().await;
-                }
+            let host = &host;
+            let call = || async move {
+                host.wait_until_loaded().await;
+                // Only that the guest runs matters, which stops at once.
+                let _ = host.list_all(&Principal::LOCAL).next().await;
             };
-            let ended: std::io::Result<Infallible> = tokio::select! {
-                ended = debugger.serve(listener) => ended,
-                never = calling => never,
-            };
-            let Err(error) = ended;
+            let Err(error) = debugger.serve(listener, call).await;
             messages.error(&format!("the server for debuggers has ended: {error}"));
         })))
     }

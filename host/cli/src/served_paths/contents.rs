@@ -4,7 +4,6 @@ use std::fs::{self, DirEntry, File};
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use super::names;
 use super::repository::{Repository, has_work_tree, is_repository};
 
 /// The maximum depth of the search for Markdown files.
@@ -13,6 +12,8 @@ pub(super) const MAX_DEPTH: usize = 3;
 pub(super) const MAX_ENTRIES: usize = 10_000;
 /// The first bytes of a database of SQLite.
 const SQLITE: &[u8; 16] = b"SQLite format 3\0";
+/// The maximum length of a name from a path. The name of a plugin adds a prefix and a number, and has at most 64 characters.
+const MAX_NAME: usize = 40;
 
 /// The content of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,8 +74,20 @@ impl Content {
     /// The name of the content at this path, as the host of a URI.
     pub(super) fn name(&self, path: &Path) -> String {
         let name = if *self == Self::Database { path.file_stem() } else { path.file_name() };
-        names::host_name(&name.unwrap_or_default().to_string_lossy())
+        host_name(&name.unwrap_or_default().to_string_lossy())
     }
+}
+
+/// The name of a directory as the host of a URI: lower-case letters, digits and `-`.
+fn host_name(name: &str) -> String {
+    let name = name.to_ascii_lowercase();
+    let plain: String = name
+        .chars()
+        .take(MAX_NAME)
+        .map(|c| if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '-' })
+        .collect();
+    let plain = plain.trim_matches('-');
+    if plain.is_empty() { "project".to_owned() } else { plain.to_owned() }
 }
 
 /// Whether the file has the header of an SQLite database.
@@ -252,5 +265,15 @@ mod tests {
             assert_eq!(Content::of(&file).unwrap(), expected);
         }
         assert_eq!(Content::Database.name(&file), "shop");
+    }
+
+    #[test]
+    fn a_name_is_valid_as_a_host_whatever_the_directory_is_called() {
+        for (directory, name) in
+            [("linux", "linux"), ("My \"Notes\"", "my--notes"), ("..x", "x"), ("ノート", "project"), ("", "project")]
+        {
+            assert_eq!(host_name(directory), name);
+        }
+        assert_eq!(host_name(&"a".repeat(200)).len(), MAX_NAME);
     }
 }

@@ -8,7 +8,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use mcp_host_base::private_dir::{PrivateDir, PrivateError, SECRET_LEN, random_secret};
+use mcp_host_base::private_dir::{PrivateDir, SECRET_LEN, random_secret};
+use mcp_host_base::private_file::PrivateError;
 use sha2::Sha256;
 
 /// The name of the key file in the state directory.

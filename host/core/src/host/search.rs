@@ -1,11 +1,11 @@
-//! Search in the façade: the built-in provider, recorded search requests, and search's interface to the host.
-
-mod metrics;
+//! Search in the façade: the built-in provider and its metrics, recorded search requests, and search's interface to the host.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use mcp_host_base::metrics::Family;
 use mcp_host_base::text::prefix;
 use mcp_host_config::{Config, Operation};
 use mcp_host_engine::plugin::{MountedPlugin, NativePlugin};
@@ -15,6 +15,7 @@ use mcp_host_model::uri::{Mount, Uri};
 use mcp_host_search::{
     ContextRequest, ContextSelection, HostView, SearchHost, SearchRequest, SearchResults, SearchService, SearchStatus,
 };
+use prometheus_client::encoding::DescriptorEncoder;
 
 use super::Host;
 use super::audit::RequestKind;
@@ -27,6 +28,19 @@ use crate::audit::Facts;
 const SEARCH: RequestKind = RequestKind { name: "search", returns_uris: true };
 /// The name of a selection of context in records.
 const CONTEXT: RequestKind = RequestKind { name: "context", returns_uris: true };
+
+const DOCUMENTS: Family = Family::gauge("mcp_host_search_documents", &["plugin"], "Resources in the search index.");
+const BYTES: Family = Family::gauge("mcp_host_search_bytes", &["plugin"], "Bytes of text in the search index.");
+const MISSING: Family = Family::gauge(
+    "mcp_host_search_missing",
+    &["plugin"],
+    "Resources whose text is not completely in the search index: it could not be read, is longer than `max-document`, or did not fit.",
+);
+const COMPLETE: Family = Family::gauge(
+    "mcp_host_search_complete",
+    &["plugin"],
+    "1 if the search index of the plugin is complete, 0 while it is built, or if something is missing.",
+);
 
 /// The built-in providers of this build: search. Only this type names them, besides the methods of [`Host`] for each of them.
 pub(crate) struct BuiltIns {
@@ -47,6 +61,20 @@ impl BuiltIns {
     /// Connects them to the current generation of the host.
     pub(super) fn connect(&self, store: &Arc<GenerationStore>) {
         self.search.connect(Arc::<GenerationStore>::downgrade(store));
+    }
+
+    /// Encodes the metrics.
+    pub(crate) fn encode_metrics(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let searched = self.search.status();
+        let mut encode = |family: &Family, value: fn(&SearchStatus) -> u64| {
+            family.encode(encoder, |samples| {
+                searched.iter().try_for_each(|status| samples.integer(&[&status.plugin], value(status)))
+            })
+        };
+        encode(&DOCUMENTS, |status| status.documents)?;
+        encode(&BYTES, |status| status.bytes)?;
+        encode(&MISSING, |status| status.omitted.saturating_add(status.failed).saturating_add(status.without_text))?;
+        encode(&COMPLETE, |status| u64::from(status.has_everything()))
     }
 }
 

@@ -7,10 +7,9 @@ use mcp_host_base::log_target;
 use mcp_host_base::text::quote;
 use mcp_host_config::{Extension, Operation};
 use mcp_host_engine::plugin::Fault;
-use mcp_host_model::requester::Requester;
+use mcp_host_model::requester::{Permit, Requester};
 use mcp_host_model::resource::{Error, Listing, MissingPlugin, ResourceContents};
 use mcp_host_model::uri::Uri;
-use mcp_host_sandbox::fair_semaphore::Permit;
 use tokio::time::timeout;
 
 use super::Host;

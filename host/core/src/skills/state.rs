@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use mcp_host_model::requester::FairSemaphore;
 use mcp_host_model::uri::Uri;
-use mcp_host_sandbox::fair_semaphore::FairSemaphore;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 

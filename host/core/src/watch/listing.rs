@@ -90,18 +90,18 @@ impl ListingMonitor {
         self.fingerprints.lock()
     }
 
-    fn version(&self) -> u64 {
+    pub(super) fn version(&self) -> u64 {
         self.version.load(Ordering::SeqCst)
     }
 }
 
 /// The result of a walk.
 #[derive(Default)]
-struct Refreshed {
+pub(super) struct Refreshed {
     /// The principals whose listing has changed.
-    changed: HashSet<Principal>,
+    pub(super) changed: HashSet<Principal>,
     /// Whether the walk failed, so that this is not known for some principals.
-    has_failed: bool,
+    pub(super) has_failed: bool,
 }
 
 /// The task that detects for which principals the listing has changed.
@@ -192,7 +192,7 @@ impl ListingTask {
     }
 
     /// Returns the principals without a fingerprint. Removes fingerprints of principals that are no longer subscribed.
-    fn untracked(&self, principals: &HashSet<Principal>) -> HashSet<Principal> {
+    pub(super) fn untracked(&self, principals: &HashSet<Principal>) -> HashSet<Principal> {
         let mut fingerprints = self.state.listing.fingerprints();
         fingerprints.retain(|principal, _| principals.contains(principal));
         principals.iter().filter(|principal| !fingerprints.contains_key(*principal)).cloned().collect()
@@ -211,7 +211,7 @@ impl ListingTask {
     }
 
     /// Computes new fingerprints.
-    async fn refresh_fingerprints(&self, principals: HashSet<Principal>, access: &Arc<Access>) -> Refreshed {
+    pub(super) async fn refresh_fingerprints(&self, principals: HashSet<Principal>, access: &Arc<Access>) -> Refreshed {
         let principals: Vec<_> = principals.into_iter().collect();
         let fresh = catalog::fingerprints(&self.state.plugin, access, &principals).await;
         let mut fingerprints = self.state.listing.fingerprints();

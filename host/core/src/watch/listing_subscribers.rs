@@ -21,7 +21,7 @@ use crate::access::Principal;
 pub(super) struct ListingSubscribers {
     by_principal: HashMap<Principal, OfPrincipal>,
     /// Under which principal each subscriber is stored.
-    members: HashMap<u64, Member>,
+    members: BTreeMap<u64, Member>,
     /// The expiries of groups, with the subscriber.
     expiries: BTreeSet<(Instant, u64)>,
 }
@@ -81,6 +81,18 @@ impl ListingSubscribers {
         self.members.contains_key(&id)
     }
 
+    /// Visits the subscribers, at most `limit`, from an id on. Returns the id at which to continue, if there are more.
+    pub(super) fn visit(&self, from: u64, limit: usize, mut visitor: impl FnMut(&Arc<Mailbox>)) -> Option<u64> {
+        let mut members = self.members.range(from..);
+        for (id, member) in members.by_ref().take(limit) {
+            let of_principal = self.by_principal.get(&member.principal);
+            if let Some(mailbox) = of_principal.and_then(|of| of.mailboxes.get(id)) {
+                visitor(mailbox);
+            }
+        }
+        members.next().map(|(id, _)| *id)
+    }
+
     /// Returns the principals of all subscribers.
     pub(super) fn principals(&mut self) -> HashSet<Principal> {
         self.expire();
@@ -100,6 +112,12 @@ impl ListingSubscribers {
             }
         }
         None
+    }
+
+    /// Notifies those of these subscribers that are subscribers of the listing.
+    pub(super) fn notify_each(&self, mailboxes: &[Arc<Mailbox>]) {
+        let subscribed = mailboxes.iter().filter(|mailbox| self.contains(mailbox.id));
+        subscribed.for_each(|mailbox| mailbox.put_listing());
     }
 
     /// Stores the subscribers whose groups have expired under their principal without groups.
@@ -160,6 +178,26 @@ mod tests {
         assert_eq!([1, 1, 2, 3].map(|id| all.remove(id)), [false, false, true, true]);
         assert!(all.principals().is_empty() && !all.contains(3));
         assert_eq!(all.insert(&mailbox(4, &ada)), NEW);
+    }
+
+    #[test]
+    fn a_visit_in_parts_sees_each_subscriber_once_and_one_that_has_left_is_not_notified() {
+        let mut all = ListingSubscribers::default();
+        let mailboxes: Vec<_> = (0..5_u64).map(|id| mailbox(id, &Principal::new(format!("user-{}", id % 2)))).collect();
+        for mailbox in &mailboxes {
+            all.insert(mailbox);
+        }
+        for limit in 1..7 {
+            let (mut seen, mut from) = (Vec::new(), Some(0));
+            while let Some(id) = from {
+                from = all.visit(id, limit, |mailbox| seen.push(mailbox.id));
+            }
+            assert_eq!(seen, [0, 1, 2, 3, 4], "{limit}");
+        }
+        all.remove(1);
+        all.notify_each(&mailboxes[..2]);
+        let told: Vec<_> = mailboxes.iter().map(|mailbox| mailbox.pop()).collect();
+        assert_eq!(told, [Some(PendingUpdate::Listing), None, None, None, None]);
     }
 
     #[test]

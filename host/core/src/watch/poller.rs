@@ -15,7 +15,6 @@
 //! or an event is a request to that replica, and its answer replaces a poll. This replica may also poll for others: then it
 //! includes their paths, and uses the tokens that all replicas share.
 
-use std::collections::HashSet;
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,6 +37,7 @@ use super::mailbox::Mailbox;
 use super::poll_metrics::{PollCause, PollTrigger};
 use super::provider_calls::ProviderCalls;
 use super::state::{BATCH_SIZE, PollOutcome, Unserved, WatcherState};
+use super::views::Owed;
 use crate::response_cache::DroppedFor;
 
 /// The bounds of a provider's hint, unless the interval of the config lies outside of them.
@@ -69,8 +69,8 @@ pub(super) struct Poller {
     is_failing: bool,
     /// The delays after consecutive failed polls, from the interval on.
     backoff: Backoff,
-    /// In a view, the subscribers to notify of all their resources once the next poll has succeeded.
-    owed: HashSet<u64>,
+    /// In a view, the subscribers to notify once the next poll has succeeded.
+    owed: Owed,
 }
 
 impl Poller {
@@ -78,7 +78,7 @@ impl Poller {
         let interval = state.plugin.watch_interval();
         let polls = Polls::new(state.plugin.max_items(), notify_all_once);
         let (calls, backoff) = (ProviderCalls::new(state.clone()), new_backoff(interval));
-        Self { state, interval, polls, calls, is_failing: false, backoff, owed: HashSet::new() }
+        Self { state, interval, polls, calls, is_failing: false, backoff, owed: Owed::default() }
     }
 
     /// Polls until the watcher is retired; in a view, until there are no more subscribers.
@@ -242,7 +242,7 @@ impl Poller {
         }
         self.polls.go_idle();
         self.reset_backoff();
-        self.owed.clear();
+        self.owed = Owed::default();
         let principals = self.state.context.subscription_index().listing_principals();
         self.state.listing.retain(&principals);
         self.state.is_polling.store(false, Ordering::SeqCst);
@@ -349,12 +349,13 @@ impl Poller {
             Ok(round) => round,
             Err(fault) => return self.fail(fault, requested),
         };
-        if !self.owed.is_empty() {
-            let owed = std::mem::take(&mut self.owed);
-            let concerns = |mailbox: &Mailbox, _: &Uri| owed.contains(&mailbox.id) && self.state.concerns(mailbox);
+        let Owed { resources, listing } = std::mem::take(&mut self.owed);
+        if !resources.is_empty() {
+            let concerns = |mailbox: &Mailbox, _: &Uri| resources.contains(&mailbox.id) && self.state.concerns(mailbox);
             self.state.context.notify_under(Some(self.state.plugin.mount()), concerns).await;
             self.polls.owe_uncovered();
         }
+        self.state.notify_owed_listing(&listing).await;
         self.reset_backoff();
         let now = Instant::now();
         let unserved = Arc::new(self.unserved(&round, now));

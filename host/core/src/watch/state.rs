@@ -333,6 +333,14 @@ impl WatchContext {
         }
     }
 
+    /// Notifies those of these subscribers that are subscribers of the listing.
+    pub(super) async fn notify_listeners(&self, mailboxes: &[Arc<Mailbox>]) {
+        for batch in mailboxes.chunks(BATCH_SIZE) {
+            self.subscription_index().notify_listeners(batch);
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// Notifies the subscribers of all resources below `mount`, or of all resources.
     pub(super) async fn notify_under(&self, mount: Option<&Mount>, concerns: impl Fn(&Mailbox, &Uri) -> bool) {
         let mut after = None;

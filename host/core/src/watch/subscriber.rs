@@ -186,8 +186,12 @@ impl Subscriber {
         }
     }
 
-    /// Checks to which views it belongs at the plugins of its subscriptions.
+    /// Checks to which views it belongs at the plugins of its subscriptions, or at all if it is a subscriber of the listing.
     fn identity_changed(&self) {
+        if self.hub.context.subscription_index().is_watching_listing(self.mailbox.id) {
+            self.hub.watchers().values().for_each(|watcher| watcher.identities_changed());
+            return;
+        }
         for uri in self.subscriptions().keys() {
             self.hub.watcher_for(uri).iter().for_each(|watcher| watcher.identities_changed());
         }
@@ -248,6 +252,8 @@ impl Subscriber {
     /// Subscribes to changes of the listing. They are notified from the time when
     /// [`listing_ready`](Self::listing_ready) has returned.
     pub fn watch_listing(&self) {
+        let watchers = self.hub.watchers();
+        watchers.values().for_each(|watcher| watcher.note_listener(&self.mailbox));
         let mut index = self.hub.context.subscription_index();
         if self.is_closed.load(Ordering::Relaxed) {
             return;
@@ -257,6 +263,7 @@ impl Subscriber {
         if listing.is_new {
             self.hub.track_listing_of(&self.principal());
         }
+        watchers.values().for_each(|watcher| watcher.listener_came(&self.mailbox));
     }
 
     /// Subscribes to changes of the listing again, and notifies the listing once, because it may have changed
@@ -268,10 +275,12 @@ impl Subscriber {
 
     /// Cancels the subscription to changes of the listing.
     pub fn unwatch_listing(&self) {
-        let mut index = self.hub.context.subscription_index();
+        let (watchers, mut index) = (self.hub.watchers(), self.hub.context.subscription_index());
         if index.unwatch_listing(self.mailbox.id) {
-            self.hub.watchers().values().for_each(|watcher| watcher.check_unwatched(&index));
+            watchers.values().for_each(|watcher| watcher.check_unwatched(&index));
         }
+        drop(index);
+        watchers.values().for_each(|watcher| watcher.listener_left(self.mailbox.id));
     }
 
     /// Waits, after [`watch_listing`](Self::watch_listing), until the current listing is known, so that every later
@@ -409,6 +418,8 @@ impl Subscriber {
         if has_left {
             watchers.values().for_each(|watcher| watcher.check_unwatched(&index));
         }
+        drop(index);
+        watchers.values().for_each(|watcher| watcher.listener_left(self.mailbox.id));
     }
 
     fn untrack(&self, uri: &Uri) {

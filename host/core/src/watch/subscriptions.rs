@@ -310,6 +310,16 @@ impl SubscriptionIndex {
         self.listing_subscribers.notify(principal, from, budget)
     }
 
+    /// Visits the subscribers of the listing, at most `limit`, from an id on. Returns the id at which to continue, if there are more.
+    pub(super) fn visit_listeners(&self, from: u64, limit: usize, visitor: impl FnMut(&Arc<Mailbox>)) -> Option<u64> {
+        self.listing_subscribers.visit(from, limit, visitor)
+    }
+
+    /// Notifies those of these subscribers that are subscribers of the listing.
+    pub(super) fn notify_listeners(&self, mailboxes: &[Arc<Mailbox>]) {
+        self.listing_subscribers.notify_each(mailboxes);
+    }
+
     fn under(&self, mount: &Mount, after: Option<&Uri>) -> impl Iterator<Item = (&Uri, &WatchedResource)> {
         let text = mount.as_str();
         let from = after.map_or(Bound::Included(text), |uri| Bound::Excluded(uri.as_str()));

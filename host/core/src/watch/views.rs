@@ -16,6 +16,10 @@
 //! credentials have changed since the last check, or that is new to this generation of the plugin, is notified of each of its resources
 //! once: after the next poll of its view, so that no change in between is lost, or immediately if it sees nothing any more.
 //!
+//! # The listing
+//!
+//! Subscribers of the listing are members of views, too ([`listeners`]). A view for the listing only takes no place of a subscription.
+//!
 //! # Lifetime
 //!
 //! The table belongs to one generation of a plugin. When the plugin is replaced, the table is closed under its lock: the views end with
@@ -24,18 +28,21 @@
 //!
 //! # Bounds
 //!
-//! A plugin has at most [`ProviderInfo::views`](mcp_host_model::provider::ProviderInfo::views) views. A principal may use any number of
-//! access tokens, and causes at most [`MAX_VIEWS_OF_PRINCIPAL`] views. Each view is charged with [`VIEW_MEMORY`] to the principal's
-//! memory for subscriptions. Beyond these limits a subscription is refused, and a subscriber with a new identity is tried again at the
-//! next check. A check takes at most a seventeenth of the time ([`burst_pause`]).
+//! A plugin has at most [`ProviderInfo::views`](mcp_host_model::provider::ProviderInfo::views) views for resources, and
+//! [`MAX_LISTING_VIEWS`] for the listing only. A principal may use any number of access tokens, and causes at most
+//! [`MAX_VIEWS_OF_PRINCIPAL`] views of either kind. Each view is charged with [`VIEW_MEMORY`] to the principal's memory for subscriptions.
+//! Beyond these limits a subscription is refused, and a subscriber with a new identity is tried again at the next check. A check takes at
+//! most a seventeenth of the time ([`burst_pause`]).
 //!
 //! Several principals may have one identity, such as the members of a group with a token. A check charges a view to another one of its
 //! principals if the one that is charged has no subscriber in it any more. Otherwise those who stay would have it for nothing, and who has
 //! left would lack one of its views.
 
+mod listeners;
+
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
-use std::sync::atomic::Ordering;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -51,6 +58,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
+use self::listeners::{FoundListener, Listener};
 use super::burst_pause::burst_pause;
 use super::listing::ListingMonitor;
 use super::lookup::{LookupError, Lookups, ResourceKind};
@@ -61,8 +69,10 @@ use super::subscriber::subscription_memory_full;
 use super::{LimitScope, SubscribeError};
 use crate::response_cache::CachedPlugin;
 
-/// The maximum number of views of one plugin that one principal causes.
+/// The maximum number of views of one plugin that one principal causes, of either kind.
 const MAX_VIEWS_OF_PRINCIPAL: usize = 16;
+/// The maximum number of views of one plugin for the listing only.
+const MAX_LISTING_VIEWS: usize = 256;
 /// The approximate memory of a view besides its subscriptions: its tasks, and its client at the upstream with the credentials.
 const VIEW_MEMORY: usize = 64 << 10;
 /// The time after which a client may retry when there are too many views.
@@ -72,22 +82,48 @@ const MIN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The time between two lines of the log with the same reason.
 const LOG_PERIOD: Duration = Duration::from_secs(60);
 
+/// What a view is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Purpose {
+    /// The listing only.
+    Listing,
+    /// Resources, and the listing.
+    Resources,
+}
+
 /// The identity whose view a watcher polls.
 pub(super) struct ViewScope {
     pub(super) identity: Identity,
-    /// The subscribers to notify of everything once, after the next poll.
-    owed: Mutex<HashSet<u64>>,
+    owed: Mutex<Owed>,
+    /// The subscribers of the listing that had this identity at the last check, by their ids.
+    listeners: Mutex<BTreeMap<u64, Arc<Mailbox>>>,
     /// Notified when a subscriber has given up or become active.
     released: Notify,
 }
 
+/// The subscribers to notify once, after the next poll.
+#[derive(Default)]
+pub(super) struct Owed {
+    /// Of all their resources.
+    pub(super) resources: HashSet<u64>,
+    /// Of the listing.
+    pub(super) listing: HashSet<u64>,
+}
+
+impl Owed {
+    pub(super) fn extend(&mut self, more: Self) {
+        self.resources.extend(more.resources);
+        self.listing.extend(more.listing);
+    }
+}
+
 impl ViewScope {
     fn new(identity: Identity) -> Self {
-        Self { identity, owed: Mutex::default(), released: Notify::new() }
+        Self { identity, owed: Mutex::default(), listeners: Mutex::default(), released: Notify::new() }
     }
 
     /// Takes the subscribers to notify after the poll that begins now.
-    pub(super) fn take_owed(&self) -> HashSet<u64> {
+    pub(super) fn take_owed(&self) -> Owed {
         std::mem::take(&mut *self.owed.lock())
     }
 }
@@ -104,33 +140,64 @@ pub(super) struct Views {
 
 struct Table {
     views: HashMap<Identity, View>,
-    /// The identity of each subscriber at the last check.
+    /// The identity of each subscriber of a resource at the last check.
     subscribers: HashMap<u64, Seen>,
+    /// The subscribers of the listing at the last check.
+    listeners: HashMap<u64, Listener>,
     /// The number of checks.
     checks: u64,
-    /// The number of views that each principal is charged with.
-    counts: ShareLimiter<Requester>,
+    counts: Counts,
     /// The memory limits of the last subscription.
     limits: ShareLimits,
     /// Whether the plugin was replaced.
     is_closed: bool,
 }
 
+/// The numbers of views for each purpose, in total and by the principal that is charged.
+#[derive(Default)]
+struct Counts {
+    listing: ShareLimiter<Requester>,
+    resources: ShareLimiter<Requester>,
+}
+
+impl Counts {
+    /// Counts a view of a principal, within the limits; `max` is that of all principals.
+    fn add(&self, purpose: Purpose, principal: &Requester, max: usize) -> Result<SharePermit<Requester>, Refused> {
+        let limits = ShareLimits { client: MAX_VIEWS_OF_PRINCIPAL, overall: max };
+        self.of(purpose).acquire(principal, limits).map_err(|reached| match reached {
+            LimitReached::ClientShare => Refused::Share,
+            LimitReached::Overall => Refused::Full(max),
+        })
+    }
+
+    fn of(&self, purpose: Purpose) -> &ShareLimiter<Requester> {
+        match purpose {
+            Purpose::Listing => &self.listing,
+            Purpose::Resources => &self.resources,
+        }
+    }
+}
+
+/// What the principal is charged with that has caused a view, or another one that uses it now.
+struct ViewCharge {
+    /// One of the views for its purpose.
+    count: SharePermit<Requester>,
+    memory: SharePermit<Requester>,
+}
+
 struct View {
     state: Arc<WatcherState>,
     lookups: Arc<Lookups>,
+    purpose: Purpose,
     /// The number of leases.
     leases: usize,
-    /// The number of leases since the beginning.
+    /// The number of leases and of new subscribers of the listing since the beginning.
     entered: u64,
+    /// This number at the beginning of the last check; none if there were leases.
+    settled: Option<u64>,
     charge: ViewCharge,
-    _task: AbortOnDropHandle<Option<()>>,
-}
-
-/// What the principal is charged with that has caused a view, or another one that uses it now: one view, and its memory.
-struct ViewCharge {
-    _count: SharePermit<Requester>,
-    memory: SharePermit<Requester>,
+    _polling: AbortOnDropHandle<Option<()>>,
+    _notifying: AbortOnDropHandle<Option<()>>,
 }
 
 struct Seen {
@@ -182,8 +249,9 @@ impl Views {
         let table = Table {
             views: HashMap::new(),
             subscribers: HashMap::new(),
+            listeners: HashMap::new(),
             checks: 0,
-            counts: ShareLimiter::default(),
+            counts: Counts::default(),
             // Until a limit is known, the subscribers of an earlier generation have been charged already.
             limits: ShareLimits { client: usize::MAX, overall: usize::MAX },
             is_closed: false,
@@ -206,6 +274,7 @@ impl Views {
             let rest = Instant::now().checked_add(burst_pause(began.elapsed())).unwrap_or(began);
             tokio::select! {
                 () = self.changed.notified() => {}
+                () = self.plugin.identities_changed() => {}
                 () = sleep(interval) => {}
             }
             sleep_until(rest).await;
@@ -227,55 +296,77 @@ impl Views {
         };
         let mut table = self.table();
         table.limits = limits;
-        let view = self.open(&mut table, identity, mailbox)?;
+        let view = self.open(&mut table, identity, mailbox, Purpose::Resources)?;
         (view.leases, view.entered) = (view.leases.saturating_add(1), view.entered.saturating_add(1));
         let (state, lookups) = (view.state.clone(), view.lookups.clone());
-        Ok(ViewLease { views: self.clone(), state, lookups, identity, caller })
+        Ok(ViewLease { views: self.clone(), state, lookups, identity, caller, is_noted: AtomicBool::new(false) })
     }
 
-    /// Returns the view of an identity. Begins the view, on behalf of a subscriber, if there is none.
+    /// Returns the view of an identity for this purpose. Begins the view, on behalf of a subscriber, if there is none.
     fn open<'a>(
         self: &Arc<Self>,
         table: &'a mut Table,
         identity: Identity,
         mailbox: &Mailbox,
+        purpose: Purpose,
     ) -> Result<&'a mut View, Refused> {
         if table.is_closed {
             return Err(Refused::Closed);
         }
-        let (count, max) = (table.views.len(), self.plugin.info().views);
-        let place = match table.views.entry(identity) {
-            Entry::Occupied(view) => return Ok(view.into_mut()),
-            Entry::Vacant(place) => place,
+        let principal = charged_principal(mailbox);
+        let max = match purpose {
+            Purpose::Listing => MAX_LISTING_VIEWS,
+            Purpose::Resources => self.plugin.info().views,
         };
-        if count >= max {
-            return Err(Refused::Full(max));
+        let (counts, limits) = (&table.counts, table.limits);
+        let memory = || self.context.memory.acquire_amount(&principal, VIEW_MEMORY, limits).map_err(Refused::Memory);
+        match table.views.entry(identity) {
+            Entry::Occupied(view) => {
+                let view = view.into_mut();
+                if view.purpose < purpose {
+                    let count = counts.add(purpose, &principal, max)?;
+                    if *view.charge.memory.client() != principal {
+                        view.charge.memory = memory()?;
+                    }
+                    (view.purpose, view.charge.count) = (purpose, count);
+                }
+                Ok(view)
+            }
+            Entry::Vacant(place) => {
+                let count = counts.add(purpose, &principal, max)?;
+                let charge = ViewCharge { count, memory: memory()? };
+                Ok(place.insert(self.begin(identity, purpose, charge)))
+            }
         }
-        let charge = charge(&charged_principal(mailbox), &table.counts, &self.context.memory, table.limits)?;
+    }
+
+    /// Begins the view of an identity.
+    fn begin(self: &Arc<Self>, identity: Identity, purpose: Purpose, charge: ViewCharge) -> View {
         let (plugin, context, scope) = (self.plugin.clone(), self.context.clone(), ViewScope::new(identity));
         // The polls of a view are never shared with other replicas, which have subscribers of their own.
         let listing = ListingMonitor::new(HashMap::new());
         let state = WatcherState::new(plugin, context, None, listing, Some(scope));
-        let watching = watch(Arc::downgrade(self), state.clone());
-        let task = tokio::spawn(state.retired.clone().run_until_cancelled_owned(watching));
-        Ok(place.insert(View {
+        let polling = watch(Arc::downgrade(self), state.clone());
+        let polling = tokio::spawn(state.retired.clone().run_until_cancelled_owned(polling));
+        let notifying = listeners::notify(state.clone());
+        let notifying = tokio::spawn(state.retired.clone().run_until_cancelled_owned(notifying));
+        View {
             lookups: Lookups::new(self.plugin.clone()),
             state,
+            purpose,
             leases: 0,
             entered: 0,
+            settled: None,
             charge,
-            _task: AbortOnDropHandle::new(task),
-        }))
+            _polling: AbortOnDropHandle::new(polling),
+            _notifying: AbortOnDropHandle::new(notifying),
+        }
     }
 
     /// Compares the identity of each subscriber with its identity at the last check, and begins the views that are
     /// missing.
     pub(super) async fn check(self: &Arc<Self>) {
-        let check = {
-            let mut table = self.table();
-            table.checks = table.checks.saturating_add(1);
-            table.checks
-        };
+        let check = self.table().begin_check();
         let (mount, mut found, mut from) = (self.plugin.mount(), HashMap::new(), None);
         loop {
             from = self.context.subscription_index().visit(mount, from.as_ref(), BATCH_SIZE, |_, _, mailbox| {
@@ -291,38 +382,46 @@ impl Views {
             }
             tokio::task::yield_now().await;
         }
-        let lost = self.compare(check, &found);
+        let listeners = self.find_listeners().await;
+        let (lost, listening) = self.compare(check, &found, &listeners);
+        self.context.notify_listeners(&listening).await;
         if !lost.is_empty() {
             self.context.notify_under(Some(mount), |mailbox, _| lost.contains(&mailbox.id)).await;
         }
     }
 
-    /// Schedules the notification of the subscribers whose identity has changed. Returns the subscribers that see
-    /// nothing any more.
-    fn compare(self: &Arc<Self>, check: u64, found: &HashMap<u64, Found>) -> HashSet<u64> {
+    /// Schedules the notification of the subscribers whose identity has changed. Returns the subscribers to notify now: of their resources,
+    /// because they see nothing any more, and of the listing.
+    fn compare(
+        self: &Arc<Self>,
+        check: u64,
+        found: &HashMap<u64, Found>,
+        listeners: &HashMap<u64, FoundListener>,
+    ) -> (HashSet<u64>, Vec<Arc<Mailbox>>) {
         let mut lost = HashSet::new();
         let mut table = self.table();
         let table = &mut *table;
         if table.is_closed {
-            return lost;
+            return (lost, Vec::new());
         }
         for (&id, Found { mailbox, credential_changes, identity }) in found {
             let (credential_changes, identity) = (*credential_changes, *identity);
             let is_same = |seen: &&mut Seen| (seen.identity, seen.credential_changes) == (identity, credential_changes);
             if let Some(seen) = table.subscribers.get_mut(&id).filter(is_same) {
                 seen.check = check;
-                if identity.is_none_or(|identity| table.views.contains_key(&identity)) {
+                let is_served = |view: &View| view.purpose == Purpose::Resources;
+                if identity.is_none_or(|identity| table.views.get(&identity).is_some_and(is_served)) {
                     continue;
                 }
             }
             let identity = match identity {
-                Some(identity) => match self.open(table, identity, mailbox) {
+                Some(identity) => match self.open(table, identity, mailbox, Purpose::Resources) {
                     Ok(view) => {
                         view.state.owe(id);
                         Some(identity)
                     }
                     Err(refused) => {
-                        self.warn(mailbox, refused);
+                        self.warn("a resource", mailbox, refused);
                         // So that the next check finds a change, and tries again.
                         None
                     }
@@ -344,16 +443,39 @@ impl Views {
         }
         // The check may not have found subscribers that subscribed during it.
         table.subscribers.retain(|_, seen| seen.check.saturating_add(1) >= check);
-        table.charge_users(found, &self.context.memory);
-        lost
+        self.release_resources(table, found);
+        let listening = self.compare_listeners(table, check, listeners);
+        let users = found.values().chain(listeners.values().map(|listener| &listener.found));
+        table.charge_users(users, &self.context.memory);
+        (lost, listening)
     }
 
-    fn warn(&self, mailbox: &Mailbox, refused: Refused) {
+    /// Leaves the listing only to each view that has no subscriber of a resource any more, according to a check.
+    fn release_resources(&self, table: &mut Table, found: &HashMap<u64, Found>) {
+        let subscribed: HashSet<_> = found.values().filter_map(|found| found.identity).collect();
+        for (identity, view) in &mut table.views {
+            // The check has found each subscriber that had entered.
+            let is_settled = view.leases == 0 && view.settled == Some(view.entered);
+            if is_settled && view.purpose != Purpose::Listing && !subscribed.contains(identity) {
+                view.purpose = Purpose::Listing;
+                // It exists already, so it counts beyond the limits, too.
+                let unlimited = ShareLimits { client: usize::MAX, overall: usize::MAX };
+                if let Ok(count) = table.counts.listing.acquire(view.charge.count.client(), unlimited) {
+                    view.charge.count = count;
+                }
+            }
+            if view.purpose == Purpose::Listing {
+                self.plugin.end_subscriptions(identity);
+            }
+        }
+    }
+
+    fn warn(&self, of: &'static str, mailbox: &Mailbox, refused: Refused) {
         let SubscribeError::Limited(fault, _) = SubscribeError::from(refused) else { return };
-        if let Some(more) = self.log.record("refused") {
+        if let Some(more) = self.log.record(of) {
             let (plugin, principal) = (self.plugin.name(), mailbox.principal().name().to_owned());
             tracing::warn!(
-                target: log_target::WATCH, plugin, principal, %fault, more,
+                target: log_target::WATCH, plugin, principal, of, %fault, more,
                 "changes of the plugin are not reported to a subscriber, because its new identity has no view; this is tried again"
             );
         }
@@ -369,6 +491,10 @@ impl Views {
         let identity = table.subscribers.get(&mailbox.id).and_then(|seen| seen.identity);
         if let Some(view) = identity.and_then(|identity| table.views.get(&identity)) {
             view.state.unwatched.notify_one();
+            if view.state.view.as_ref().is_some_and(|scope| !scope.listeners.lock().is_empty()) {
+                // The view may be for the listing only from now on.
+                self.identities_changed();
+            }
         }
     }
 
@@ -401,6 +527,7 @@ impl Views {
         let mut table = self.table();
         table.is_closed = true;
         table.subscribers.clear();
+        table.listeners.clear();
         for (identity, view) in table.views.drain() {
             view.state.retired.cancel();
             self.plugin.end_view(&identity);
@@ -423,40 +550,38 @@ impl Views {
 }
 
 impl Table {
+    /// Returns the number of the check that begins now.
+    fn begin_check(&mut self) -> u64 {
+        for view in self.views.values_mut() {
+            view.settled = (view.leases == 0).then_some(view.entered);
+        }
+        self.checks = self.checks.saturating_add(1);
+        self.checks
+    }
+
     /// Charges each view whose principal has no subscriber in it to one that has, according to a check. Without room for it, the view stays
     /// charged as it is until a later check.
-    fn charge_users(&mut self, found: &HashMap<u64, Found>, memory: &ShareLimiter<Requester>) {
+    fn charge_users<'f>(&mut self, found: impl Iterator<Item = &'f Found>, memory: &ShareLimiter<Requester>) {
         let (mut in_use, mut others) = (HashSet::new(), HashMap::new());
-        for Found { mailbox, identity, .. } in found.values() {
+        for Found { mailbox, identity, .. } in found {
             let view = identity.and_then(|identity| Some((identity, self.views.get(&identity)?)));
             let Some((identity, view)) = view else { continue };
             let principal = charged_principal(mailbox);
-            if *view.charge.memory.client() == principal {
+            if *view.charge.count.client() == principal {
                 in_use.insert(identity);
             } else {
                 others.entry(identity).or_insert(principal);
             }
         }
         for (identity, principal) in others.into_iter().filter(|(identity, _)| !in_use.contains(identity)) {
-            let charge = charge(&principal, &self.counts, memory, self.limits);
-            if let (Ok(charge), Some(view)) = (charge, self.views.get_mut(&identity)) {
-                view.charge = charge;
+            let Some(view) = self.views.get_mut(&identity) else { continue };
+            // The number of all views stays the same.
+            let Ok(count) = self.counts.add(view.purpose, &principal, usize::MAX) else { continue };
+            if let Ok(memory) = memory.acquire_amount(&principal, VIEW_MEMORY, self.limits) {
+                view.charge = ViewCharge { count, memory };
             }
         }
     }
-}
-
-/// Charges a principal with a view.
-fn charge(
-    principal: &Requester,
-    counts: &ShareLimiter<Requester>,
-    memory: &ShareLimiter<Requester>,
-    limits: ShareLimits,
-) -> Result<ViewCharge, Refused> {
-    let max = ShareLimits { client: MAX_VIEWS_OF_PRINCIPAL, overall: usize::MAX };
-    let count = counts.acquire(principal, max).map_err(|_| Refused::Share)?;
-    let memory = memory.acquire_amount(principal, VIEW_MEMORY, limits).map_err(Refused::Memory)?;
-    Ok(ViewCharge { _count: count, memory })
 }
 
 /// Returns the principal that is charged with the view of a subscriber.
@@ -486,8 +611,8 @@ async fn watch(views: Weak<Views>, state: Arc<WatcherState>) {
 }
 
 impl WatcherState {
-    /// Returns the paths that subscribers with this identity watch now, and one of these subscribers as the caller. `None` without such
-    /// subscribers.
+    /// Returns the paths that subscribers with this identity watch now, and one of these subscribers as the caller: if there is none, one of
+    /// the listing. `None` without such subscribers.
     pub(super) async fn watched_in_view(&self, identity: Identity) -> Option<(Vec<(Uri, Path)>, Caller)> {
         let mount = self.plugin.mount();
         let (mut members, mut caller, mut from) = (HashMap::new(), None, None);
@@ -505,7 +630,7 @@ impl WatcherState {
                 }
             });
             if from.is_none() {
-                return caller.map(|caller| (watched, caller));
+                return caller.or_else(|| self.listening_caller()).map(|caller| (watched, caller));
             }
             tokio::task::yield_now().await;
         }
@@ -514,7 +639,7 @@ impl WatcherState {
     /// Notifies a subscriber of all its resources after the next poll of the view.
     fn owe(&self, subscriber: u64) {
         if let Some(view) = &self.view {
-            view.owed.lock().insert(subscriber);
+            view.owed.lock().resources.insert(subscriber);
             self.wake.notify_one();
         }
     }
@@ -527,6 +652,8 @@ pub(super) struct ViewLease {
     lookups: Arc<Lookups>,
     identity: Identity,
     caller: Caller,
+    /// Whether the subscriber was [noted](Self::note).
+    is_noted: AtomicBool,
 }
 
 impl ViewLease {
@@ -544,6 +671,7 @@ impl ViewLease {
         let (check, identity) = (table.checks, Some(self.identity));
         let credential_changes = mailbox.credential_changes();
         table.subscribers.entry(mailbox.id).or_insert(Seen { identity, credential_changes, check });
+        self.is_noted.store(true, Ordering::Relaxed);
     }
 
     /// Waits until changes of a registered resource are reported.
@@ -565,6 +693,10 @@ impl Drop for ViewLease {
         }
         drop(table);
         self.state.view.iter().for_each(|view| view.released.notify_one());
+        if !self.is_noted.load(Ordering::Relaxed) {
+            // The subscription was refused, and the view may be for the listing only.
+            self.views.identities_changed();
+        }
     }
 }
 

@@ -96,6 +96,31 @@ impl Watcher {
         self.views.iter().for_each(|views| views.identities_changed());
     }
 
+    /// Records a subscriber that begins to listen to the listing, if the plugin has views. Must be called before it is a subscriber.
+    pub(super) fn note_listener(&self, mailbox: &Arc<Mailbox>) {
+        self.views.iter().for_each(|views| views.note_listener(mailbox));
+    }
+
+    /// Has a new subscriber of the listing notified by a view, if the plugin has views.
+    pub(super) fn listener_came(&self, mailbox: &Mailbox) {
+        self.views.iter().for_each(|views| views.listener_came(mailbox));
+    }
+
+    /// Removes a subscriber of the listing that has left from the views.
+    pub(super) fn listener_left(&self, id: u64) {
+        self.views.iter().for_each(|views| views.listener_left(id));
+    }
+
+    /// Returns the subscribers of the listing that its views notify.
+    pub(super) fn listeners(&self) -> Vec<Arc<Mailbox>> {
+        self.views.as_ref().map(|views| views.listeners()).unwrap_or_default()
+    }
+
+    /// Returns whether the plugin has views, and a subscriber sees anything of it.
+    pub(super) fn has_identity(&self, mailbox: &Mailbox) -> bool {
+        self.views.as_ref().is_some_and(|views| views.has_identity(mailbox))
+    }
+
     /// Returns whether the plugin is being polled.
     pub(super) fn is_polling(&self) -> bool {
         match &self.views {

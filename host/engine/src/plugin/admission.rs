@@ -8,7 +8,7 @@
 //! A call that exceeds the concurrency limit waits in a queue of at most `limits.queue` calls, for at most `limits.queue-timeout`,
 //! which also bounds its subsequent wait for an instance slot ([`shares`](crate::shares)). Each client has a share of the rate
 //! ([`fair_rate`](mcp_host_sandbox::fair_rate)), of the permits and of the queue
-//! ([`fair_semaphore`](mcp_host_sandbox::fair_semaphore)). Load shedding: calls beyond that are rejected immediately, at little cost:
+//! ([`fair_semaphore`](mcp_host_base::fair_semaphore)). Load shedding: calls beyond that are rejected immediately, at little cost:
 //! no instance, no thread, no task.
 //!
 //! The host's own calls have no rate limit, and take no client's permit. They only wait for memory and an instance slot, for at most
@@ -20,10 +20,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mcp_host_base::fair_semaphore::NoPlace;
 use mcp_host_config::limits::Limits;
-use mcp_host_model::requester::Requester;
+use mcp_host_model::requester::{FairSemaphore, Permit, Requester};
 use mcp_host_sandbox::fair_rate::FairRate;
-use mcp_host_sandbox::fair_semaphore::{FairSemaphore, NoPlace, Permit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 

@@ -51,7 +51,7 @@ use super::validation::{ValidationContext, Validator};
 use super::work_budget::WorkBudget;
 use crate::cpu::CpuClock;
 use crate::diagnostics::{Backtrace, CallTrace, ObservedPlugin};
-use crate::executor::PluginQueue;
+use crate::executor::{PluginQueue, Waits};
 use crate::function::{Function, ListEntries};
 use crate::instance::Instance;
 use crate::shares::SlotPermit;
@@ -365,11 +365,11 @@ impl CallContext {
             CallOrigin::Host => Caller::of_view(),
             CallOrigin::Indexer | CallOrigin::Probe | CallOrigin::Preparation => None,
         };
-        let running = match &*self.backend {
-            Backend::Native(_) => Either::Left(Caller::scope(caller, running)),
-            Backend::Component(_) => Either::Right(running),
+        let (waits, running) = match &*self.backend {
+            Backend::Native(_) => (Waits::OnCallersThread, Either::Left(Caller::scope(caller, running))),
+            Backend::Component(_) => (Waits::OnWorker, Either::Right(running)),
         };
-        let call = self.engine.executor.call(&self.run_queue, origin, of_executor, running);
+        let call = self.engine.executor.call(&self.run_queue, origin, waits, of_executor, running);
         call.await.map_err(|error| Fault::Host(error.to_string()))
     }
 

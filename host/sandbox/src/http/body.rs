@@ -147,7 +147,7 @@ impl Body for ResponseBody {
         let frame = ready!(open.poll(context)).map(|frame| {
             frame.map_err(|failure| {
                 open.exchange.record.failed(&failure);
-                open.exchange.http.refusal_log.record(Some(&open.exchange.origin), &failure)
+                failure.log(Some(&open.exchange.origin), &open.exchange.http.warnings)
             })
         });
         match &frame {

@@ -7,7 +7,6 @@
 use std::error::Error as _;
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytesize::ByteSize;
@@ -19,7 +18,6 @@ use rustls::AlertDescription;
 use wasmtime_wasi_http::Error;
 
 use crate::grant_usage::HttpOutcome;
-use crate::guest_log::GuestLog;
 use crate::guest_log::ThrottledWarnings;
 
 /// The reason why an exchange failed. Its text is for the log.
@@ -170,36 +168,27 @@ impl ExchangeError {
             Self::Aborted | Self::Protocol(_) => Error::HttpProtocolError,
         }
     }
-}
 
-/// The throttled warnings about one plugin's rejected requests.
-pub(super) struct RefusalLog(ThrottledWarnings);
-
-impl RefusalLog {
-    pub(super) fn new(log: &Arc<GuestLog>) -> Self {
-        Self(ThrottledWarnings::new(log.clone()))
-    }
-
-    /// Logs the failure if the host rejected the request, and returns the error code for the guest.
-    pub(super) fn record(&self, origin: Option<&Origin>, failure: &ExchangeError) -> Error {
-        let reason = match failure {
-            ExchangeError::NotGranted => Some("not granted"),
-            ExchangeError::ImitatedHeader(_) => Some("imitated header"),
-            ExchangeError::PrivateAddress(_) => Some("private address"),
-            ExchangeError::RateLimited(_) => Some("rate"),
-            ExchangeError::ConcurrencyLimit(_) => Some("concurrency"),
-            ExchangeError::Token { .. } => Some("token"),
-            ExchangeError::RequestHeadersTooLarge(_)
-            | ExchangeError::RequestBodyTooLarge(_)
-            | ExchangeError::ResponseHeadersTooLarge
-            | ExchangeError::ResponseBodyTooLarge(_) => Some("size"),
-            ExchangeError::Timeout(_) | ExchangeError::Cpu => Some("timeout"),
-            ExchangeError::Certificate(_) => Some("certificate"),
+    /// Logs the failure, unless it is throttled, if the host rejected the request. Returns the error code for the guest.
+    pub(super) fn log(&self, origin: Option<&Origin>, warnings: &ThrottledWarnings) -> Error {
+        let reason = match self {
+            Self::NotGranted => Some("not granted"),
+            Self::ImitatedHeader(_) => Some("imitated header"),
+            Self::PrivateAddress(_) => Some("private address"),
+            Self::RateLimited(_) => Some("rate"),
+            Self::ConcurrencyLimit(_) => Some("concurrency"),
+            Self::Token { .. } => Some("token"),
+            Self::RequestHeadersTooLarge(_)
+            | Self::RequestBodyTooLarge(_)
+            | Self::ResponseHeadersTooLarge
+            | Self::ResponseBodyTooLarge(_) => Some("size"),
+            Self::Timeout(_) | Self::Cpu => Some("timeout"),
+            Self::Certificate(_) => Some("certificate"),
             _ => None,
         };
         if let (Some(reason), Some(origin)) = (reason, origin) {
-            self.0.warn(reason, format_args!("a request to {origin} failed: {failure}"));
+            warnings.warn(reason, format_args!("a request to {origin} failed: {self}"));
         }
-        failure.to_wasi()
+        self.to_wasi()
     }
 }

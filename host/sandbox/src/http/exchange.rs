@@ -23,6 +23,7 @@ use mcp_host_base::text::prefix;
 use mcp_host_base::trace::{self, MAX_ATTRIBUTE};
 use mcp_host_config::grants::HttpGrant;
 use mcp_host_model::net::{Origin, Scheme};
+use mcp_host_model::requester::Client;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span, info_span};
@@ -38,7 +39,6 @@ use super::tls::TlsClient;
 use super::{ExchangePermit, OutboundHttp, headers};
 use crate::counted_stream::CountedStream;
 use crate::cpu::{CountedTask, HostCpuBudget, OutOfCpu};
-use crate::fair_semaphore::Client;
 
 /// The smallest buffer that hyper accepts.
 const MIN_BUFFER: usize = 8 << 10;
@@ -67,11 +67,11 @@ impl OutboundHttp {
         let exchanging = self.clone().exchange(request, options, client).in_current_span();
         let exchange = CountedTask::new(cpu.clone(), Box::pin(exchanging));
         Box::new(async move {
-            let out_of_cpu = |OutOfCpu| self.refusal_log.record(origin.as_ref(), &ExchangeError::Cpu);
+            let out_of_cpu = |OutOfCpu| ExchangeError::Cpu.log(origin.as_ref(), &self.warnings);
             let (response, driver) = exchange.await.map_err(out_of_cpu)??;
             let driver = CountedTask::new(cpu, Box::into_pin(driver));
             let driver: Driver = Box::new(async move {
-                let out_of_cpu = |OutOfCpu| self.refusal_log.record(origin.as_ref(), &ExchangeError::Cpu);
+                let out_of_cpu = |OutOfCpu| ExchangeError::Cpu.log(origin.as_ref(), &self.warnings);
                 driver.await.map_err(out_of_cpu)?
             });
             Ok::<_, Error>((response, driver))
@@ -104,7 +104,7 @@ impl OutboundHttp {
         };
         answer.map_err(|failure| {
             record.failed(&failure);
-            self.refusal_log.record(origin.as_ref(), &failure)
+            failure.log(origin.as_ref(), &self.warnings)
         })
     }
 

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
+use mcp_host_base::tls_client;
 use mcp_host_config::grants::CaBundle;
-use mcp_host_config::tls_client;
 use mcp_host_model::net::UrlHost;
 use rustls::client::Resumption;
 use rustls::pki_types::{CertificateDer, ServerName};

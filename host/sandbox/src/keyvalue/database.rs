@@ -5,7 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mcp_host_base::private_dir::{PrivateDir, PrivateError};
+use mcp_host_base::private_dir::PrivateDir;
+use mcp_host_base::private_file::PrivateError;
 use mcp_host_base::sqlite_file::{self, Format};
 use mcp_host_config::PluginName;
 use rusqlite::{Connection, ErrorCode};

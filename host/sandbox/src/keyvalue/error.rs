@@ -1,10 +1,28 @@
-//! Errors of bucket operations, without internals for the guest and its clients. The [log](super::refusal_log) has all details for the admin.
+//! Errors of bucket operations: without internals for the guest and its clients, and with all details for the admin.
+//!
+//! Each kind of error is logged once a minute, with the number of occurrences ([`StoreError::log`]). Errors that the guest or its
+//! quota causes go through the guest's own log. Errors that only an admin can repair (a damaged file, a full disk) are logged as the
+//! host's, with the file and the remedy: a guest that has exhausted its log allowance does not hide them.
 
 use std::path::Path;
 
+use mcp_host_base::log_target;
 use wasmtime::component::{Resource, ResourceTableError};
 
 use super::{Bucket, Cas, MAX_KEY, MAX_KEYS, MAX_VALUE};
+use crate::guest_log::ThrottledWarnings;
+
+const DAMAGED_MESSAGE: &str = "the key-value store of a plugin is damaged, and its buckets cannot be used: stop all hosts that use it, \
+     then repair it (`sqlite3 FILE .recover`), or move it and its `-wal` file away to start with an empty store";
+const UNUSABLE_MESSAGE: &str = "the key-value store of a plugin cannot be used: check that the user who runs the host can write to it and its \
+     directory, and that the disk is not full";
+const UNREACHABLE_MESSAGE: &str = "the shared buckets of a plugin cannot be reached: check the servers of `cluster.nats` and that JetStream has a \
+     leader; calls on shared buckets fail until then";
+const REFUSED_MESSAGE: &str = "NATS refuses requests about the shared buckets of a plugin: check the permissions in docs/cluster.md, and the storage \
+     of JetStream";
+const FOREIGN_MESSAGE: &str = "a shared bucket of a plugin has values that no host writes: check who may publish to its subjects (docs/cluster.md)";
+const NO_CLUSTER_MESSAGE: &str = "a shared bucket of a plugin cannot be used: add `[cluster]` to the config and start the host again, or \
+     remove `shared = true`";
 
 /// The reason why an operation failed. Its text is returned to the guest, which may pass it on to a client: it contains
 /// no path and no message of SQLite.
@@ -136,6 +154,48 @@ impl StoreError {
     /// Returns whether the error is a fault of the database, not of the request.
     pub(super) fn is_database_fault(&self) -> bool {
         matches!(self, Self::Damaged(_) | Self::Failed(_))
+    }
+
+    /// Logs the error, unless it is throttled. `file` is the database of the plugin.
+    pub(super) fn log(&self, file: Option<&Path>, warnings: &ThrottledWarnings) {
+        let reason = match self {
+            Self::NotGranted { .. } => "not granted",
+            Self::ByteQuotaExceeded { .. } | Self::SharedByteQuotaExceeded { .. } | Self::KeyQuotaExceeded { .. } => {
+                "quota"
+            }
+            Self::Busy => "busy",
+            Self::Damaged(reason) => return log_unusable(file, reason, DAMAGED_MESSAGE, warnings),
+            Self::Failed(reason) => return log_unusable(file, reason, UNUSABLE_MESSAGE, warnings),
+            Self::Unreachable(reason) => return log_shared(reason, UNREACHABLE_MESSAGE, warnings),
+            Self::Refused(reason) => return log_shared(reason, REFUSED_MESSAGE, warnings),
+            Self::Foreign(reason) => return log_shared(reason, FOREIGN_MESSAGE, warnings),
+            Self::NoCluster(_) => return log_shared(&self.to_string(), NO_CLUSTER_MESSAGE, warnings),
+            Self::NoStateDir
+            | Self::SharedValueTooLarge { .. }
+            | Self::InvalidKeyLength(_)
+            | Self::ValuesTooLarge
+            | Self::TooManyKeys(_)
+            | Self::NotANumber
+            | Self::Overflow
+            | Self::InvalidCursor
+            | Self::OutOfMemory
+            | Self::TooManyHandles => "request",
+        };
+        warnings.warn(reason, format_args!("a `wasi:keyvalue` call failed: {self}"));
+    }
+}
+
+fn log_shared(reason: &str, message: &'static str, warnings: &ThrottledWarnings) {
+    if let Some(count) = warnings.record(message) {
+        let plugin = warnings.plugin();
+        tracing::warn!(target: log_target::PLUGIN, plugin, reason, count, "{message}");
+    }
+}
+
+fn log_unusable(file: Option<&Path>, reason: &str, message: &str, warnings: &ThrottledWarnings) {
+    if let Some(count) = warnings.record("database") {
+        let (plugin, file) = (warnings.plugin(), file.map(|file| file.display().to_string()));
+        tracing::error!(target: log_target::PLUGIN, plugin, file, reason, count, "{message}");
     }
 }
 

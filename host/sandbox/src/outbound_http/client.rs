@@ -14,7 +14,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use mcp_host_base::informational;
-use mcp_host_config::tls_client;
+use mcp_host_base::tls_client;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use tokio::sync::OnceCell;

@@ -6,6 +6,7 @@ mod sqlite;
 use std::sync::Arc;
 
 use mcp_host_config::grants::{SqlGrant, SqlUrl};
+use mcp_host_model::requester::{FairSemaphore, Permit};
 use tokio::time::{Instant, timeout_at};
 
 use self::postgresql::{Listener, PostgresqlDatabase, schemas};
@@ -17,7 +18,6 @@ use super::error::QueryError;
 use super::result::{ChargedRows, ResultBounds};
 use super::{Database, Query, SqlDatabases, Usage, WorkerProgram};
 use crate::CallAccounts;
-use crate::fair_semaphore::{FairSemaphore, Permit};
 use crate::http::TlsRoots;
 
 /// The backend of a database.

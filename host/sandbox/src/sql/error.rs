@@ -1,14 +1,11 @@
 //! Query errors: without data and addresses for the guest and its clients, and with all details for the admin.
 //!
-//! Each kind of error is logged once a minute, with the number of occurrences ([`RefusalLog`]). Errors that the guest causes go
+//! Each kind of error is logged once a minute, with the number of occurrences ([`QueryError::log`]). Errors that the guest causes go
 //! through the guest's own log. Errors that only an admin can repair (a server that is down, a role that can write) are logged as
 //! the host's, with the reason: a guest that has exhausted its log allowance does not hide them.
 
-use std::sync::Arc;
-
 use mcp_host_base::log_target;
 
-use crate::guest_log::GuestLog;
 use crate::guest_log::ThrottledWarnings;
 
 /// The reason why a query has no result. Its text is returned to the guest, which may pass it on to a client.
@@ -61,37 +58,23 @@ impl QueryError {
     pub(super) fn rejected(sqlstate: &str, message: impl Into<String>) -> Self {
         Self::Rejected { sqlstate: sqlstate.to_owned(), message: message.into(), position: None }
     }
-}
 
-/// The throttled warnings about one plugin's failed queries.
-#[derive(Debug)]
-pub(super) struct RefusalLog {
-    plugin: Arc<str>,
-    warnings: ThrottledWarnings,
-}
-
-impl RefusalLog {
-    /// Creates the warnings, without occurrences.
-    pub(super) fn new(plugin: Arc<str>, log: &Arc<GuestLog>) -> Self {
-        Self { plugin, warnings: ThrottledWarnings::new(log.clone()) }
-    }
-
-    /// Records an error of a query to this database.
-    pub(super) fn record(&self, database: &str, error: &QueryError) {
-        let reason = match error {
-            QueryError::NotGranted(_) => "not granted",
-            QueryError::Rejected { .. } => "rejected",
-            QueryError::TooLarge(_) | QueryError::OutOfMemory | QueryError::Timeout | QueryError::OutOfCpu => "bound",
-            QueryError::Busy(_) => "busy",
-            QueryError::Refused(reason) | QueryError::Unreachable(reason) | QueryError::Failed(reason) => {
-                if let Some(count) = self.warnings.record("database") {
-                    let plugin = &*self.plugin;
+    /// Logs the error of a query to this database, unless it is throttled.
+    pub(super) fn log(&self, database: &str, warnings: &ThrottledWarnings) {
+        let reason = match self {
+            Self::NotGranted(_) => "not granted",
+            Self::Rejected { .. } => "rejected",
+            Self::TooLarge(_) | Self::OutOfMemory | Self::Timeout | Self::OutOfCpu => "bound",
+            Self::Busy(_) => "busy",
+            Self::Refused(reason) | Self::Unreachable(reason) | Self::Failed(reason) => {
+                if let Some(count) = warnings.record("database") {
+                    let plugin = warnings.plugin();
                     tracing::error!(target: log_target::PLUGIN, plugin, database, reason, count, "a database of a plugin cannot be used");
                 }
                 return;
             }
         };
-        self.warnings.warn(reason, format_args!("a query of the database `{database}` failed: {error}"));
+        warnings.warn(reason, format_args!("a query of the database `{database}` failed: {self}"));
     }
 }
 

@@ -68,12 +68,12 @@ use crate::jsonrpc::{self, Incoming, Kind, Message, Rejection, RejectionStatus, 
 use crate::listen::{self, Listener};
 use crate::method::Method;
 use crate::params::{InitializeParams, ListenParams};
-use crate::rejected::{Arrival, Rejected};
 use crate::request_context::RequestContext;
 use crate::respond::budget_error;
 use crate::revision::Revision;
 use crate::server_info;
 use crate::server_metrics::Transport;
+use crate::trace::{Arrival, Rejected};
 
 /// The pending answer to a message of a batch.
 enum BatchAnswer {

@@ -35,7 +35,6 @@ use crate::listen::{self, Listener};
 use crate::method::Method;
 use crate::notification::update_notification;
 use crate::params::{InitializeParams, ListenParams};
-use crate::rejected::{Arrival, Rejected};
 use crate::request::Request;
 use crate::request_context::RequestContext;
 use crate::respond::{Reply, respond};
@@ -43,7 +42,7 @@ use crate::revision::Revision;
 use crate::server_info;
 use crate::server_metrics::{ServerMetrics, Transport};
 use crate::session::Session;
-use crate::trace::{RequestTrace, TracedRequest};
+use crate::trace::{Arrival, Rejected, RequestTrace, TracedRequest};
 
 /// The maximum number of requests in flight.
 const MAX_IN_FLIGHT: usize = 64;

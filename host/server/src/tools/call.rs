@@ -5,13 +5,13 @@ use mcp_host_model::resource::Error;
 
 use super::definition::{tool_name, tool_named};
 use super::output::{Forms, Output, Part, ToolError};
-use crate::error::RpcError;
+use crate::error::{RpcError, slash_hint};
 use crate::json::Encoder;
 use crate::method::TOOL_PARAMS;
 use crate::params::ToolParams;
 use crate::request_context::{Outcome, RequestContext};
 use crate::revision::Revision;
-use crate::{slash, wire};
+use crate::wire;
 
 /// Calls a tool.
 pub(crate) async fn call(context: &RequestContext, params: ToolParams) -> Result<Outcome, RpcError> {
@@ -75,6 +75,6 @@ pub(super) async fn next_step(context: &RequestContext, tool: Tool, uri: &str) -
     let operation = if tool == Tool::List { Operation::List } else { Operation::Read };
     let mount = host.nearest_mount(principal, operation, uri);
     let mount = mount.map(|mount| format!("the nearest mount is `{mount}`"));
-    let slash = slash::hint(host, principal, uri).await;
+    let slash = slash_hint(host, principal, uri).await;
     mount.into_iter().chain(slash).chain(tools).map(|part| format!("; {part}")).collect()
 }

@@ -33,7 +33,7 @@ pub(super) fn resource_properties() -> Value {
         "notices": {
             "type": "array",
             "items": result(json!({ "kind": { "type": "string" }, "text": { "type": "string" } }), &["kind", "text"]),
-            "description": "What its text is not: of one that is cut, only a part is indexed.",
+            "description": "What the text lacks: for example, only a part of it is indexed.",
         },
     })
 }

@@ -29,10 +29,10 @@ const MAX_TEMPLATE_PAGES: usize = 8;
 pub(super) fn describe() -> Description {
     Description {
         title: "List resources",
-        text: "Lists resources with their URIs: a page of all resources, or the direct children of one. The result says how to \
-         continue with `cursor`, if there are more. The first page also has URI templates (RFC 6570) of resources that are not \
-         listed: fill in the variables to get the URI of one. To find resources by their content, search instead if there is \
-         a tool for that.",
+        text: "Lists resources with their URIs: all of them, or the direct children of `uri`. The result is one page. If there \
+               are more resources, its last line has the cursor of the next page. The first page also has URI templates \
+               (RFC 6570) of resources that are not listed: fill in the variables to get a URI. To find resources by their \
+               content, use a search tool if there is one.",
         input: input(),
         output: output(),
     }
@@ -41,11 +41,11 @@ pub(super) fn describe() -> Description {
 fn input() -> Value {
     object(
         json!({
-            "uri": { "type": "string", "description": "The resource whose children are listed; without it, everything." },
-            "cursor": { "type": "string", "description": "The cursor that the page before ends with." },
+            "uri": { "type": "string", "description": "The URI of a resource whose direct children are listed. Without it, all resources are listed." },
+            "cursor": { "type": "string", "description": "The cursor from the last line of the previous page. Repeat `uri` with it." },
             "limit": {
                 "type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT,
-                "description": "The maximum number of resources.",
+                "description": "The maximum number of resources on a page. A page of long lines has fewer.",
             },
         }),
         &[],

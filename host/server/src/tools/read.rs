@@ -30,19 +30,19 @@ const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"]
 pub(super) fn describe() -> Description {
     Description {
         title: "Read a resource",
-        text: "Returns the content of a resource by its URI, as the other tools return it, or as one of the URI templates that \
-               they return has with its variables filled in. Lines in brackets at the end say what was left out, and how to get \
-               it: by another URI, or from an `offset` on.",
+        text: "Returns the content of a resource: its text, or an image. Use a URI from another tool, or a URI template with its \
+               variables filled in. A text longer than `max_bytes` is cut. Lines in brackets at the end say what was left out \
+               and how to get it: with an `offset`, or from another URI.",
         input: object(
             json!({
                 "uri": { "type": "string", "description": "The URI of the resource." },
                 "offset": {
                     "type": "integer", "minimum": 0, "maximum": MAX_OFFSET, "default": 0,
-                    "description": "The byte of its text from which on it is returned, as the result before says.",
+                    "description": "The byte at which the text begins. To continue a text, use the offset from the last line of the previous result.",
                 },
                 "max_bytes": {
                     "type": "integer", "minimum": MIN_BYTES, "maximum": MAX_BYTES, "default": DEFAULT_BYTES,
-                    "description": "The maximum number of bytes; four are about one token.",
+                    "description": "The maximum number of bytes of content. A token has about four bytes.",
                 },
             }),
             &["uri"],
@@ -66,7 +66,7 @@ fn output() -> Value {
             "mimeType": { "type": "string" },
             "text": { "type": "string" },
             "blob": { "type": "string", "contentEncoding": "base64" },
-            "notices": { "type": "array", "items": notice, "description": "What the content is not." },
+            "notices": { "type": "array", "items": notice, "description": "What the content lacks: it is cut, incomplete or stale." },
         }),
         &["uri"],
     );

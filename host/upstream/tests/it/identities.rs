@@ -121,7 +121,7 @@ impl Notifying {
         };
         let server = Server::start_for_users(move |user, method, message| {
             let called = message["method"].as_str().unwrap_or_default();
-            let capabilities = json!({ "resources": { "subscribe": true } });
+            let capabilities = json!({ "resources": { "subscribe": true, "listChanged": true } });
             match (called, is_stateless) {
                 ("", _) if *method == Method::GET => open(user, None),
                 ("", _) => status(200, ""),
@@ -154,12 +154,25 @@ impl Notifying {
 
     /// Notifies a user of a change, by each id that its stream may have.
     fn notify(&self, user: &str, uri: &str) {
+        self.send(user, "notifications/resources/updated", json!({ "uri": uri }));
+    }
+
+    /// Notifies a user of a change of the listing, in the same way.
+    fn notify_of_listing(&self, user: &str) {
+        self.send(user, "notifications/resources/list_changed", json!({}));
+    }
+
+    fn send(&self, user: &str, method: &str, mut params: Value) {
         let streams = self.streams.lock();
         for id in 0..10 {
-            let meta = json!({ "io.modelcontextprotocol/subscriptionId": id });
-            let line = json!({ "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": { "uri": uri, "_meta": meta } });
+            params["_meta"] = json!({ "io.modelcontextprotocol/subscriptionId": id });
+            let line = json!({ "jsonrpc": "2.0", "method": method, "params": params });
             streams.get(user).iter().for_each(|stream| stream.send(line.to_string()).unwrap());
         }
+    }
+
+    async fn wait_for_streams(&self, users: [&str; 2]) {
+        wait_for(async || users.iter().all(|user| self.streams.lock().contains_key(*user))).await;
     }
 
     fn called(&self, method: &str) -> Vec<String> {
@@ -207,6 +220,30 @@ async fn each_identity_has_its_own_subscriptions_and_updates() {
 }
 
 #[tokio::test]
+async fn each_identity_has_its_own_changes_of_the_listing() {
+    for is_stateless in [false, true] {
+        let world = Notifying::start(is_stateless).await;
+        let up = start(&world.server).await;
+        let mut tokens = Vec::new();
+        for caller in [ada(), bob()] {
+            assert!(up.reports_listing(&up.identity(&caller).unwrap()));
+            tokens.push(as_caller(&caller, up.changes(&[], None)).await.unwrap().token);
+        }
+        world.wait_for_streams(["Bearer a", "Bearer o"]).await;
+        let has_changed = async |caller: Caller, index: usize| {
+            as_caller(&caller, up.changes(&[], Some(&tokens[index]))).await.unwrap().listing_changed
+        };
+        assert!(!has_changed(ada(), 0).await && !has_changed(bob(), 1).await);
+        world.notify_of_listing("Bearer a");
+        as_caller(&ada(), up.changed()).await;
+        wait_for(async || has_changed(ada(), 0).await).await;
+        assert!(!has_changed(bob(), 1).await);
+        world.notify_of_listing("Bearer o");
+        wait_for(async || has_changed(bob(), 1).await).await;
+    }
+}
+
+#[tokio::test]
 async fn a_cursor_of_another_identity_is_none() {
     let server = Server::start_for_users(answer).await;
     let up = start(&server).await;
@@ -242,19 +279,29 @@ async fn an_identity_whose_token_is_refused_fails_alone() {
     assert_eq!(as_caller(&ada(), text(&up, "x:both")).await.unwrap(), "for a");
 }
 
+/// An upstream with a client for each principal.
+async fn start_with_views(server: &Server) -> Arc<dyn Provider> {
+    let keys = format!("[[upstream]]\nname = 'up'\nurl = '{}'\nmount = 'up+'\nviews = 'principal'", server.url());
+    let config = Config::parse_in(&keys, Path::new("/etc/mcp-host.toml"), &Environment::empty()).unwrap();
+    mcp_host_upstream::connect(&config.plugins[0]).await.unwrap()
+}
+
+/// Reads as one of many other principals.
+async fn read_as_other(up: &Arc<dyn Provider>, number: usize) {
+    let other = Caller::new(Some(&format!("other-{number}")), []);
+    assert_eq!(as_caller(&other, text(up, "x:1")).await, Ok(String::new()));
+}
+
 #[tokio::test]
 async fn a_client_with_subscribers_is_kept_however_many_others_come() {
     let world = Notifying::start(false).await;
-    let keys = format!("[[upstream]]\nname = 'up'\nurl = '{}'\nmount = 'up+'\nviews = 'principal'", world.server.url());
-    let config = Config::parse_in(&keys, Path::new("/etc/mcp-host.toml"), &Environment::empty()).unwrap();
-    let up = mcp_host_upstream::connect(&config.plugins[0]).await.unwrap();
+    let up = start_with_views(&world.server).await;
     assert_eq!(up.describe().views, 128);
     let watched = vec!["x:1".to_owned()];
     let start = as_caller(&ada(), up.changes(&watched, None)).await.unwrap().token;
     let crowd = async || {
         for number in 0..300 {
-            let other = Caller::new(Some(&format!("other-{number}")), []);
-            assert_eq!(as_caller(&other, text(&up, "x:1")).await, Ok(String::new()));
+            read_as_other(&up, number).await;
         }
     };
     crowd().await;
@@ -264,4 +311,39 @@ async fn a_client_with_subscribers_is_kept_however_many_others_come() {
     crowd().await;
     let changes = as_caller(&ada(), up.changes(&watched, Some(&start))).await.unwrap();
     assert_eq!(changes.changed, watched, "it is another client");
+}
+
+#[tokio::test]
+async fn the_listing_is_watched_for_clients_that_exist_and_is_no_use_of_them() {
+    let world = Notifying::start(false).await;
+    let up = start_with_views(&world.server).await;
+    let identity = up.identity(&ada()).unwrap();
+    let poll = async |token: Option<&str>| as_caller(&ada(), up.changes(&[], token)).await.unwrap();
+    assert!(!up.reports_listing(&identity));
+    let before = poll(None).await.token;
+    assert!(!up.reports_listing(&identity), "a poll creates no client");
+    assert_eq!(as_caller(&ada(), text(&up, "x:1")).await, Ok(String::new()));
+    up.identities_changed().await;
+    assert!(up.reports_listing(&identity));
+    // There was no client, so it is not known what has changed since then.
+    assert!(poll(Some(before.as_str())).await.listing_changed);
+    let start = poll(None).await.token;
+    assert!(!poll(Some(start.as_str())).await.listing_changed);
+    for number in 0..300 {
+        read_as_other(&up, number).await;
+        poll(Some(start.as_str())).await;
+    }
+    assert!(!up.reports_listing(&identity), "it was the least recently used one");
+    assert!(!poll(Some(start.as_str())).await.listing_changed, "nothing is known any more");
+    // With a subscriber it is kept, and without one not.
+    as_caller(&ada(), up.changes(&["x:1".to_owned()], None)).await.unwrap();
+    for number in 0..300 {
+        read_as_other(&up, number).await;
+    }
+    assert!(up.reports_listing(&identity));
+    up.end_subscriptions(&identity);
+    for number in 0..300 {
+        read_as_other(&up, number).await;
+    }
+    assert!(!up.reports_listing(&identity));
 }

@@ -25,6 +25,8 @@ use crate::host::Host;
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// So long that a change is noticed without it.
 const LONG: &str = "1h";
+/// What stands for the listing among the versions.
+const LISTING: &str = "#";
 /// The time in which a wrong update would have come.
 const QUIET: Duration = Duration::from_millis(300);
 
@@ -34,6 +36,14 @@ struct Users {
     versions: Mutex<BTreeMap<(String, String), u32>>,
     /// Notified of a change of this user's data.
     changed: Mutex<BTreeMap<String, Arc<Notify>>>,
+    /// What each user's listing has.
+    listings: Mutex<BTreeMap<String, Vec<String>>>,
+    /// The users whose listing was walked.
+    walked: Mutex<Vec<String>>,
+    /// The users whose listing is not to be watched.
+    inactive: Mutex<BTreeSet<String>>,
+    /// Notified when a user is active again.
+    activated: Notify,
     /// The users for which `changes` was called, with the watched paths.
     calls: Mutex<Vec<(String, Vec<String>)>>,
     /// The identities whose view has ended.
@@ -56,6 +66,10 @@ impl Users {
             max,
             versions: Mutex::default(),
             changed: Mutex::default(),
+            listings: Mutex::default(),
+            walked: Mutex::default(),
+            inactive: Mutex::default(),
+            activated: Notify::new(),
             calls: Mutex::default(),
             ended: Mutex::default(),
         })
@@ -68,6 +82,23 @@ impl Users {
     fn edit(&self, user: &str, path: &str) {
         *self.versions.lock().entry((user.to_owned(), path.to_owned())).or_default() += 1;
         self.notify_of(user).notify_one();
+    }
+
+    /// Adds a resource to a user's listing.
+    fn add(&self, user: &str, path: &str) {
+        self.listings.lock().entry(user.to_owned()).or_default().push(path.to_owned());
+        self.edit(user, LISTING);
+    }
+
+    /// Sets whether the listing of a user is to be watched, and has the views compared with it.
+    fn set_active(&self, user: &str, is_active: bool) {
+        if is_active {
+            self.inactive.lock().remove(user);
+            self.activated.notify_one();
+        } else {
+            self.inactive.lock().insert(user.to_owned());
+            self.notify_of(user).notify_one();
+        }
     }
 
     /// The users for which `changes` was called since the last call of this function.
@@ -89,7 +120,10 @@ impl Provider for Users {
     }
 
     async fn list(&self, _: Option<&str>, _: Option<&str>, _: usize) -> Result<Page> {
-        Ok(Page::last([]))
+        let Some(user) = current() else { return Ok(Page::last([])) };
+        let listings = self.listings.lock();
+        self.walked.lock().push(user.clone());
+        Ok(Page::last(listings.get(&user).into_iter().flatten().map(|path| entry(path))))
     }
 
     async fn stat(&self, path: &str) -> Result<Entry> {
@@ -102,8 +136,8 @@ impl Provider for Users {
 
     async fn changes(&self, watched: &[String], since: Option<&str>) -> Result<ChangeSet> {
         let user = current().ok_or_else(|| Failure::internal("a poll for nobody"))?;
-        self.calls.lock().push((user.clone(), watched.to_vec()));
         let versions = self.versions.lock();
+        self.calls.lock().push((user.clone(), watched.to_vec()));
         let version = |path: &str| versions.get(&(user.clone(), path.to_owned())).copied().unwrap_or_default();
         // The token has the user, so that one of another user counts as unknown.
         let of_user: Vec<_> = versions.iter().filter(|((of, _), _)| *of == user).collect();
@@ -118,7 +152,7 @@ impl Provider for Users {
         let known = |path: &str| before.get(path).and_then(|version| version.parse::<u32>().ok()).unwrap_or_default();
         let mut changes = ChangeSet::none(now);
         changes.changed = watched.iter().filter(|path| version(path) != known(path)).cloned().collect();
-        Ok(changes)
+        Ok(if version(LISTING) == known(LISTING) { changes } else { changes.listing_changed() })
     }
 
     async fn changed(&self) {
@@ -130,6 +164,14 @@ impl Provider for Users {
 
     fn identity(&self, caller: &Caller) -> Option<Identity> {
         user(caller).map(|user| Identity::of(user.as_bytes()))
+    }
+
+    fn reports_listing(&self, identity: &Identity) -> bool {
+        !self.inactive.lock().iter().any(|user| Identity::of(user.as_bytes()) == *identity)
+    }
+
+    async fn identities_changed(&self) {
+        self.activated.notified().await;
     }
 
     fn end_view(&self, identity: &Identity) {
@@ -206,16 +248,30 @@ impl World {
         timeout(TIMEOUT, opened).await.expect("a view of the principal is charged to another one")
     }
 
+    /// A subscriber of the listing.
+    fn listener(&self, principal: &str) -> Subscriber {
+        let subscriber = self.subscriber(principal);
+        subscriber.watch_listing();
+        subscriber
+    }
+
     async fn wait_until_ended(&self, user: &str) {
         let identity = Identity::of(user.as_bytes());
-        timeout(TIMEOUT, async {
-            while !self.users.ended.lock().contains(&identity) {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        })
-        .await
-        .unwrap();
+        wait_until(|| self.users.ended.lock().contains(&identity)).await;
     }
+
+    async fn wait_until_polled(&self, user: &str) {
+        wait_until(|| self.users.calls.lock().iter().any(|(of, _)| of == user)).await;
+    }
+}
+
+async fn wait_until(holds: impl Fn() -> bool) {
+    let waiting = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(TIMEOUT, waiting).await.unwrap();
 }
 
 fn updated(path: &str) -> Update {
@@ -430,4 +486,116 @@ async fn a_view_without_subscribers_ends_with_its_tasks_and_one_that_begins_agai
         tokio::time::sleep(QUIET).await;
         assert!(world.users.take_calls().is_empty());
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_of_the_listing_is_told_to_those_with_its_identity() {
+    let world = World::start(1, &["corp/ada", "corp/alan"]).await;
+    let names = ["corp/ada", "corp/alan", "corp/bob", "corp/nobody"];
+    let [ada, alan, bob, nobody] = names.map(|name| world.listener(name));
+    for user in ["team", "corp/bob"] {
+        world.wait_until_polled(user).await;
+    }
+    assert_eq!(world.users.take_calls(), BTreeSet::from(["team".to_owned(), "corp/bob".to_owned()]));
+    for _ in 0..2 {
+        world.users.add("team", "a");
+        assert_eq!((next(&ada).await, next(&alan).await), (Update::Listing, Update::Listing));
+        assert_quiet(&bob).await;
+        world.users.add("corp/bob", "b");
+        assert_eq!(next(&bob).await, Update::Listing);
+        for other in [&ada, &alan, &nobody] {
+            assert_quiet(other).await;
+        }
+    }
+    // A view ends with its last subscriber.
+    drop(ada);
+    assert_quiet(&alan).await;
+    world.users.add("team", "c");
+    assert_eq!(next(&alan).await, Update::Listing);
+    drop(alan);
+    world.wait_until_ended("team").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_only_listens_takes_no_place_of_a_subscription() {
+    let world = World::start(1, &[]).await;
+    let [ada, bob] = ["corp/ada", "corp/bob"].map(|name| world.listener(name));
+    for user in ["corp/ada", "corp/bob"] {
+        world.wait_until_polled(user).await;
+    }
+    world.subscribe(&ada, "a").await;
+    assert!(matches!(world.try_subscribe(&bob, "a").await, Err(Error::Unavailable { .. })));
+    world.users.add("corp/bob", "b");
+    assert_eq!(next(&bob).await, Update::Listing);
+    // Her view is for the listing only again.
+    world.host.unsubscribe(&ada, "users:///a").unwrap();
+    let subscribed = async {
+        while world.try_subscribe(&bob, "a").await.is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(TIMEOUT, subscribed).await.unwrap();
+    for (one, user) in [(&ada, "corp/ada"), (&bob, "corp/bob")] {
+        world.users.add(user, "c");
+        assert_eq!(next(one).await, Update::Listing);
+    }
+    world.users.edit("corp/bob", "a");
+    assert_eq!(next(&bob).await, updated("a"));
+    assert_quiet(&ada).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_of_the_listing_that_a_rule_hides_is_not_told() {
+    let world = World::start(8, &[]).await;
+    let ada = world.listener("corp/ada");
+    world.wait_until_polled("corp/ada").await;
+    world.users.walked.lock().clear();
+    world.reload(&[], "users:///hidden").await;
+    wait_until(|| !world.users.walked.lock().is_empty()).await;
+    // The rules may hide something now.
+    while timeout(QUIET, ada.next()).await.is_ok() {}
+    world.users.add("corp/ada", "hidden");
+    assert_quiet(&ada).await;
+    world.users.add("corp/ada", "seen");
+    assert_eq!(next(&ada).await, Update::Listing);
+    assert!(world.users.walked.lock().iter().all(|user| user == "corp/ada"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_access_token_has_another_listing_which_is_told_once() {
+    let world = World::start(8, &[]).await;
+    let ada = world.with_token("corp/ada", "one").await;
+    ada.watch_listing();
+    world.wait_until_polled("one").await;
+    ada.set_access_token(Some(AccessToken::new("two")));
+    assert_eq!(next(&ada).await, Update::Listing);
+    world.wait_until_ended("one").await;
+    world.users.take_calls();
+    world.users.add("one", "a");
+    assert_quiet(&ada).await;
+    world.users.add("two", "a");
+    assert_eq!(next(&ada).await, Update::Listing);
+    assert_eq!(world.users.take_calls(), BTreeSet::from(["two".to_owned()]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listing_is_watched_while_the_provider_wants_that_and_what_was_missed_meanwhile_is_told_once() {
+    let world = World::start(8, &[]).await;
+    world.users.set_active("corp/ada", false);
+    let ada = world.listener("corp/ada");
+    assert_quiet(&ada).await;
+    assert!(world.users.take_calls().is_empty());
+    world.users.set_active("corp/ada", true);
+    world.wait_until_polled("corp/ada").await;
+    // It has not missed anything.
+    assert_quiet(&ada).await;
+    world.users.add("corp/ada", "a");
+    assert_eq!(next(&ada).await, Update::Listing);
+    world.users.set_active("corp/ada", false);
+    world.wait_until_ended("corp/ada").await;
+    world.users.add("corp/ada", "b");
+    assert_quiet(&ada).await;
+    world.users.set_active("corp/ada", true);
+    assert_eq!(next(&ada).await, Update::Listing);
+    assert_quiet(&ada).await;
 }

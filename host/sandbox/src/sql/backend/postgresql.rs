@@ -43,7 +43,6 @@ mod connector;
 mod endpoint;
 mod failure;
 mod listener;
-mod parameter;
 pub(super) mod schemas;
 mod session;
 mod stream;
@@ -53,6 +52,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool::managed::{Object, Pool, PoolError};
+use mcp_host_model::requester::{FairSemaphore, Permit};
 use tokio::time::{Instant, timeout_at};
 
 use self::connector::Connector;
@@ -61,7 +61,6 @@ use mcp_host_config::Secret;
 use mcp_host_config::grants::{ChannelName, SqlGrant};
 
 use self::session::Session;
-use crate::fair_semaphore::{FairSemaphore, Permit};
 use crate::http::TlsRoots;
 use crate::sql::bindings::databases::{DatabaseInfo, DatabaseKind};
 use crate::sql::error::QueryError;

@@ -56,6 +56,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mcp_host_config::grants::SqlGrant;
+use mcp_host_model::requester::{FairSemaphore, Permit};
 use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::time::Instant;
@@ -64,7 +65,6 @@ use self::message::Work;
 use self::process::WorkerProcesses;
 use crate::CallAccounts;
 use crate::cpu::HostCpuBudget;
-use crate::fair_semaphore::{FairSemaphore, Permit};
 use crate::sql::bindings::databases::{DatabaseInfo, DatabaseKind};
 use crate::sql::error::QueryError;
 use crate::sql::result::{ChargedRows, ResultBounds};

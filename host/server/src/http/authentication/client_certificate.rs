@@ -21,9 +21,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwapOption;
+use mcp_host_base::tls_client::TooManyIntermediates;
+use mcp_host_base::verify_handshake_signatures;
 use mcp_host_config::Config;
 use mcp_host_config::http::{CertificateName, ClientAuthority};
-use mcp_host_config::tls_client::TooManyIntermediates;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::Host;
 use rustls::crypto::{CryptoProvider, ring};
@@ -34,7 +35,6 @@ use rustls::{CertificateError, DistinguishedName, Error, RootCertStore};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use super::claims::is_name;
-use crate::http::handshake_signatures::verify_handshake_signatures;
 
 /// The maximum number of certificates that a client may send besides its own. No path has more.
 const MAX_INTERMEDIATES: usize = 6;

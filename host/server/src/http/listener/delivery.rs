@@ -1,12 +1,17 @@
-//! The delivery of a response: its pending bytes, and the time of the last progress.
+//! The delivery of a response: its pending bytes, the time of the last progress, and what aborts it.
 //!
 //! While hyper holds no chunk of the [body](super::tracked_body), nothing is pending: an event stream without events does not
 //! stall.
+//!
+//! Over HTTP/2, each stream can be aborted separately. hyper spawns a task for each stream, and has no public way to reset one. Dropping
+//! the task resets the stream, so each task is spawned by [`StreamExecutor`] with a token that ends it. The handler of a stream's request
+//! runs in this task, and gets the token from [`stream_abort`].
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use hyper::rt::Executor;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -86,5 +91,28 @@ impl Delivery {
 
     fn progress(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock()
+    }
+}
+
+tokio::task_local! {
+    static STREAM_ABORT: CancellationToken;
+}
+
+/// Spawns the task of each stream.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StreamExecutor;
+
+/// Returns the token that aborts the current stream. None for HTTP/1.1, which has one response at a time.
+pub(super) fn stream_abort() -> Option<CancellationToken> {
+    STREAM_ABORT.try_with(CancellationToken::clone).ok()
+}
+
+impl<F> Executor<F> for StreamExecutor
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    fn execute(&self, stream: F) {
+        let end = CancellationToken::new();
+        tokio::spawn(STREAM_ABORT.scope(end.clone(), async move { end.run_until_cancelled_owned(stream).await }));
     }
 }

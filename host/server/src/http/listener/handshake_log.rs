@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mcp_host_base::log_target;
 use mcp_host_base::throttle::ThrottlePerReason;
-use mcp_host_config::tls_client::TooManyIntermediates;
+use mcp_host_base::tls_client::TooManyIntermediates;
 use mcp_resource_host::host::Host;
 use rustls::{CertificateError, Error, InvalidMessage};
 

@@ -15,21 +15,22 @@ use crate::tools::output::{Forms, Output, Part, Structured, ToolError, resource_
 pub(super) fn describe() -> Description {
     Description {
         title: "Context for a question",
-        text: "Returns the passages that are most useful for a question, from all resources, within a budget of tokens, each \
-               with the URI of its resource. Without a question: the most important resources.",
+        text: "Returns the passages of all resources that are most relevant to a question, with their URIs, within a budget of \
+               tokens. Without a question, returns the beginnings of the resources with the highest priority. Lines at the end \
+               say if more passages were found, which need a larger `budget`, or if the search was incomplete.",
         input: object(
             json!({
                 "query": {
                     "type": "string",
                     "maxLength": mcp_resource_host::search::SearchRequest::MAX_QUERY_LEN,
-                    "description": "The question, or the words that a useful text would contain.",
+                    "description": "The question, or the words that a relevant text would contain.",
                 },
                 "budget": {
                     "type": "integer",
                     "minimum": 1,
                     "maximum": ContextRequest::MAX_BUDGET,
                     "default": ContextRequest::DEFAULT_BUDGET,
-                    "description": "The maximum number of tokens, estimated.",
+                    "description": "The maximum number of tokens of all passages together, by an estimate.",
                 },
             }),
             &[],
@@ -45,7 +46,7 @@ fn output() -> Value {
         "lines": { "type": "array", "items": { "type": "integer" }, "minItems": 2, "maxItems": 2 },
         "linesUri": { "type": "string", "description": "The URI of these lines alone." },
         "tokens": { "type": "integer" },
-        "reason": { "type": "string", "description": "Why it was chosen." },
+        "reason": { "type": "string", "description": "Why the passage was chosen." },
     });
     if let (Some(members), Value::Object(more)) = (properties.as_object_mut(), more) {
         members.extend(more);
@@ -55,8 +56,8 @@ fn output() -> Value {
         json!({
             "passages": { "type": "array", "items": passage },
             "tokens": { "type": "integer", "description": "The estimated number of tokens of all passages." },
-            "overBudget": { "type": "integer", "description": "The number of passages that do not fit the budget." },
-            "nearCopies": { "type": "integer", "description": "The number of passages that repeat chosen ones." },
+            "overBudget": { "type": "integer", "description": "The number of found passages that do not fit the budget." },
+            "nearCopies": { "type": "integer", "description": "The number of passages that were left out because they repeat chosen ones." },
             "partial": {
                 "type": "boolean",
                 "description": "Whether there may be better passages: the search was cut short, or not everything is indexed.",

@@ -16,9 +16,10 @@ use crate::tools::output::{Forms, Output, Part, Structured, ToolError, resource_
 pub(super) fn describe() -> Description {
     Description {
         title: "Search resources",
-        text: "Finds resources by words in their text, names and descriptions, and returns their URIs with the passages that \
-               match, the best first. Write the words that a relevant text would contain; put words that must follow each \
-               other in double quotes. Read a result by its URI.",
+        text: "Searches the text, names and descriptions of resources for words. Returns the URIs of the best matches, with the \
+               passages that match. Write the words that a relevant text would contain; put a phrase in double quotes. Lines at \
+               the end say if more resources match, or if the search was incomplete: narrow it with `in`, `kind` or `lang`, or \
+               raise `limit`.",
         input: input(),
         output: output(),
     }
@@ -33,15 +34,15 @@ fn input() -> Value {
                 "maxLength": SearchRequest::MAX_QUERY_LEN,
                 "description": "The words to search for.",
             },
-            "in": { "type": "string", "description": "A URI: only that resource, and those below it, are searched." },
+            "in": { "type": "string", "description": "A URI: only this resource and the resources below it are searched." },
             "kind": {
                 "type": "string",
-                "description": "A MIME type, or its part before the slash, such as `text`: only resources of it are searched.",
+                "description": "A MIME type, or its part before the slash, such as `text`: only resources of this type are searched.",
             },
             "lang": {
                 "type": "string",
                 "enum": LanguageCode::ALL,
-                "description": "The code of a language, such as `en`: only texts in it are searched.",
+                "description": "The code of a language, such as `en`: only texts in this language are searched.",
             },
             "limit": {
                 "type": "integer",
@@ -60,7 +61,7 @@ fn output() -> Value {
     if let Some(members) = properties.as_object_mut() {
         members.insert(
             "snippet".to_owned(),
-            json!({ "type": "string", "description": "The part of its text that matches." }),
+            json!({ "type": "string", "description": "The passage of the text that matches." }),
         );
         members.insert(
             "lines".to_owned(),
@@ -81,7 +82,7 @@ fn output() -> Value {
                 "type": "boolean",
                 "description": "Whether there may be more results: the search was cut short, or not everything is indexed.",
             },
-            "incomplete": { "type": "array", "items": { "type": "string" }, "description": "What is not completely indexed." },
+            "incomplete": { "type": "array", "items": { "type": "string" }, "description": "The plugins that are not completely indexed." },
         }),
         &["results", "total", "partial"],
     )

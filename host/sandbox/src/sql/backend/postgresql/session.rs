@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::TryStreamExt;
+use mcp_host_model::requester::Permit;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -15,10 +16,8 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::endpoint::Endpoint;
 use super::failure::{Phase, nested_types, query_error};
-use super::parameter::Parameter;
 use super::stream::{ByteMeter, MeteredStream};
-use super::text;
-use crate::fair_semaphore::Permit;
+use super::text::{self, Parameter};
 use crate::memory::Reservation;
 use crate::sql::Query;
 use crate::sql::bindings::databases::{Column, Value};

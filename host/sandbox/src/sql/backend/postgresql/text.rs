@@ -1,9 +1,13 @@
-//! Conversion of values from PostgreSQL's text form, which every type has.
+//! Conversion of values from and to PostgreSQL's text form, which every type has. [`Parameter`]s are sent in this form, and the server
+//! converts them to the inferred types.
 //!
 //! The host sets the output format of the server (`datestyle` and so on), but a function of the statement may change it.
 //! So a text without the expected form is returned unchanged, as [`Scalar::Other`].
 
-use tokio_postgres::types::{Kind, Type};
+use std::error::Error;
+
+use bytes::BytesMut;
+use tokio_postgres::types::{Format, IsNull, Kind, ToSql, Type, to_sql_checked};
 
 use super::array;
 use crate::sql::bindings::databases::{Scalar, Value};
@@ -85,6 +89,36 @@ fn time_with_offset(text: &str) -> Option<String> {
     let (time, offset) = text.split_at_checked(text.find(['+', '-'])?)?;
     let minutes = if offset.len() == 3 { ":00" } else { "" };
     is_time(time).then(|| format!("{time}{offset}{minutes}"))
+}
+
+/// The value of a parameter of a query.
+#[derive(Debug)]
+pub(super) struct Parameter(pub(super) Value);
+
+impl ToSql for Parameter {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        let text = match &self.0 {
+            Value::Scalar(scalar) => array::scalar_text(scalar),
+            Value::SqlArray(array) => Some(array::render(array)?),
+        };
+        Ok(match text {
+            None => IsNull::Yes,
+            Some(text) => {
+                out.extend_from_slice(text.as_bytes());
+                IsNull::No
+            }
+        })
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    fn encode_format(&self, _: &Type) -> Format {
+        Format::Text
+    }
+
+    to_sql_checked!();
 }
 
 #[cfg(test)]

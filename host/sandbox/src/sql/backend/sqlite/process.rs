@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_host_base::time::process_cpu_time;
+use mcp_host_model::requester::Permit;
 use parking_lot::Mutex;
 use rustix::process::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -27,7 +28,6 @@ use tokio::time::{Instant, sleep};
 use super::message::{Answer, FRAME_OVERHEAD, HANDSHAKE, Request, Work, length_prefix};
 use super::worker::WorkerJob;
 use crate::cpu::HostCpuBudget;
-use crate::fair_semaphore::Permit;
 use crate::memory::Reservation;
 use crate::sql::WorkerProgram;
 use crate::sql::error::QueryError;
@@ -330,8 +330,8 @@ mod tests {
 
     use super::*;
     use crate::cpu::HostTimes;
-    use crate::fair_semaphore::FairSemaphore;
     use crate::memory::{CallOwner, MemoryAccount, MemoryBudget};
+    use mcp_host_model::requester::FairSemaphore;
 
     #[test]
     fn the_queries_of_one_client_leave_memory_for_the_calls_of_others() {

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
+use mcp_host_base::verify_handshake_signatures;
 use mcp_host_config::http::Tls;
 use rustls::client::danger::{ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, Error};
-
-use crate::http::handshake_signatures::verify_handshake_signatures;
 
 /// Accepts the certificate of a config, whatever its names, its issuer and its expiry, because a reader of the config is an
 /// administrator of the server. The server proves possession of the key.

@@ -1,4 +1,5 @@
-//! Saved searches without results, because no plugin below their URI prefix is searched.
+//! Search: an endpoint for embeddings without use, and saved searches without results, because no plugin below their URI prefix is
+//! searched.
 
 use mcp_host_model::uri::{Mount, Router};
 
@@ -6,6 +7,20 @@ use super::Warning;
 use crate::{Config, Plugin};
 
 impl Config {
+    /// Returns the warnings about `[search.embeddings]`.
+    pub(super) fn embedding_warnings(&self) -> impl Iterator<Item = Warning> {
+        let settings = self.search.as_ref().and_then(|search| search.embeddings.as_ref());
+        let mut of_plugins = self.plugins.iter().filter_map(|plugin| plugin.search.as_ref());
+        let is_sent = of_plugins.any(|search| search.embeddings);
+        settings
+            .and_then(|settings| match (is_sent, settings.queries) {
+                (false, _) => Some(Warning::UnusedEmbeddings),
+                (true, false) => Some(Warning::EmbeddingsWithoutQueries),
+                (true, true) => None,
+            })
+            .into_iter()
+    }
+
     /// Returns the warnings about `within` of saved searches. It is unknown whether the plugins of other mounts are searched.
     pub(super) fn saved_search_warnings(&self, other_mounts: &[&Mount]) -> impl Iterator<Item = Warning> {
         let saved = self.search.iter().flat_map(|search| &search.saved);
@@ -37,9 +52,9 @@ fn has_mount_at(mount: &Mount, within: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::search::{PluginSearch, SavedSearch, Search};
+    use crate::search::{Embeddings, PluginSearch, SavedSearch, Search};
 
-    fn warnings(within: &str, other_mounts: &[&Mount]) -> Vec<String> {
+    fn saved_search_warnings(within: &str, other_mounts: &[&Mount]) -> Vec<String> {
         let plugin = |name: &str, mount: &str| Plugin::new(name.parse().unwrap(), "a.wasm", mount.parse().unwrap());
         let mut notes = plugin("notes", "notes:///");
         notes.search = Some(PluginSearch::default());
@@ -53,13 +68,32 @@ mod tests {
     #[test]
     fn a_saved_search_below_what_is_not_searched_is_told() {
         for within in ["notes:///", "notes:///a/b", "NOTES:///a%2fb", "notes://"] {
-            assert!(warnings(within, &[]).is_empty(), "{within}");
+            assert!(saved_search_warnings(within, &[]).is_empty(), "{within}");
         }
-        let [unmounted] = &warnings("note:///a", &[])[..] else { panic!("one warning") };
+        let [unmounted] = &saved_search_warnings("note:///a", &[])[..] else { panic!("one warning") };
         assert!(unmounted.contains("`note:///a`") && unmounted.ends_with("the most similar mount is `notes:///`"));
-        let [unsearched] = &warnings("git://linux/tree/main", &[])[..] else { panic!("one warning") };
+        let [unsearched] = &saved_search_warnings("git://linux/tree/main", &[])[..] else { panic!("one warning") };
         assert!(unsearched.contains("plugin `linux` is not searched"), "{unsearched}");
         let native: Mount = "note:///".parse().unwrap();
-        assert!(warnings("note:///a", &[&native]).is_empty());
+        assert!(saved_search_warnings("note:///a", &[&native]).is_empty());
+    }
+
+    fn embedding_warnings(embeddings: bool, queries: bool) -> Vec<Warning> {
+        let url = "https://api.example.com/v1/embeddings".parse().unwrap();
+        let mut settings = Embeddings::new(url, "small", 384.try_into().unwrap());
+        settings.queries = queries;
+        let mut plugin = Plugin::new("a".parse().unwrap(), "a.wasm", "a:///".parse().unwrap());
+        plugin.search = Some(PluginSearch { embeddings, ..PluginSearch::default() });
+        let mut config = Config::new().plugin(plugin).unwrap();
+        config.search = Some(Search { embeddings: Some(settings), ..Search::default() });
+        config.embedding_warnings().collect()
+    }
+
+    #[test]
+    fn an_endpoint_that_no_plugin_and_no_query_uses_is_warned_of() {
+        assert_eq!(embedding_warnings(false, true), [Warning::UnusedEmbeddings]);
+        assert_eq!(embedding_warnings(true, false), [Warning::EmbeddingsWithoutQueries]);
+        assert_eq!(embedding_warnings(true, true), []);
+        assert_eq!(Config::new().embedding_warnings().count(), 0);
     }
 }

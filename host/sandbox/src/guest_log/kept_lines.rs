@@ -1,17 +1,27 @@
-//! The most recently logged lines of a plugin, for administrators, in the form of the log. A repeated line is kept once, at its last
-//! position, with the number of occurrences, so that repeated failures of polls do not displace other lines.
+//! Lines that are kept in memory, in the form of the log.
 //!
-//! Bounded: the last [`MAX_LINES`] lines, of at most [`MAX_BYTES`] in total.
+//! | lines | for | bound |
+//! |---|---|---|
+//! | the most recently logged ones ([`RecentLines`]) | administrators | [`MAX_LINES`], of at most [`MAX_BYTES`] in total |
+//! | the last ones of standard error ([`LastErrors`]) | the author of the provider: the message of a panic precedes its trap | [`MAX_ERRORS`] |
+//!
+//! A recent line that repeats is kept once, at its last position, with the number of occurrences, so that repeated failures of polls
+//! do not displace other lines.
 
 use std::collections::VecDeque;
 use std::time::SystemTime;
 
+use mcp_host_base::text::prefix;
 use parking_lot::Mutex;
 
-/// The maximum number of kept lines.
+use super::{MAX_LINE, MAX_MESSAGE, sanitize};
+
+/// The maximum number of recent lines.
 const MAX_LINES: usize = 64;
-/// The maximum total size of kept lines in bytes.
+/// The maximum total size of recent lines in bytes.
 const MAX_BYTES: usize = 16 << 10;
+/// The maximum number of lines of standard error.
+const MAX_ERRORS: usize = 4;
 
 /// A line of the log about a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +36,7 @@ pub struct RecentLine {
     pub times: u64,
 }
 
-/// The last lines, oldest first.
+/// The most recently logged lines, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct RecentLines(Mutex<Kept>);
 
@@ -59,6 +69,28 @@ impl RecentLines {
     }
 }
 
+/// The last lines of standard error, oldest first, each truncated and escaped as in the log.
+#[derive(Debug, Default)]
+pub(super) struct LastErrors(Mutex<VecDeque<String>>);
+
+impl LastErrors {
+    /// Adds the lines of a message, without empty ones.
+    pub(super) fn push(&self, message: &str) {
+        let mut kept = self.0.lock();
+        for line in prefix(message, MAX_MESSAGE).lines().filter(|line| !line.trim().is_empty()) {
+            if kept.len() == MAX_ERRORS {
+                kept.pop_front();
+            }
+            kept.push_back(sanitize(line, MAX_LINE));
+        }
+    }
+
+    /// Takes all lines.
+    pub(super) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock()).into()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,5 +119,17 @@ mod tests {
         assert_eq!(recent.lines()[1].level, "warn");
         recent.push("error", "x".repeat(MAX_BYTES + 1));
         assert_eq!(texts(), [""; 0]);
+    }
+
+    #[test]
+    fn the_last_errors_are_kept_bounded_and_escaped() {
+        let lines = LastErrors::default();
+        lines.push("1\n\n2\n3\n");
+        lines.push("4\u{1b}[2J\r\n");
+        lines.push(&"x".repeat(10_000));
+        let kept = lines.take();
+        assert_eq!(kept[..3], ["2", "3", "4\\u{1b}[2J"]);
+        assert_eq!(kept[3].chars().count(), MAX_LINE + 1);
+        assert!(lines.take().is_empty());
     }
 }

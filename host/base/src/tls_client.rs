@@ -8,12 +8,10 @@
 use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::client::danger::{ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
-};
+use rustls::{CertificateError, ClientConfig, Error, OtherError, RootCertStore};
 
 /// The maximum number of certificates that a server may send besides its own. No path has more than 6.
 const MAX_INTERMEDIATES: usize = 8;
@@ -61,6 +59,35 @@ pub fn client_config(roots: RootCertStore) -> Result<ClientConfig, Error> {
         .with_no_client_auth())
 }
 
+/// Implements the methods of a verifier of certificates, of servers or of clients, for the signatures of handshakes with these algorithms.
+/// The crate that uses it depends on `rustls`.
+#[macro_export]
+macro_rules! verify_handshake_signatures {
+    ($this:ident, $algorithms:expr) => {
+        fn verify_tls12_signature(
+            &$this,
+            message: &[u8],
+            certificate: &rustls::pki_types::CertificateDer<'_>,
+            signature: &rustls::DigitallySignedStruct,
+        ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+            rustls::crypto::verify_tls12_signature(message, certificate, signature, &$algorithms)
+        }
+
+        fn verify_tls13_signature(
+            &$this,
+            message: &[u8],
+            certificate: &rustls::pki_types::CertificateDer<'_>,
+            signature: &rustls::DigitallySignedStruct,
+        ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+            rustls::crypto::verify_tls13_signature(message, certificate, signature, &$algorithms)
+        }
+
+        fn supported_verify_schemes(&$this) -> Vec<rustls::SignatureScheme> {
+            $algorithms.supported_schemes()
+        }
+    };
+}
+
 /// Verifies certificates like rustls, unless there are too many.
 #[derive(Debug)]
 struct BoundedVerifier {
@@ -83,27 +110,7 @@ impl ServerCertVerifier for BoundedVerifier {
         inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
+    verify_handshake_signatures!(self, self.provider.signature_verification_algorithms);
 }
 
 #[cfg(test)]
