@@ -61,6 +61,7 @@ mod announce;
 mod events;
 mod hold;
 mod listen;
+mod round_paths;
 #[cfg(test)]
 mod tests;
 mod wants;

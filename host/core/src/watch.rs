@@ -89,7 +89,7 @@ mod tests;
 mod views;
 mod watcher;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -186,14 +186,16 @@ pub(crate) enum LimitScope {
     Plugin,
 }
 
-/// Notifies subscribers of resources below `mounts`, and subscribers of resources that become readable again under
-/// `access`.
+/// Notifies subscribers of the listing with the principals of `listings`, subscribers of resources below `mounts`, and subscribers of
+/// resources that become readable again under `access`.
 async fn notify_of_reload(
     context: Arc<WatchContext>,
+    listings: HashSet<Principal>,
     mounts: Vec<Mount>,
     access: Arc<Access>,
     old_access: Arc<Access>,
 ) {
+    context.notify_listing(&listings).await;
     for mount in &mounts {
         context.notify_under(Some(mount), |_, _| true).await;
     }
@@ -479,9 +481,8 @@ impl Hub {
             .filter(|(_, fingerprint)| fingerprint.differs(ListingFingerprint::empty()))
             .map(|(principal, _)| principal)
             .collect();
-        self.context.subscription_index().notify_listing(&changed);
         // In batches, because the number of subscriptions is not bounded.
-        tokio::spawn(notify_of_reload(self.context.clone(), to_notify, access, old_access));
+        tokio::spawn(notify_of_reload(self.context.clone(), changed, to_notify, access, old_access));
         self.reloads.send_modify(|reloads| *reloads = reloads.wrapping_add(1));
     }
 

@@ -210,11 +210,6 @@ impl GuestLog {
         }
     }
 
-    /// Logs one line, if the allowance suffices.
-    pub(crate) fn line(&self, level: Level, context: &str, line: &str) {
-        self.repeated_line(level, context, line, 1);
-    }
-
     /// Logs one line that occurred this number of times, if the allowance suffices.
     fn repeated_line(&self, level: Level, context: &str, line: &str, times: u64) {
         if !is_enabled(level) {

@@ -13,20 +13,26 @@
 //! produces at most `limits.concurrency` of them at the same time.
 //!
 //! Errors and the answers of the protocol itself are charged in the same way: a client can choose their ids and repeated
-//! URIs, and a batch has many of them. The only uncharged messages are at most one for each HTTP request, or for each
-//! request in flight over stdio: rejections, and answers that open a session or an event stream.
+//! URIs, and a batch has many of them. The first notification of `subscriptions/listen` over HTTP is charged, too, as it
+//! repeats up to 256 KiB of URIs. The only uncharged messages are at most one for each HTTP request, or for each request in
+//! flight over stdio: rejections, and answers that open a session.
 //!
 //! A batch over HTTP has one event stream for all of its answers, and an answer that is lost cannot be told from one that
-//! is still to come. So before any of its requests is executed, each of them gets the bytes of the error that there is no
-//! room for its answer. Such a request never has fewer bytes, and is always answered. A batch without room for these errors
+//! is still to come. So before any of its requests is executed, each of them gets the bytes of the longest error that there
+//! is no room for its answer. Such a request never has fewer bytes, and is always answered. A batch without room for these errors
 //! is rejected as a whole.
 //!
 //! A fast client is not delayed: bytes are released as soon as they have been sent.
+//!
+//! A client may have tens of thousands of requests that wait, so a release does not wake all of them (no thundering herd). For each limit, of
+//! the connection, of the client and overall, it wakes the request that has waited longest. A request that finds room wakes the next. A
+//! request that finds no room, because it needs more, wakes the next, too, but only [`MAX_PASSES`] do so after a release.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mcp_host_base::share_limiter::{ShareLimiter, ShareLimits, SharePermit};
+use mcp_host_base::share_limiter::{LimitReached, ShareLimiter, ShareLimits, SharePermit};
 use mcp_host_base::weak_map::WeakMap;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -47,6 +53,8 @@ const RESPONSE_OVERHEAD: usize = 2 << 10;
 const MAX_ESCAPE_FACTOR: usize = 6;
 /// The number of chunks of one answer that are in flight at the same time.
 const CHUNKS_IN_FLIGHT: usize = 2;
+/// The maximum number of waiting requests without room that wake another one after a release.
+const MAX_PASSES: usize = 32;
 
 /// The limits of a budget, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +75,8 @@ pub(super) struct Limits {
 pub(super) struct Budget {
     limits: Box<dyn Fn() -> Limits + Send + Sync>,
     shares: ShareLimiter<ClientId>,
-    released: Notify,
+    /// The number of waiting requests without room that may still wake another one.
+    passes: AtomicUsize,
 }
 
 /// The account of one client on one connection.
@@ -76,6 +85,8 @@ pub(super) struct Account {
     client: ClientId,
     /// The bytes on this connection. Locked while a share is changed.
     used: Mutex<usize>,
+    /// Notified of a release on this connection.
+    released: Notify,
     /// The accounts of other clients on the connection: a proxy may multiplex the requests of several clients.
     others: WeakMap<ClientId, Account>,
 }
@@ -95,6 +106,26 @@ pub(super) enum BudgetExceeded {
     TooLarge(Limit),
 }
 
+/// The reason why bytes cannot be charged now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    /// There is no room on the connection.
+    Connection,
+    /// There is no room in the share of the client, or overall.
+    Share(LimitReached),
+    /// The answer exceeds this limit by itself.
+    TooLarge(Limit),
+}
+
+impl From<Refusal> for BudgetExceeded {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Connection | Refusal::Share(_) => Self::Full,
+            Refusal::TooLarge(limit) => Self::TooLarge(limit),
+        }
+    }
+}
+
 /// One of the [`Limits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
@@ -106,6 +137,11 @@ pub(super) enum Limit {
     Principal,
     /// The overall limit.
     Overall,
+}
+
+impl Limit {
+    /// All limits.
+    pub(super) const ALL: [Self; 4] = [Self::Connection, Self::Client, Self::Principal, Self::Overall];
 }
 
 impl Limits {
@@ -149,12 +185,19 @@ pub(super) fn encoded_cost(len: usize) -> usize {
 impl Budget {
     /// Creates a budget. Its limits are looked up for each charge, so a reload takes effect immediately.
     pub(super) fn new(limits: impl Fn() -> Limits + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self { limits: Box::new(limits), shares: ShareLimiter::default(), released: Notify::new() })
+        Arc::new(Self { limits: Box::new(limits), shares: ShareLimiter::default(), passes: AtomicUsize::new(0) })
     }
 
     /// Opens an account for a connection of this client.
     pub(super) fn account(self: &Arc<Self>, client: ClientId) -> Arc<Account> {
-        Arc::new(Account { budget: self.clone(), client, used: Mutex::new(0), others: WeakMap::default() })
+        let (used, released, others) = (Mutex::new(0), Notify::new(), WeakMap::default());
+        Arc::new(Account { budget: self.clone(), client, used, released, others })
+    }
+
+    /// Returns whether one more waiting request without room may wake another one.
+    fn takes_pass(&self) -> bool {
+        let take = |passes: usize| passes.checked_sub(1);
+        self.passes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }
 }
 
@@ -191,22 +234,37 @@ impl Charge {
     /// Changes the number of charged bytes as soon as there is room for them. Fails if there is no room within the
     /// maximum wait, or if the bytes exceed a limit by themselves; then the number is unchanged.
     pub(super) async fn resize_when_free(&mut self, bytes: usize) -> Result<(), BudgetExceeded> {
-        if self.resize(bytes).is_ok() {
-            return Ok(());
+        match self.resize(bytes) {
+            // Boxed, because few requests wait.
+            Err(BudgetExceeded::Full) => Box::pin(self.resize_after_releases(bytes)).await,
+            done => done,
         }
-        let budget = self.account.budget.clone();
+    }
+
+    /// Makes an attempt now, and after each release that may make room.
+    async fn resize_after_releases(&mut self, bytes: usize) -> Result<(), BudgetExceeded> {
+        let account = self.account.clone();
+        let releases = account.budget.shares.releases(account.client.clone());
         let resizing = async {
+            // The refusal after which a release has caused this attempt. The first attempt comes after the registration for releases.
+            let mut woken = None;
             loop {
-                let mut released = std::pin::pin!(budget.released.notified());
-                // Enabled before the next attempt: a release in between must not be missed.
-                released.as_mut().enable();
-                match self.resize(bytes) {
-                    Err(BudgetExceeded::Full) => released.await,
-                    done => return done,
+                let resized = self.try_resize(bytes);
+                let has_refusal = matches!(resized, Err(Refusal::Connection | Refusal::Share(_)));
+                match woken.filter(|_| !has_refusal || account.budget.takes_pass()) {
+                    Some(Refusal::Share(reached)) => releases.pass_on(reached),
+                    Some(_) => account.released.notify_one(),
+                    None => {}
                 }
+                match resized {
+                    Err(Refusal::Connection) => account.released.notified().await,
+                    Err(Refusal::Share(reached)) => releases.next(reached).await,
+                    done => return done.map_err(BudgetExceeded::from),
+                }
+                woken = resized.err();
             }
         };
-        timeout((budget.limits)().wait, resizing).await.unwrap_or(Err(BudgetExceeded::Full))
+        timeout((account.budget.limits)().wait, resizing).await.unwrap_or(Err(BudgetExceeded::Full))
     }
 
     /// Releases all bytes but these.
@@ -225,25 +283,32 @@ impl Charge {
         self.share.amount()
     }
 
-    /// Changes the number of charged bytes if there is room for them; on failure, the number is unchanged.
+    /// Changes the number of charged bytes if there is room for them; on failure, the number is unchanged. Fewer bytes than
+    /// before always have room, even if a reload has lowered the limits.
     pub(super) fn resize(&mut self, bytes: usize) -> Result<(), BudgetExceeded> {
-        let Account { budget, client, .. } = &*self.account;
-        let limits = (budget.limits)();
-        if let Some(limit) = limits.limit_exceeded_by(bytes, client) {
-            return Err(BudgetExceeded::TooLarge(limit));
+        self.try_resize(bytes).map_err(BudgetExceeded::from)
+    }
+
+    fn try_resize(&mut self, bytes: usize) -> Result<(), Refusal> {
+        let Account { budget, client, released, .. } = &*self.account;
+        let (before, limits) = (self.share.amount(), (budget.limits)());
+        if let Some(limit) = limits.limit_exceeded_by(bytes, client).filter(|_| bytes > before) {
+            return Err(Refusal::TooLarge(limit));
         }
-        let before = self.share.amount();
         let mut used = self.account.used.lock();
         let on_connection = used.saturating_sub(before).saturating_add(bytes);
         if on_connection > limits.connection && bytes > before {
-            return Err(BudgetExceeded::Full);
+            return Err(Refusal::Connection);
+        }
+        if bytes < before {
+            budget.passes.store(MAX_PASSES, Ordering::Relaxed);
         }
         let share = ShareLimits { client: limits.of(client).0, overall: limits.overall };
-        self.share.resize(bytes, share).map_err(|_| BudgetExceeded::Full)?;
+        self.share.resize(bytes, share).map_err(Refusal::Share)?;
         *used = on_connection;
         drop(used);
         if bytes < before {
-            budget.released.notify_waiters();
+            released.notify_one();
         }
         Ok(())
     }
@@ -258,6 +323,7 @@ impl Drop for Charge {
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
+    use std::task::{Context, Poll, Wake, Waker};
 
     use super::*;
 
@@ -333,6 +399,68 @@ mod tests {
         assert_eq!(second.await.unwrap().bytes(), 6);
     }
 
+    /// Counts wake-ups.
+    #[derive(Default)]
+    struct WakeUps(AtomicUsize);
+
+    impl Wake for WakeUps {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Requests of 10 bytes wait for the first of these limits.
+    async fn assert_few_wake(connection: usize, client: usize) {
+        let wait = Duration::from_secs(3600);
+        let limits = Limits { connection, client, principal: client, overall: 200, wait };
+        let budget = Budget::new(move || limits);
+        let (greedy, other) = (budget.account(self::client(1)), budget.account(self::client(2)));
+        let mut filled = greedy.charge(150).await.unwrap();
+        let wake_ups = Arc::new(WakeUps::default());
+        let waker = Waker::from(wake_ups.clone());
+        let mut waiting: Vec<_> = (0..100).map(|_| Box::pin(greedy.charge(10))).collect();
+        let mut charged = Vec::new();
+        let mut poll_all = || {
+            waiting.retain_mut(|charging| {
+                match charging.as_mut().poll(&mut Context::from_waker(&waker)) {
+                    Poll::Ready(charge) => charged.push(charge.unwrap()),
+                    Poll::Pending => return true,
+                }
+                false
+            });
+            (charged.len(), wake_ups.0.swap(0, Ordering::Relaxed))
+        };
+        assert_eq!(poll_all(), (0, 0));
+        drop(other.charge(50).await.unwrap());
+        assert_eq!(poll_all(), (0, 0), "that was another client's");
+        filled.reduce_to(130);
+        let (count, woken) = poll_all();
+        assert_eq!(count, 2);
+        assert!(woken <= 3 + MAX_PASSES, "{woken}");
+        drop(filled);
+        assert_eq!(poll_all().0, 15, "as many as there is room for");
+    }
+
+    #[tokio::test]
+    async fn a_release_wakes_few_of_those_who_wait_and_all_who_find_room() {
+        assert_few_wake(150, 200).await;
+        assert_few_wake(200, 150).await;
+    }
+
+    #[tokio::test]
+    async fn who_needs_less_does_not_wait_behind_who_needs_more() {
+        let wait = Duration::from_secs(3600);
+        let limits = Limits { connection: 200, client: 200, principal: 200, overall: 200, wait };
+        let budget = Budget::new(move || limits);
+        let [one, greedy, modest] = [1, 2, 3].map(|last| budget.account(client(last)));
+        let _kept = one.charge(150).await.unwrap();
+        let released = one.charge(40).await.unwrap();
+        let (mut much, mut little) = (Box::pin(greedy.charge(100)), Box::pin(modest.charge(30)));
+        assert!(futures::poll!(&mut much).is_pending() && futures::poll!(&mut little).is_pending());
+        drop(released);
+        assert!(futures::poll!(&mut much).is_pending() && futures::poll!(&mut little).is_ready());
+    }
+
     #[tokio::test]
     async fn a_charge_that_cannot_grow_stays_as_it_is() {
         let account = budget().account(client(1));
@@ -347,6 +475,22 @@ mod tests {
         assert_eq!(charge.bytes(), 10, "it does not grow");
         charge.reduce_to(0);
         assert!(account.charge(60).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_charge_shrinks_whatever_limits_a_reload_has_set() {
+        let max = Arc::new(AtomicUsize::new(100));
+        let limits = max.clone();
+        let budget = Budget::new(move || {
+            let max = limits.load(Ordering::Relaxed);
+            Limits { connection: max, client: max, principal: max, overall: max, wait: Duration::ZERO }
+        });
+        let mut charge = budget.account(client(1)).charge(60).await.unwrap();
+        max.store(10, Ordering::Relaxed);
+        charge.resize(60).unwrap();
+        assert_eq!(charge.resize(61), Err(BudgetExceeded::TooLarge(Limit::Connection)));
+        charge.reduce_to(20);
+        assert_eq!((charge.bytes(), budget.shares.overall()), (20, 20));
     }
 
     #[tokio::test]
@@ -367,5 +511,6 @@ mod tests {
         let budget = budget();
         drop(budget.account(client(1)).charge(10).await.unwrap());
         assert_eq!((budget.shares.overall(), budget.shares.clients()), (0, 0));
+        assert_eq!(budget.shares.waiting_clients(), 0);
     }
 }

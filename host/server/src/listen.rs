@@ -55,7 +55,8 @@ pub(super) struct Subscriptions {
 pub(super) struct Listener {
     subscriptions: Subscriptions,
     id: RequestId,
-    acknowledged: Value,
+    /// The first notification, unless it was taken.
+    acknowledged: Option<Value>,
 }
 
 impl Subscriptions {
@@ -128,8 +129,13 @@ impl Listener {
         let (subscriptions, uris) = begun.map_err(|error| to_rpc(&error, Revision::LATEST))?;
         let mut members = filter(listing, &uris);
         members.insert("_meta".to_owned(), subscription_meta(&id));
-        let acknowledged = notification("subscriptions/acknowledged", members);
+        let acknowledged = Some(notification("subscriptions/acknowledged", members));
         Ok(Self { subscriptions, id, acknowledged })
+    }
+
+    /// Takes the first notification, which repeats the resources of the request.
+    pub(super) fn take_acknowledged(&mut self) -> Option<Value> {
+        self.acknowledged.take()
     }
 
     /// Returns the notifications, an endless stream.
@@ -139,7 +145,7 @@ impl Listener {
             let update = update_notification(subscriptions.next().await, Some(subscription_meta(&id)));
             Some((update, (subscriptions, id)))
         });
-        stream::iter([acknowledged]).chain(updates)
+        stream::iter(acknowledged).chain(updates)
     }
 }
 

@@ -7,7 +7,7 @@
 //! future of a read or a listing has no room for a search.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use futures::FutureExt;
 use mcp_host_base::log_target;
@@ -69,10 +69,21 @@ fn log_span(context: &RequestContext, method: &'static str, request: &Request) -
     tracing::debug_span!(target: log_target::SERVER, "request", principal, method, uri, trace_id)
 }
 
-/// Returns the bytes with which a request is always answered: the cost of the error that there is no room for its answer.
+/// The longest error that there is no room for an answer.
+static LONGEST_REFUSAL: LazyLock<RpcError> = LazyLock::new(|| {
+    let too_large = Limit::ALL.map(|limit| budget_error(BudgetExceeded::TooLarge(limit), usize::MAX));
+    let longest = |longest: RpcError, error| if error_len(&error) > error_len(&longest) { error } else { longest };
+    too_large.into_iter().fold(budget_error(BudgetExceeded::Full, 0), longest)
+});
+
+/// Returns the length of an error as JSON.
+fn error_len(error: &RpcError) -> usize {
+    Response::new(RequestId::Number(0), Err(error.clone())).to_json().len()
+}
+
+/// Returns the bytes with which a request is always answered: the cost of the longest error that there is no room for its answer.
 pub(super) fn refusal_cost(id: &RequestId) -> usize {
-    let refused = budget_error(BudgetExceeded::Full, 0);
-    budget::encoded_cost(Response::new(id.clone(), Err(refused)).to_json().len())
+    budget::encoded_cost(Response::new(id.clone(), Err(LONGEST_REFUSAL.clone())).to_json().len())
 }
 
 /// Answers a request, or rejects it if there is no room even for an error. With `reserved`, of at least [`refusal_cost`], there is.
@@ -325,4 +336,35 @@ async fn complete(context: &RequestContext, request: CompleteParams) -> Result<C
         context: request.context.into_iter().map(|(name, value)| Argument { name, value }).collect(),
     };
     context.host.complete(&context.principal, request).await.map_err(|error| to_rpc(&error, context.revision))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::budget::{Budget, Limits};
+    use crate::client_id::ClientId;
+
+    /// An answer that exceeds a limit by itself must not be refused as one that only has to wait, because its client would
+    /// send the request again and again.
+    #[tokio::test]
+    async fn what_is_reserved_for_a_request_has_room_for_each_refusal_of_its_answer() {
+        let exceeded = Limit::ALL.map(BudgetExceeded::TooLarge).into_iter().chain([BudgetExceeded::Full]);
+        for (id, exceeded) in [RequestId::Number(1), RequestId::Text("\u{1}".repeat(1024).into())]
+            .iter()
+            .flat_map(|id| exceeded.clone().map(move |exceeded| (id, exceeded)))
+        {
+            let max = refusal_cost(id);
+            let limits = Limits { connection: max, client: max, principal: max, overall: max, wait: Duration::ZERO };
+            let account = Budget::new(move || limits).account(ClientId::from_address(Ipv4Addr::LOCALHOST.into()));
+            let charge = account.charge(max).await.unwrap();
+            let error = budget_error(exceeded, usize::MAX);
+            let reply = Reply::error(id.clone(), error.clone(), charge).unwrap();
+            let json = String::from_utf8(reply.json.into_vec()).unwrap();
+            assert!(json.contains(&*error.message), "{json}");
+            assert!(reply.charge.bytes() <= max);
+        }
+    }
 }

@@ -7,8 +7,12 @@
 //! *refused* for [`REFUSAL`] leases: none of its wants are kept, it is not covered, and polls for itself. If a
 //! version is not complete within a lease, its parts are dropped. A replica without a known version after a lease
 //! is removed.
+//!
+//! The [paths of a round](RoundPaths) are kept up to date. A message costs as much as it has paths, and a list of all of a
+//! replica's paths also as much as its last list. A round costs as much as it has paths, which are at most [`MAX_PATHS`], and
+//! looks up about as many paths of replicas that it does not cover yet: the next round continues with the next replica.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +20,7 @@ use crate::message::Want;
 use crate::record::{Covers, MAX_REPLICAS};
 use crate::replica::ReplicaId;
 
+use super::round_paths::{RoundPaths, WantedPaths};
 use super::{MAX_PATHS, Time, part};
 
 /// The maximum number of paths of all replicas together. Equal paths count each time.
@@ -24,20 +29,21 @@ const MAX_TOTAL: usize = 32 * MAX_PATHS;
 const MAX_REPLICA_BYTES: usize = 16 * 1024 * 1024;
 /// The maximum size of all replicas' wants in bytes.
 const MAX_TOTAL_BYTES: usize = 64 * 1024 * 1024;
-/// The overhead of a path besides its text, in bytes: its place in a set, and the counts of its references.
-const PATH_OVERHEAD: usize = 64;
+/// The overhead of a path besides its text, in bytes: its place in a set, the counts of its references, and the replica at
+/// the path of a round.
+const PATH_OVERHEAD: usize = 96;
 /// The number of leases for which a replica with too many wants is refused.
 const REFUSAL: u32 = 10;
-
-/// The wanted paths, each with one of the replicas that want it.
-pub(super) type WantedPaths = Arc<BTreeMap<Arc<str>, ReplicaId>>;
 
 /// The wants of all replicas.
 #[derive(Debug, Default)]
 pub(super) struct Wants {
     by_replica: BTreeMap<ReplicaId, Wanted>,
-    /// The paths and the covered replicas of a round now. Computed again after a change.
-    union: Option<(WantedPaths, Covers)>,
+    round: RoundPaths,
+    /// Whether `round` has this replica's own paths.
+    has_own: bool,
+    /// The replicas to cover next, if their paths fit.
+    untried: VecDeque<ReplicaId>,
 }
 
 #[derive(Debug)]
@@ -102,8 +108,7 @@ impl Wants {
         }
         let Some(want) = wanted.add_part(now, want) else { return self.bound(now, lease, replica, Heard::Nothing) };
         let Some(want) = want else { return wanted.ask(now, lease) };
-        wanted.complete(want);
-        self.union = None;
+        self.complete(replica, want);
         self.bound(now, lease, replica, Heard::New)
     }
 
@@ -117,26 +122,66 @@ impl Wants {
         if !is_too_much && paths <= MAX_TOTAL && bytes <= MAX_TOTAL_BYTES {
             return heard;
         }
+        self.round.uncover(replica, &wanted.paths);
         *wanted = Wanted { since: wanted.since, ..Wanted::new(now) };
         wanted.refused_until = Some(now.saturating_add(lease.saturating_mul(REFUSAL)));
-        self.union = None;
         Heard::Nothing
+    }
+
+    /// Applies a version whose parts have all arrived.
+    fn complete(&mut self, replica: ReplicaId, want: Want) {
+        let Some(wanted) = self.by_replica.get_mut(&replica) else { return };
+        let has_all = want.base.is_none();
+        if has_all {
+            self.round.uncover(replica, &wanted.paths);
+            wanted.paths.clear();
+            wanted.bytes = 0;
+        }
+        let is_covered = self.round.covers(replica);
+        for path in want.remove {
+            if wanted.paths.remove(&path) {
+                wanted.bytes = wanted.bytes.saturating_sub(path_size(&path));
+            }
+            if is_covered {
+                self.round.remove(&path, replica);
+            }
+        }
+        for path in want.add {
+            if is_covered {
+                self.round.add(path.clone(), replica);
+            }
+            let added = path_size(&path);
+            if wanted.paths.insert(path) {
+                wanted.bytes = wanted.bytes.saturating_add(added);
+            }
+        }
+        (wanted.version, wanted.asked) = (Some(want.version), None);
+        if has_all {
+            self.round.cover(replica, &wanted.paths);
+        } else if !is_covered {
+            self.round.has_new_room = true;
+        } else if self.round.is_overfull() {
+            self.round.uncover(replica, &wanted.paths);
+        }
     }
 
     /// Removes a replica, which wants nothing any more.
     pub(super) fn forget(&mut self, replica: ReplicaId) {
-        if self.by_replica.remove(&replica).is_some() {
-            self.union = None;
+        if let Some(wanted) = self.by_replica.remove(&replica) {
+            self.round.uncover(replica, &wanted.paths);
         }
     }
 
     /// Removes replicas without a message since a time.
     pub(super) fn forget_silent(&mut self, since: Time) {
-        let before = self.by_replica.len();
-        self.by_replica.retain(|_, wanted| wanted.heard >= since);
-        if self.by_replica.len() != before {
-            self.union = None;
-        }
+        let round = &mut self.round;
+        self.by_replica.retain(|replica, wanted| {
+            let is_heard = wanted.heard >= since;
+            if !is_heard {
+                round.uncover(*replica, &wanted.paths);
+            }
+            is_heard
+        });
     }
 
     /// Drops late parts of versions, and replicas without any other state.
@@ -145,7 +190,7 @@ impl Wants {
         for wanted in self.by_replica.values_mut() {
             wanted.partial.take_if(|partial| is_late(partial.since));
         }
-        // None of these replicas is in the union. Refused replicas are kept, because their next message would be
+        // None of these replicas is covered. Refused replicas are kept, because their next message would be
         // accepted otherwise.
         self.by_replica.retain(|_, wanted| {
             let is_refused = wanted.refused_until.is_some_and(|until| now < until);
@@ -155,7 +200,7 @@ impl Wants {
 
     /// Handles a change of this replica's own wants.
     pub(super) fn own_changed(&mut self) {
-        self.union = None;
+        self.has_own = false;
     }
 
     /// Returns whether the wants of all these replicas are known.
@@ -173,27 +218,47 @@ impl Wants {
         self.by_replica.get(&replica).filter(|wanted| wanted.version.is_some()).map(|wanted| &wanted.paths)
     }
 
-    /// Returns the paths of a round, each with the first replica that wants it, and the replicas that the round
-    /// covers: this replica first, then all others whose paths fit.
+    /// Returns the paths of a round, each with a replica that wants it, and the replicas that the round covers: this
+    /// replica, and others whose paths fit.
     pub(super) fn union(&mut self, me: ReplicaId, version: u64, own: &BTreeSet<Arc<str>>) -> (WantedPaths, Covers) {
-        let by_replica = &self.by_replica;
-        let (paths, covers) = self.union.get_or_insert_with(|| {
-            let mut paths: BTreeMap<_, _> = own.iter().map(|path| (path.clone(), me)).collect();
-            let mut covers = Covers::new();
-            for (replica, wanted) in by_replica {
-                let Some(version) = wanted.version else { continue };
-                let new = wanted.paths.iter().filter(|path| !paths.contains_key(*path));
-                let new: Vec<_> = new.map(|path| (path.clone(), *replica)).collect();
-                if covers.len().saturating_add(1) < MAX_REPLICAS && paths.len().saturating_add(new.len()) <= MAX_PATHS {
-                    paths.extend(new);
-                    covers.insert(*replica, version);
-                }
-            }
-            (Arc::new(paths), covers)
-        });
-        let mut covers = covers.clone();
+        if !std::mem::replace(&mut self.has_own, true) {
+            self.round.set_own(me, own);
+            self.make_room();
+        }
+        self.cover_others();
+        let known = |replica: &ReplicaId| Some((*replica, self.by_replica.get(replica)?.version?));
+        let mut covers: Covers = self.round.covered().iter().filter_map(known).collect();
         covers.insert(me, version);
-        (paths.clone(), covers)
+        (self.round.of_round(me), covers)
+    }
+
+    /// Removes covered replicas while there are too many paths. Each of them was covered at a cost that is no less.
+    fn make_room(&mut self) {
+        while self.round.is_overfull() {
+            let Some(last) = self.round.covered().last().copied() else { return };
+            let Some(wanted) = self.by_replica.get(&last) else { return };
+            self.round.uncover(last, &wanted.paths);
+        }
+    }
+
+    /// Covers replicas whose paths fit now: each is tried once after there is new room, in several rounds if they have many
+    /// paths. Looks up at most [`MAX_PATHS`] paths, and those of one further replica. Returns their number.
+    fn cover_others(&mut self) -> usize {
+        if self.untried.is_empty() && std::mem::take(&mut self.round.has_new_room) {
+            let is_untried =
+                |(replica, wanted): &(&ReplicaId, &Wanted)| wanted.version.is_some() && !self.round.covers(**replica);
+            self.untried = self.by_replica.iter().filter(is_untried).map(|(replica, _)| *replica).collect();
+        }
+        let mut looked_up = 0_usize;
+        while looked_up < self.round.max
+            && let Some(replica) = self.untried.pop_front()
+        {
+            let wanted = self.by_replica.get(&replica).filter(|wanted| wanted.version.is_some());
+            if let Some(wanted) = wanted.filter(|_| !self.round.covers(replica)) {
+                looked_up = looked_up.saturating_add(self.round.cover(replica, &wanted.paths));
+            }
+        }
+        looked_up
     }
 }
 
@@ -254,24 +319,16 @@ impl Wanted {
         self.partial = Some(partial);
         None
     }
-
-    /// Applies a version whose parts have all arrived.
-    fn complete(&mut self, want: Want) {
-        if want.base.is_none() {
-            self.paths.clear();
-        }
-        want.remove.iter().for_each(|path| {
-            self.paths.remove(path);
-        });
-        self.paths.extend(want.add);
-        self.bytes = size(&self.paths);
-        (self.version, self.asked) = (Some(want.version), None);
-    }
 }
 
 /// Returns the cost of paths in bytes.
 fn size<'a>(paths: impl IntoIterator<Item = &'a Arc<str>>) -> usize {
-    paths.into_iter().fold(0, |sum: usize, path| sum.saturating_add(path.len()).saturating_add(PATH_OVERHEAD))
+    paths.into_iter().fold(0, |sum: usize, path| sum.saturating_add(path_size(path)))
+}
+
+/// Returns the cost of a path in bytes.
+fn path_size(path: &str) -> usize {
+    path.len().saturating_add(PATH_OVERHEAD)
 }
 
 #[cfg(test)]
@@ -341,6 +398,67 @@ mod tests {
         assert!(!covers.contains_key(&ReplicaId::new(u128::from(b'b'))));
         wants.forget_silent(Duration::from_secs(1));
         assert_eq!(wants.union(ME, 1, &BTreeSet::new()).1.len(), 1);
+    }
+
+    #[test]
+    fn a_round_has_the_paths_of_the_replicas_that_it_covers_after_any_changes() {
+        let mut random = fastrand::Rng::with_seed(28);
+        let (mut wants, now, mut own, mut version) = (Wants::default(), Time::ZERO, BTreeSet::new(), 0);
+        wants.round.max = 12;
+        for _ in 0..5000 {
+            let mut paths = |max: usize| -> Vec<Arc<str>> {
+                let count = random.usize(..max);
+                (0..count).map(|_| Arc::from(random.u8(..16).to_string())).collect()
+            };
+            let (add, remove, new_own) = (paths(8), paths(8), paths(10));
+            let replica = ReplicaId::new(random.u128(1..5));
+            version += 1;
+            let known = wants.by_replica.get(&replica).and_then(|wanted| wanted.version);
+            match random.u8(..8) {
+                0 => wants.forget(replica),
+                1 => {
+                    own = BTreeSet::from_iter(new_own);
+                    wants.own_changed();
+                }
+                action => {
+                    let base = known.filter(|_| action > 2);
+                    let heard = Want { replica, base, add, remove, ..want(0, None, version, &[], &[]) };
+                    assert_eq!(wants.hear(now, LEASE, heard), Heard::New);
+                }
+            }
+            let (paths, covers) = wants.union(ME, version, &own);
+            let covered = covers.keys().filter(|replica| **replica != ME);
+            let of_covered = covered.flat_map(|replica| wants.paths(*replica).unwrap());
+            let expected: BTreeSet<_> = own.iter().chain(of_covered).collect();
+            assert!(paths.keys().eq(expected) && paths.len() <= 12, "{paths:?}, {covers:?}");
+            for (path, replica) in &*paths {
+                let wanted = if *replica == ME { &own } else { wants.paths(*replica).unwrap() };
+                assert!(wanted.contains(path), "{path}, {replica}");
+            }
+            assert!(wants.by_replica.values().all(|wanted| wanted.bytes == size(&wanted.paths)));
+        }
+    }
+
+    #[test]
+    fn replicas_are_covered_as_soon_as_their_paths_fit_and_those_that_do_not_fit_cost_each_round_little() {
+        let (mut wants, path) = (Wants::default(), |number: u32| Arc::<str>::from(format!("{number:03}")));
+        wants.round.max = 100;
+        let mut own: BTreeSet<_> = (0..100).map(path).collect();
+        for replica in 1..=10 {
+            // Its last path is the only one that is not this replica's own.
+            let add = (1..100).chain([100 + replica]).map(path).collect();
+            wants.hear(Time::ZERO, LEASE, Want { add, ..want(replica.into(), None, 1, &[], &[]) });
+        }
+        // One replica is tried in each round: here in this one, and then in nine others.
+        assert_eq!(wants.union(ME, 1, &own).1.len(), 1);
+        let looked_up: Vec<_> = (0..12).map(|_| wants.cover_others()).collect();
+        assert_eq!(looked_up, [[100; 9].as_slice(), &[0; 3]].concat());
+        own.retain(|path| path.as_ref() >= "003");
+        wants.own_changed();
+        // Replicas that want "001" and "002" and one path more: with the first of them there are 100 paths.
+        assert_eq!((0..20).map(|_| wants.union(ME, 2, &own).1.len()).max(), Some(2));
+        wants.forget(ReplicaId::new(1));
+        assert_eq!((0..20).map(|_| wants.union(ME, 2, &own).1.len()).max(), Some(2));
     }
 
     /// A part of a version that never ends, with paths of almost the maximum length.

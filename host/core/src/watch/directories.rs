@@ -275,7 +275,8 @@ impl DirectoryTask {
         let access = context.access.load_full();
         let restricted = state.restricted(uri, &access).await;
         // The views of other principals are outdated from now on.
-        context.subscription_index().retain_views(uri, |principal| restricted.contains(principal));
+        let wanted: HashSet<_> = restricted.iter().collect();
+        context.subscription_index().retain_views(uri, |principal| wanted.contains(principal));
         if restricted.is_empty() {
             return Ok(());
         }

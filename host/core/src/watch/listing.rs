@@ -163,7 +163,11 @@ impl ListingTask {
                 changed.extend(new.into_iter().filter(|one| has_changed && sees_all(one)));
             }
             self.drop_pages(&changed, &access);
-            state.context.subscription_index().notify_listing(&changed);
+            if !changed.is_empty() {
+                // In a task of its own, which continues if the watcher is retired: the fingerprints of these principals are replaced.
+                let context = state.context.clone();
+                let _ = tokio::spawn(async move { context.notify_listing(&changed).await }).await;
+            }
             state.listing.updated.send_replace(());
             let pause = burst_pause(began.elapsed()).clamp(least, MAX_WALK_PAUSE.max(least));
             rest = Instant::now().checked_add(pause).unwrap_or(rest);

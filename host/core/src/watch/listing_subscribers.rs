@@ -99,14 +99,19 @@ impl ListingSubscribers {
         self.by_principal.keys().cloned().collect()
     }
 
-    /// Notifies the subscribers with these principals.
-    pub(super) fn notify(&mut self, principals: &HashSet<Principal>) {
+    /// Notifies the subscribers with this principal, starting at id `from`, until `budget` is exhausted. Returns the id at which to
+    /// continue, if there are more.
+    pub(super) fn notify(&mut self, principal: &Principal, from: u64, budget: &mut usize) -> Option<u64> {
         self.expire();
-        for principal in principals {
-            let mailboxes = self.by_principal.get(principal).into_iter().flat_map(|of| of.mailboxes.values());
+        for (id, mailbox) in self.by_principal.get(principal)?.mailboxes.range(from..) {
+            let Some(rest) = budget.checked_sub(1) else { return Some(*id) };
+            *budget = rest;
             // If its principal is being replaced, it is notified anyway.
-            mailboxes.filter(|mailbox| mailbox.principal() == *principal).for_each(|mailbox| mailbox.put_listing());
+            if mailbox.principal() == *principal {
+                mailbox.put_listing();
+            }
         }
+        None
     }
 
     /// Notifies those of these subscribers that are subscribers of the listing.
@@ -203,9 +208,13 @@ mod tests {
         for mailbox in &mailboxes {
             all.insert(mailbox);
         }
-        all.notify(&HashSet::from([ada, Principal::new("eve")]));
-        let told = mailboxes.map(|mailbox| mailbox.pop());
-        assert_eq!(told, [Some(PendingUpdate::Listing), None, Some(PendingUpdate::Listing)]);
+        assert_eq!(all.notify(&Principal::new("eve"), 0, &mut 9), None);
+        let told = || mailboxes.each_ref().map(|mailbox| mailbox.pop());
+        let mut budget = 1;
+        assert_eq!(all.notify(&ada, 0, &mut budget), Some(3), "in parts");
+        assert_eq!((told(), budget), ([Some(PendingUpdate::Listing), None, None], 0));
+        assert_eq!(all.notify(&ada, 3, &mut 9), None);
+        assert_eq!(told(), [None, None, Some(PendingUpdate::Listing)]);
     }
 
     #[tokio::test(start_paused = true)]

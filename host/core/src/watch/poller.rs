@@ -355,7 +355,7 @@ impl Poller {
             self.state.context.notify_under(Some(self.state.plugin.mount()), concerns).await;
             self.polls.owe_uncovered();
         }
-        self.state.notify_owed_listing(&listing);
+        self.state.notify_owed_listing(&listing).await;
         self.reset_backoff();
         let now = Instant::now();
         let unserved = Arc::new(self.unserved(&round, now));

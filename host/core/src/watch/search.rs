@@ -1,16 +1,28 @@
-//! The interface of search to subscriptions: who subscribes to its results, and notifications for them.
+//! The interface of search to subscriptions: who subscribes to its results, and notifications for them. The index of subscriptions is
+//! locked for one [batch](super::state) at a time.
 
 use std::collections::HashSet;
 
 use mcp_host_model::uri::{Mount, Uri};
 
 use super::Hub;
+use super::state::BATCH_SIZE;
 use crate::access::Principal;
 
 impl Hub {
     /// Returns the subscribed resources below a mount, with the principals that subscribe to each.
     pub(crate) fn principals_below(&self, mount: &Mount) -> Vec<(Uri, HashSet<Principal>)> {
-        self.context.subscription_index().principals_below(mount)
+        let (mut below, mut from) = (Vec::<(Uri, HashSet<Principal>)>::new(), None);
+        loop {
+            let index = self.context.subscription_index();
+            from = index.visit(mount, from.as_ref(), BATCH_SIZE, |uri, _, mailbox| match below.last_mut() {
+                Some((last, principals)) if *last == *uri => drop(principals.insert(mailbox.principal())),
+                _ => below.push((uri.clone(), HashSet::from([mailbox.principal()]))),
+            });
+            if from.is_none() {
+                return below;
+            }
+        }
     }
 
     /// Notifies these principals' subscribers of a resource.

@@ -317,6 +317,30 @@ impl WatchContext {
         }
     }
 
+    /// Notifies these principals' subscribers of the listing.
+    pub(super) async fn notify_listing(&self, principals: &HashSet<Principal>) {
+        let mut budget = BATCH_SIZE;
+        for principal in principals {
+            let mut from = Some(0);
+            while let Some(id) = from {
+                from = self.subscription_index().notify_listing(principal, id, &mut budget);
+                budget = budget.saturating_sub(1);
+                if budget == 0 {
+                    tokio::task::yield_now().await;
+                    budget = BATCH_SIZE;
+                }
+            }
+        }
+    }
+
+    /// Notifies those of these subscribers that are subscribers of the listing.
+    pub(super) async fn notify_listeners(&self, mailboxes: &[Arc<Mailbox>]) {
+        for batch in mailboxes.chunks(BATCH_SIZE) {
+            self.subscription_index().notify_listeners(batch);
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// Notifies the subscribers of all resources below `mount`, or of all resources.
     pub(super) async fn notify_under(&self, mount: Option<&Mount>, concerns: impl Fn(&Mailbox, &Uri) -> bool) {
         let mut after = None;

@@ -299,21 +299,15 @@ impl SubscriptionIndex {
         std::mem::replace(&mut watched.directory, views)
     }
 
-    /// Returns the watched resources below `mount` with the principals of their subscribers.
-    #[cfg(feature = "search")]
-    pub(super) fn principals_below(&self, mount: &Mount) -> Vec<(Uri, HashSet<Principal>)> {
-        let principals = |watched: &WatchedResource| watched.subscribers.values().map(|one| one.principal()).collect();
-        self.under(mount, None).map(|(uri, watched)| (uri.clone(), principals(watched))).collect()
-    }
-
     /// Returns the principals of all subscribers of the listing.
     pub(super) fn listing_principals(&mut self) -> HashSet<Principal> {
         self.listing_subscribers.principals()
     }
 
-    /// Notifies these principals' subscribers of the listing.
-    pub(super) fn notify_listing(&mut self, principals: &HashSet<Principal>) {
-        self.listing_subscribers.notify(principals);
+    /// Notifies this principal's subscribers of the listing, starting at id `from`, until `budget` is exhausted. Returns the id at
+    /// which to continue, if there are more.
+    pub(super) fn notify_listing(&mut self, principal: &Principal, from: u64, budget: &mut usize) -> Option<u64> {
+        self.listing_subscribers.notify(principal, from, budget)
     }
 
     /// Visits the subscribers of the listing, at most `limit`, from an id on. Returns the id at which to continue, if there are more.

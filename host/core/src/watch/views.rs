@@ -146,10 +146,43 @@ struct Table {
     listeners: HashMap<u64, Listener>,
     /// The number of checks.
     checks: u64,
+    counts: Counts,
     /// The memory limits of the last subscription.
     limits: ShareLimits,
     /// Whether the plugin was replaced.
     is_closed: bool,
+}
+
+/// The numbers of views for each purpose, in total and by the principal that is charged.
+#[derive(Default)]
+struct Counts {
+    listing: ShareLimiter<Requester>,
+    resources: ShareLimiter<Requester>,
+}
+
+impl Counts {
+    /// Counts a view of a principal, within the limits; `max` is that of all principals.
+    fn add(&self, purpose: Purpose, principal: &Requester, max: usize) -> Result<SharePermit<Requester>, Refused> {
+        let limits = ShareLimits { client: MAX_VIEWS_OF_PRINCIPAL, overall: max };
+        self.of(purpose).acquire(principal, limits).map_err(|reached| match reached {
+            LimitReached::ClientShare => Refused::Share,
+            LimitReached::Overall => Refused::Full(max),
+        })
+    }
+
+    fn of(&self, purpose: Purpose) -> &ShareLimiter<Requester> {
+        match purpose {
+            Purpose::Listing => &self.listing,
+            Purpose::Resources => &self.resources,
+        }
+    }
+}
+
+/// What the principal is charged with that has caused a view, or another one that uses it now.
+struct ViewCharge {
+    /// One of the views for its purpose.
+    count: SharePermit<Requester>,
+    memory: SharePermit<Requester>,
 }
 
 struct View {
@@ -162,8 +195,7 @@ struct View {
     entered: u64,
     /// This number at the beginning of the last check; none if there were leases.
     settled: Option<u64>,
-    /// The principal that caused it, or another one that uses it now, with the memory that it is charged with.
-    memory: SharePermit<Requester>,
+    charge: ViewCharge,
     _polling: AbortOnDropHandle<Option<()>>,
     _notifying: AbortOnDropHandle<Option<()>>,
 }
@@ -219,6 +251,7 @@ impl Views {
             subscribers: HashMap::new(),
             listeners: HashMap::new(),
             checks: 0,
+            counts: Counts::default(),
             // Until a limit is known, the subscribers of an earlier generation have been charged already.
             limits: ShareLimits { client: usize::MAX, overall: usize::MAX },
             is_closed: false,
@@ -281,41 +314,34 @@ impl Views {
             return Err(Refused::Closed);
         }
         let principal = charged_principal(mailbox);
-        if table.views.get(&identity).is_none_or(|view| view.purpose < purpose) {
-            let max = match purpose {
-                Purpose::Listing => MAX_LISTING_VIEWS,
-                Purpose::Resources => self.plugin.info().views,
-            };
-            let (count, of_principal) = table.count(purpose, &principal);
-            if count >= max {
-                return Err(Refused::Full(max));
-            }
-            if of_principal >= MAX_VIEWS_OF_PRINCIPAL {
-                return Err(Refused::Share);
-            }
-        }
-        let limits = table.limits;
-        let charge = || self.context.memory.acquire_amount(&principal, VIEW_MEMORY, limits).map_err(Refused::Memory);
+        let max = match purpose {
+            Purpose::Listing => MAX_LISTING_VIEWS,
+            Purpose::Resources => self.plugin.info().views,
+        };
+        let (counts, limits) = (&table.counts, table.limits);
+        let memory = || self.context.memory.acquire_amount(&principal, VIEW_MEMORY, limits).map_err(Refused::Memory);
         match table.views.entry(identity) {
             Entry::Occupied(view) => {
                 let view = view.into_mut();
                 if view.purpose < purpose {
-                    if *view.memory.client() != principal {
-                        view.memory = charge()?;
+                    let count = counts.add(purpose, &principal, max)?;
+                    if *view.charge.memory.client() != principal {
+                        view.charge.memory = memory()?;
                     }
-                    view.purpose = purpose;
+                    (view.purpose, view.charge.count) = (purpose, count);
                 }
                 Ok(view)
             }
             Entry::Vacant(place) => {
-                let memory = charge()?;
-                Ok(place.insert(self.begin(identity, purpose, memory)))
+                let count = counts.add(purpose, &principal, max)?;
+                let charge = ViewCharge { count, memory: memory()? };
+                Ok(place.insert(self.begin(identity, purpose, charge)))
             }
         }
     }
 
     /// Begins the view of an identity.
-    fn begin(self: &Arc<Self>, identity: Identity, purpose: Purpose, memory: SharePermit<Requester>) -> View {
+    fn begin(self: &Arc<Self>, identity: Identity, purpose: Purpose, charge: ViewCharge) -> View {
         let (plugin, context, scope) = (self.plugin.clone(), self.context.clone(), ViewScope::new(identity));
         // The polls of a view are never shared with other replicas, which have subscribers of their own.
         let listing = ListingMonitor::new(HashMap::new());
@@ -331,7 +357,7 @@ impl Views {
             leases: 0,
             entered: 0,
             settled: None,
-            memory,
+            charge,
             _polling: AbortOnDropHandle::new(polling),
             _notifying: AbortOnDropHandle::new(notifying),
         }
@@ -358,7 +384,7 @@ impl Views {
         }
         let listeners = self.find_listeners().await;
         let (lost, listening) = self.compare(check, &found, &listeners);
-        self.context.subscription_index().notify_listeners(&listening);
+        self.context.notify_listeners(&listening).await;
         if !lost.is_empty() {
             self.context.notify_under(Some(mount), |mailbox, _| lost.contains(&mailbox.id)).await;
         }
@@ -430,8 +456,13 @@ impl Views {
         for (identity, view) in &mut table.views {
             // The check has found each subscriber that had entered.
             let is_settled = view.leases == 0 && view.settled == Some(view.entered);
-            if is_settled && !subscribed.contains(identity) {
+            if is_settled && view.purpose != Purpose::Listing && !subscribed.contains(identity) {
                 view.purpose = Purpose::Listing;
+                // It exists already, so it counts beyond the limits, too.
+                let unlimited = ShareLimits { client: usize::MAX, overall: usize::MAX };
+                if let Ok(count) = table.counts.listing.acquire(view.charge.count.client(), unlimited) {
+                    view.charge.count = count;
+                }
             }
             if view.purpose == Purpose::Listing {
                 self.plugin.end_subscriptions(identity);
@@ -528,12 +559,6 @@ impl Table {
         self.checks
     }
 
-    /// Returns the number of views for this purpose, and how many of them a principal is charged with.
-    fn count(&self, purpose: Purpose, principal: &Requester) -> (usize, usize) {
-        let of_purpose = || self.views.values().filter(|view| view.purpose == purpose);
-        (of_purpose().count(), of_purpose().filter(|view| view.memory.client() == principal).count())
-    }
-
     /// Charges each view whose principal has no subscriber in it to one that has, according to a check. Without room for it, the view stays
     /// charged as it is until a later check.
     fn charge_users<'f>(&mut self, found: impl Iterator<Item = &'f Found>, memory: &ShareLimiter<Requester>) {
@@ -542,21 +567,18 @@ impl Table {
             let view = identity.and_then(|identity| Some((identity, self.views.get(&identity)?)));
             let Some((identity, view)) = view else { continue };
             let principal = charged_principal(mailbox);
-            if *view.memory.client() == principal {
+            if *view.charge.count.client() == principal {
                 in_use.insert(identity);
             } else {
                 others.entry(identity).or_insert(principal);
             }
         }
         for (identity, principal) in others.into_iter().filter(|(identity, _)| !in_use.contains(identity)) {
-            let purpose = self.views.get(&identity).map(|view| view.purpose);
-            let is_full = |purpose| self.count(purpose, &principal).1 >= MAX_VIEWS_OF_PRINCIPAL;
-            if purpose.is_some_and(is_full) {
-                continue;
-            }
-            let charge = memory.acquire_amount(&principal, VIEW_MEMORY, self.limits);
-            if let (Ok(charge), Some(view)) = (charge, self.views.get_mut(&identity)) {
-                view.memory = charge;
+            let Some(view) = self.views.get_mut(&identity) else { continue };
+            // The number of all views stays the same.
+            let Ok(count) = self.counts.add(view.purpose, &principal, usize::MAX) else { continue };
+            if let Ok(memory) = memory.acquire_amount(&principal, VIEW_MEMORY, self.limits) {
+                view.charge = ViewCharge { count, memory };
             }
         }
     }

@@ -35,8 +35,9 @@ mod pending_call;
 
 use std::convert::Infallible;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::Request as HttpRequest;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -59,9 +60,9 @@ use super::response::{
 };
 use super::sessions::{self, Change, Missing, SessionGuard};
 use crate::SESSION_ID_HEADER;
-use crate::budget;
+use crate::budget::{self, Account, Charge};
 use crate::dispatch::{Call, Dispatch, dispatch};
-use crate::error::Outcome;
+use crate::error::{Outcome, RpcError};
 use crate::json::Encoder;
 use crate::jsonrpc::{self, Incoming, Kind, Message, Rejection, RejectionStatus, RequestId};
 use crate::listen::{self, Listener};
@@ -378,15 +379,20 @@ impl Endpoint {
         let beginning = Listener::begin(&self.host, id.clone(), params, principal, audit);
         let beginning = scopes.scope(beginning.instrument(trace.span()));
         let beginning = AccessToken::scope(authenticated.issued_token(), beginning);
-        let listener = account.client().requester(principal).scope(beginning).await;
-        listen::count(&self.metrics, Transport::Http, trace.record(&listener));
-        let listener = match listener {
-            Ok(listener) => listener,
+        let begun = match account.client().requester(principal).scope(beginning).await {
+            Ok(listener) => acknowledge(listener, account).await,
+            Err(error) => Err(error),
+        };
+        listen::count(&self.metrics, Transport::Http, trace.record(&begun));
+        let (listener, acknowledged) = match begun {
+            Ok(begun) => begun,
             Err(error) => {
                 return Ok(message_response(StatusCode::OK, &jsonrpc::Response::new(id, Err(error))));
             }
         };
-        let notifications = listener.notifications().map(|notification| event(&notification));
+        // The charge is held until the event after the first one is requested.
+        let first = stream::unfold(acknowledged, async |(first, charge)| Some((first?, (None, charge))));
+        let notifications = first.chain(listener.notifications().map(|notification| event(&notification)));
         let events = notifications.take_until(self.shutdown.clone().cancelled_owned()).chain(stream::iter([end]));
         let events = with_keep_alive(events, config.http.keep_alive.duration());
         let body = Body::from_stream(events.map(Ok::<_, Infallible>));
@@ -424,6 +430,18 @@ impl Endpoint {
         }
         response.map(|body| GuardedBody::wrap(body, session))
     }
+}
+
+/// The first event of a stream, with its charge.
+type FirstEvent = (Option<Bytes>, Charge);
+
+/// Takes the first event of a stream, and charges it to the client: it repeats the resources of the request, of up to 256 KiB, and a client
+/// may have many streams.
+async fn acknowledge(mut listener: Listener, account: &Arc<Account>) -> Result<(Listener, FirstEvent), RpcError> {
+    let first = listener.take_acknowledged().map(|acknowledged| event(&acknowledged));
+    let price = budget::encoded_cost(first.as_ref().map_or(0, Bytes::len));
+    let charge = account.charge(price).await.map_err(|exceeded| budget_error(exceeded, price))?;
+    Ok((listener, (first, charge)))
 }
 
 /// Checks that the client accepts both media types of an answer, and sends JSON.

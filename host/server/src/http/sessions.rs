@@ -58,6 +58,9 @@ pub(super) use self::stored::SessionGuard;
 
 /// The maximum interval between two sweeps for idle sessions, because a reload may have changed the timeout.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
+/// The minimum pause between two sweeps, which visit all sessions while the store is locked: thousands of sessions may expire one after
+/// another.
+const MIN_SWEEP_PAUSE: Duration = Duration::from_millis(100);
 /// The number of bytes in a session id, before hexadecimal encoding.
 const SESSION_ID_BYTES: usize = 16;
 
@@ -316,10 +319,7 @@ impl Sessions {
             let idle = sessions.lock().values().filter_map(|session| session.idle_since()).min();
             let is_replicated = sessions.replication.is_some();
             drop(sessions);
-            let next = idle.map_or(limit, |since| limit.saturating_sub(since.elapsed()));
-            // Records that are not renewed in time expire.
-            let writes = if is_replicated { limit.checked_div(6).unwrap_or(limit) } else { limit };
-            sleep(next.min(SWEEP_INTERVAL).min(writes)).await;
+            sleep(sweep_pause(idle.map(|since| since.elapsed()), limit, is_replicated)).await;
         }
     }
 
@@ -331,5 +331,30 @@ impl Sessions {
 
     fn lock(&self) -> MutexGuard<'_, ById> {
         self.by_id.lock()
+    }
+}
+
+/// Returns the pause before the next sweep for idle sessions: until the session that has been `idle` for longest has been idle for `limit`.
+fn sweep_pause(idle: Option<Duration>, limit: Duration, is_replicated: bool) -> Duration {
+    let next = limit.saturating_sub(idle.unwrap_or_default());
+    // Records that are not renewed in time expire.
+    let writes = if is_replicated { limit.checked_div(6).unwrap_or(limit) } else { limit };
+    next.max(MIN_SWEEP_PAUSE).min(SWEEP_INTERVAL).min(writes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_that_expire_one_after_another_are_swept_together() {
+        let pause = |idle, limit, is_replicated| {
+            sweep_pause(Some(Duration::from_millis(idle)), Duration::from_millis(limit), is_replicated).as_millis()
+        };
+        assert_eq!([59_000, 59_950, 60_000, 61_000].map(|idle| pause(idle, 60_000, false)), [1000, 100, 100, 100]);
+        assert_eq!(pause(0, 60_000, false), SWEEP_INTERVAL.as_millis());
+        assert_eq!((pause(0, 600, false), pause(0, 600, true)), (600, 100), "a record is renewed in time");
+        assert_eq!(pause(200, 150, false), 100);
+        assert_eq!(sweep_pause(None, Duration::from_secs(3), false), Duration::from_secs(3));
     }
 }

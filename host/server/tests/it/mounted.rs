@@ -588,6 +588,24 @@ async fn each_request_of_a_batch_is_answered_though_there_is_no_room_for_its_ans
 }
 
 #[tokio::test]
+async fn the_first_event_of_a_list_of_subscriptions_is_charged_until_it_is_read() {
+    let application = Application::start(with_small_shares, HttpOptions::new()).await;
+    // The notification repeats these URIs: with its chunk in flight it takes most of the share of 256 KiB.
+    let uris: Vec<_> = (0..1000).map(|number| format!("letters:///{number:0>90}")).collect();
+    let wanted = json!({ "notifications": { "resourceSubscriptions": uris } });
+    let listen = async || application.send(stateless("ada", 1, "subscriptions/listen", wanted.clone())).await;
+    let mut unread = listen().await.into_body().into_data_stream();
+    assert!(stays_refused(&application).await);
+    let (_, refused) = text(listen().await).await;
+    assert!(refused.contains("wait to be read"), "{refused}");
+    let first = timeout(TIMEOUT, unread.next()).await.unwrap().unwrap().unwrap();
+    assert!(first.len() > 100_000, "{}", first.len());
+    // The connection takes the next event once it has sent this one.
+    assert!(timeout(Duration::from_millis(10), unread.next()).await.is_err());
+    assert!(!is_refused(&application).await);
+}
+
+#[tokio::test]
 async fn shutting_down_ends_streams_and_refuses_new_requests() {
     let application = Application::with_defaults().await;
     let session = application.open_session("ada").await;

@@ -24,6 +24,8 @@ use crate::bounded_json;
 pub(super) const API: &str = "$JS.API.";
 /// The maximum pause between two attempts to connect.
 const MAX_RECONNECT_PAUSE: Duration = Duration::from_secs(2);
+/// The maximum number of messages that wait for a subscriber on a connection with a thread of its own. Further messages are lost.
+pub(super) const MAX_PENDING: usize = 1024;
 /// The pause between two checks whether the first connection is made.
 const LOOK: Duration = Duration::from_millis(10);
 /// JetStream is not enabled, on the server or for the account.
@@ -146,6 +148,9 @@ impl Connection {
             };
             if let Some(tls) = &self.tls {
                 options = options.tls_client_config(tls.clone());
+            }
+            if self.thread.is_some() {
+                options = options.subscription_capacity(MAX_PENDING);
             }
             let no_client = |error: async_nats::ConnectError| EngineError::NoAnswer(error.to_string());
             let servers = self.servers.clone();

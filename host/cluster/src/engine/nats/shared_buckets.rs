@@ -5,7 +5,7 @@
 //! | read | the last message of the key's subject, from the leader of the stream (`STREAM.MSG.GET`): a read sees each acknowledged write |
 //! | write | a message with the expected last sequence of its subject |
 //! | deletion | a purge of the subject, which leaves no marker: the number of messages is the number of keys |
-//! | listing | a consumer without payloads, from the sequence after the last page, for one page |
+//! | listing | for each page a consumer without payloads, from the sequence after the last page ([`listing`]) |
 //! | quotas | `max_bytes` and `max_msgs` of the stream, with `discard` `new`. NATS counts the message as it stores it, so a quota of bytes is approximate |
 //!
 //! The last token of a subject is the key in base64 (URL-safe), so any text is a key, and no two keys have the same subject. Other
@@ -15,32 +15,26 @@
 //!
 //! A response is untrusted input. Its size is bounded before it is parsed, and its texts are for the log.
 
+mod listing;
+
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use async_nats::{HeaderMap, Message, StatusCode};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use futures::StreamExt as _;
 use mcp_host_base::shared_buckets::{
     Answer, BucketContents, BucketEntry, BucketError, BucketLimits, BucketPage, Expected, SharedBucket, SharedBuckets,
 };
 use serde_json::json;
-use tokio::time::timeout;
 
 use super::bucket::{Bucket, Last, MAX_HEADER_BYTES, NO_STREAM, WRONG_SEQUENCE};
-use super::connection::{API, ApiError, Connection, ConnectionThread};
+use super::connection::{ApiError, Connection, ConnectionThread};
 use super::connection_log::{Effects, quoted};
 use super::{EngineError, Nats, NatsError, NatsOptions, connection};
 use crate::buckets::{MAX_VALUE, bucket_name};
 
 /// The maximum length of a key in bytes.
 const MAX_KEY: usize = 1024;
-/// The time after which NATS drops the consumer of a listing that has ended with its call.
-const CONSUMER_LIFETIME: Duration = Duration::from_secs(10);
-/// The header of a message that marks its key as deleted.
-const OPERATION: &str = "KV-Operation";
 /// Error codes of JetStream.
 const NOT_STORED: u64 = 10_077;
 const MESSAGE_TOO_LARGE: u64 = 10_054;
@@ -117,34 +111,6 @@ fn key_of(token: &str) -> Option<String> {
     (1..=MAX_KEY).contains(&key.len()).then_some(key)
 }
 
-/// Returns the sequence of a message of a consumer, and the number of further messages: `$JS.ACK.STREAM.CONSUMER.DELIVERED.SEQUENCE.….PENDING`,
-/// with the domain and the account after `ACK` at newer servers.
-fn place(reply: &str) -> Option<(u64, u64)> {
-    let tokens: Vec<&str> = reply.split('.').take(13).collect();
-    let first = match tokens.len() {
-        9 => 5,
-        11.. => 7,
-        _ => return None,
-    };
-    let number = |index: usize| tokens.get(index)?.parse::<u64>().ok();
-    Some((number(first)?, number(first.checked_add(3)?)?))
-}
-
-/// Returns the sequence of a message in a listing and the number of further ones; none if the server says that there are no more messages.
-///
-/// A message of the stream has a place, and its status is what its publisher has written into its header. Only a message without a place
-/// is a status of the server.
-fn listed_place(message: &Message) -> Result<Option<(u64, u64)>, BucketError> {
-    if let Some(place) = message.reply.as_deref().and_then(place) {
-        return Ok(Some(place));
-    }
-    match message.status {
-        Some(StatusCode::NOT_FOUND | StatusCode::TIMEOUT) => Ok(None),
-        Some(status) => Err(BucketError::NoAnswer(format!("a listing ends with the status {status}"))),
-        None => Err(BucketError::Foreign("a message of a listing without a place".to_owned())),
-    }
-}
-
 impl PluginBucket {
     async fn read(&self, key: &str) -> Result<Option<BucketEntry>, BucketError> {
         let last = self.0.last(&token(key)).await?;
@@ -195,68 +161,6 @@ impl PluginBucket {
             Some(error) if error.err_code != NO_STREAM => Err(api_error(&error)),
             _ => Ok(()),
         }
-    }
-
-    async fn list(&self, revision: u64, max: usize) -> Result<BucketPage, BucketError> {
-        let Nats { connection, bucket } = &self.0;
-        let client = connection.connected().await?;
-        let (stream, name) = (bucket.stream(), format!("mcp-host-{:032x}", fastrand::u128(..)));
-        let body = json!({
-            "stream_name": stream,
-            "action": "create",
-            "config": {
-                "name": name,
-                "deliver_policy": "by_start_sequence",
-                "opt_start_seq": revision.saturating_add(1),
-                "ack_policy": "none",
-                "headers_only": true,
-                "mem_storage": true,
-                "num_replicas": 1,
-                "inactive_threshold": u64::try_from(CONSUMER_LIFETIME.as_nanos()).unwrap_or(u64::MAX),
-            },
-        });
-        let created = self.0.request(
-            format!("{API}CONSUMER.CREATE.{stream}.{name}"),
-            HeaderMap::new(),
-            body.to_string().into_bytes(),
-        );
-        match created.await?.error {
-            None => {}
-            Some(error) if error.err_code == NO_STREAM => return Ok(BucketPage::default()),
-            Some(error) => return Err(api_error(&error)),
-        }
-        let failed = |error: &dyn fmt::Display| BucketError::NoAnswer(quoted(&error.to_string()));
-        let inbox = client.new_inbox();
-        let mut messages = client.subscribe(inbox.clone()).await.map_err(|error| failed(&error))?;
-        let next = json!({ "batch": max, "no_wait": true }).to_string().into_bytes();
-        let subject = format!("{API}CONSUMER.MSG.NEXT.{stream}.{name}");
-        client.publish_with_reply(subject, inbox, next.into()).await.map_err(|error| failed(&error))?;
-        let mut page = BucketPage::default();
-        for _ in 0..max {
-            let received = timeout(connection.timeout, messages.next()).await;
-            let message = received.map_err(|error| failed(&error))?;
-            let message = message.ok_or_else(|| failed(&"the connection has ended"))?;
-            let Some((sequence, pending)) = listed_place(&message)? else {
-                page.next = None;
-                break;
-            };
-            page.keys.extend(self.listed_key(&message));
-            page.next = (pending > 0).then_some(sequence);
-            if pending == 0 {
-                break;
-            }
-        }
-        // If this is lost, NATS drops the consumer after its lifetime.
-        let _ = client.publish(format!("{API}CONSUMER.DELETE.{stream}.{name}"), Vec::new().into()).await;
-        Ok(page)
-    }
-
-    /// Returns the key of a message in a listing; none if it is a marker of a deletion, or of another client.
-    fn listed_key(&self, message: &Message) -> Option<String> {
-        if message.headers.as_ref().is_some_and(|headers| headers.get(OPERATION).is_some()) {
-            return None;
-        }
-        key_of(message.subject.strip_prefix(&self.0.bucket.subject(""))?)
     }
 
     async fn count(&self) -> Result<BucketContents, BucketError> {
@@ -313,42 +217,6 @@ mod tests {
         for token in ["", "a.b", "not base64", "YQ==", "_w", "YR", too_long.as_str()] {
             assert_eq!(key_of(token), None, "{token}");
         }
-    }
-
-    #[test]
-    fn a_listing_is_continued_by_the_place_of_its_last_message() {
-        assert_eq!(place("$JS.ACK.KV_a.c.1.7.1.1700000000000000000.3"), Some((7, 3)));
-        assert_eq!(place("$JS.ACK._.hash.KV_a.c.1.8.1.1700000000000000000.0"), Some((8, 0)));
-        assert_eq!(place("$JS.ACK._.hash.KV_a.c.1.9.1.1700000000000000000.5.token"), Some((9, 5)));
-        for reply in ["", "_INBOX.a.b", "$JS.ACK.KV_a.c.1.x.1.1.3", "$JS.ACK.KV_a.c.1.7.1.1"] {
-            assert_eq!(place(reply), None, "{reply}");
-        }
-    }
-
-    /// A message of a listing, with this reply subject and this status.
-    fn message(reply: Option<&str>, status: Option<u16>) -> Message {
-        Message {
-            subject: "$KV.a.YQ".into(),
-            reply: reply.map(Into::into),
-            payload: Vec::new().into(),
-            headers: None,
-            status: status.map(|status| StatusCode::from_u16(status).unwrap()),
-            description: None,
-            length: 0,
-        }
-    }
-
-    #[test]
-    fn a_status_in_the_header_of_a_stored_message_neither_ends_a_listing_nor_fails_it() {
-        for status in [None, Some(404), Some(408), Some(409), Some(503)] {
-            let stored = message(Some("$JS.ACK.KV_a.c.1.7.1.1700000000000000000.3"), status);
-            assert_eq!(listed_place(&stored), Ok(Some((7, 3))), "{status:?}");
-        }
-        for status in [404, 408] {
-            assert_eq!(listed_place(&message(None, Some(status))), Ok(None), "the server says that there are no more");
-        }
-        assert!(matches!(listed_place(&message(None, Some(503))), Err(BucketError::NoAnswer(_))));
-        assert!(matches!(listed_place(&message(None, None)), Err(BucketError::Foreign(_))));
     }
 
     #[test]

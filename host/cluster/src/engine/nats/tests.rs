@@ -146,6 +146,44 @@ async fn what_others_write_into_a_bucket_is_neither_listed_nor_read_as_a_key() {
 }
 
 #[tokio::test]
+async fn a_page_ends_before_the_headers_that_others_write_exceed_its_bytes_and_the_next_one_goes_on() {
+    let server = Server::start(&[]).await;
+    let limits = BucketLimits { bytes: 64 << 20, keys: 1000 };
+    let bucket = server.buckets().bucket("web", "pages", limits);
+    bucket.put("a", b"1".to_vec(), Expected::Absent).await.unwrap();
+    let engine = server.connect(Login::None);
+    connected(&engine).await;
+    for number in 0..40 {
+        let mut headers = HeaderMap::new();
+        // JetStream stores headers of less than 64 KiB. Two of these messages fit into a pull, and a page has 16 pulls.
+        headers.insert("X-Filler", "x".repeat(60_000));
+        let subject = format!("$KV.mcp-host-test-KV-web-pages.filler-{number}");
+        let answer = engine.request(subject, headers, Vec::new()).await.unwrap();
+        assert!(answer.error.is_none(), "{:?}", answer.error);
+    }
+    bucket.put("b", b"2".to_vec(), Expected::Absent).await.unwrap();
+    let (mut keys, mut next, mut pages) = (Vec::new(), Some(0), 0);
+    while let Some(revision) = next {
+        let page = bucket.keys_after(revision, 1000).await.unwrap();
+        keys.extend(page.keys);
+        (next, pages) = (page.next, pages + 1);
+    }
+    assert_eq!((keys, pages), (vec!["a".to_owned(), "b".to_owned()], 2));
+    // The consumers of the pages are deleted, before their lifetime of 10 s is over.
+    let client = engine.connection.connected().await.unwrap();
+    let began = Instant::now();
+    loop {
+        let names = client.request("$JS.API.CONSUMER.NAMES.KV_mcp-host-test-KV-web-pages", "".into()).await.unwrap();
+        let names: serde_json::Value = serde_json::from_slice(&names.payload).unwrap();
+        if names["total"] == 0 {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(5), "{names}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
 async fn a_bucket_that_is_gone_is_made_again_and_one_without_a_server_fails_in_time() {
     let mut server = Server::start(&[]).await;
     let limits = BucketLimits { bytes: 64 << 20, keys: 1000 };

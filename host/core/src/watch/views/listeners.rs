@@ -259,12 +259,12 @@ impl WatcherState {
     }
 
     /// Notifies these subscribers of the listing, if they still have the identity of this view.
-    pub(in crate::watch) fn notify_owed_listing(&self, owed: &HashSet<u64>) {
+    pub(in crate::watch) async fn notify_owed_listing(&self, owed: &HashSet<u64>) {
         let Some(scope) = self.view.as_ref().filter(|_| !owed.is_empty()) else { return };
         let listeners: Vec<_> = scope.listeners.lock().values().cloned().collect();
         let is_owed = |mailbox: &Arc<Mailbox>| owed.contains(&mailbox.id) && self.concerns(mailbox);
         let owed: Vec<_> = listeners.into_iter().filter(is_owed).collect();
-        self.context.subscription_index().notify_listeners(&owed);
+        self.context.notify_listeners(&owed).await;
     }
 
     fn listening(&self, access: &Access) -> Listening {
@@ -310,7 +310,7 @@ pub(super) async fn notify(state: Arc<WatcherState>) {
         let now = state.listing.version();
         let has_changed = std::mem::replace(&mut version, now) != now;
         if has_changed {
-            state.context.subscription_index().notify_listeners(&whole);
+            state.context.notify_listeners(&whole).await;
         }
         let are_rules_new = walked_access.as_ref().is_none_or(|walked| !Arc::ptr_eq(walked, &access));
         let is_due = has_new || has_changed || are_rules_new || has_failed;
@@ -319,7 +319,7 @@ pub(super) async fn notify(state: Arc<WatcherState>) {
         let refreshed = Caller::scope_view(Some(caller), walking).await;
         let changed = part.into_iter().filter(|(_, principal)| refreshed.changed.contains(principal));
         let changed: Vec<_> = changed.map(|(mailbox, _)| mailbox).collect();
-        state.context.subscription_index().notify_listeners(&changed);
+        state.context.notify_listeners(&changed).await;
         (walked_access, has_failed) = (Some(access), refreshed.has_failed);
         let least = if has_failed {
             state.listing.dirty.notify_one();

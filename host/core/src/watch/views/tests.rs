@@ -230,6 +230,24 @@ impl World {
         timeout(TIMEOUT, self.host.subscribe(subscriber, &format!("users:///{path}"))).await.unwrap()
     }
 
+    /// Subscribes with the access token of this number of a principal.
+    async fn open(&self, principal: &str, number: usize) -> std::result::Result<Subscriber, Error> {
+        let subscriber = self.with_token(principal, &format!("{principal} {number}")).await;
+        self.try_subscribe(&subscriber, "a").await.map(|()| subscriber)
+    }
+
+    async fn open_when_allowed(&self, principal: &str, number: usize) -> Subscriber {
+        let opened = async {
+            loop {
+                match self.open(principal, number).await {
+                    Ok(subscriber) => return subscriber,
+                    Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+                }
+            }
+        };
+        timeout(TIMEOUT, opened).await.expect("a view of the principal is charged to another one")
+    }
+
     /// A subscriber of the listing.
     fn listener(&self, principal: &str) -> Subscriber {
         let subscriber = self.subscriber(principal);
@@ -407,33 +425,47 @@ async fn a_view_is_charged_to_one_who_uses_it_once_the_one_who_caused_it_has_lef
     let [ada, bob] = team.map(|name| world.subscriber(name));
     world.subscribe(&ada, "a").await;
     world.subscribe(&bob, "a").await;
-    let open = async |principal: &str, number: usize| {
-        let subscriber = world.with_token(principal, &format!("{principal} {number}")).await;
-        world.try_subscribe(&subscriber, "a").await.map(|()| subscriber)
-    };
     let mut subscribers = Vec::new();
     for number in 1..MAX_VIEWS_OF_PRINCIPAL {
-        subscribers.push(open("corp/ada", number).await.unwrap());
+        subscribers.push(world.open("corp/ada", number).await.unwrap());
     }
-    assert!(open("corp/ada", MAX_VIEWS_OF_PRINCIPAL).await.is_err(), "the view of the team counts, too");
+    assert!(world.open("corp/ada", MAX_VIEWS_OF_PRINCIPAL).await.is_err(), "the view of the team counts, too");
     drop(ada);
     // Identities are checked after a reload.
     world.reload(&team, "none:///**").await;
-    let opened = async {
-        loop {
-            match open("corp/ada", MAX_VIEWS_OF_PRINCIPAL).await {
-                Ok(subscriber) => return subscriber,
-                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-            }
-        }
-    };
-    subscribers.push(timeout(TIMEOUT, opened).await.expect("the view of the team is charged to another member"));
+    subscribers.push(world.open_when_allowed("corp/ada", MAX_VIEWS_OF_PRINCIPAL).await);
     for number in 1..MAX_VIEWS_OF_PRINCIPAL {
-        subscribers.push(open("corp/bob", number).await.unwrap());
+        subscribers.push(world.open("corp/bob", number).await.unwrap());
     }
-    assert!(open("corp/bob", MAX_VIEWS_OF_PRINCIPAL).await.is_err(), "and counts there");
+    assert!(world.open("corp/bob", MAX_VIEWS_OF_PRINCIPAL).await.is_err(), "and counts there");
     world.users.edit("team", "a");
     assert_eq!(next(&bob).await, updated("a"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_view_stays_charged_as_it_is_while_another_user_of_it_has_its_share() {
+    let team = ["corp/ada", "corp/bob"];
+    let world = World::start(3 * MAX_VIEWS_OF_PRINCIPAL, &team).await;
+    let [ada, bob] = team.map(|name| world.subscriber(name));
+    world.subscribe(&ada, "a").await;
+    world.subscribe(&bob, "a").await;
+    let mut of_bob = Vec::new();
+    for number in 0..MAX_VIEWS_OF_PRINCIPAL {
+        of_bob.push(world.open("corp/bob", number).await.unwrap());
+    }
+    drop(ada);
+    world.reload(&team, "none:///**").await;
+    let mut of_ada = Vec::new();
+    for number in 1..MAX_VIEWS_OF_PRINCIPAL {
+        of_ada.push(world.open("corp/ada", number).await.unwrap());
+    }
+    tokio::time::sleep(QUIET).await;
+    assert!(world.open("corp/ada", MAX_VIEWS_OF_PRINCIPAL).await.is_err(), "the view of the team still counts");
+    drop(of_bob.remove(0));
+    world.wait_until_ended("corp/bob 0").await;
+    world.reload(&team, "none:///**").await;
+    of_ada.push(world.open_when_allowed("corp/ada", MAX_VIEWS_OF_PRINCIPAL).await);
+    assert!(world.open("corp/bob", 0).await.is_err(), "it counts for the other user");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
