@@ -44,7 +44,7 @@ fn one_line_says_how_much_was_dropped() {
     let lines = capture(LevelFilter::INFO, || {
         let log = GuestLog::new("a".into(), 1024);
         for _ in 0..1000 {
-            log.line(Level::Info, "", &"x".repeat(100));
+            log.repeated_line(Level::Info, "", &"x".repeat(100), 1);
         }
     });
     assert_eq!(lines.iter().filter(|line| line.contains("xxx")).count(), 10, "{lines:?}");
