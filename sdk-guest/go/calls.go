@@ -11,6 +11,21 @@ import (
 // Open opens a provider with the config of the plugin.
 type Open func(config Config) (Provider, error)
 
+// checkWatches fails if a provider declares that it reports changes and has no function that does.
+func checkWatches(info Info, provider Provider) error {
+	if !info.Watches {
+		return nil
+	}
+	if other, ok := provider.(*prepared); ok {
+		provider = other.Provider
+	}
+	if _, ok := provider.(Watcher); ok {
+		return nil
+	}
+	return fmt.Errorf("Info.Watches is true, and the provider of the type %T is no Watcher: write its method Changes, or leave out Watches. "+
+		"A struct that embeds a provider.Provider has the methods List and Read only; provider.Prepared keeps the others", provider)
+}
+
 // templates returns the templates of a provider.
 func templates(provider Provider) ([]Template, error) {
 	if templater, ok := provider.(Templater); ok {

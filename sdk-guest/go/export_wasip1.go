@@ -76,6 +76,9 @@ func (instance *component) opened() (Provider, error) {
 	}
 	provider, err := instance.open(settings)
 	if err == nil {
+		err = checkWatches(instance.info, provider)
+	}
+	if err == nil {
 		instance.provider = provider
 	}
 	return provider, err

@@ -413,3 +413,52 @@ func TestAFingerprintOrACompletionMayBeAFunction(t *testing.T) {
 		t.Error(completion, err)
 	}
 }
+
+func TestAProviderOfFunctionsIsPreparedAndKeepsTheRest(t *testing.T) {
+	folder := t.TempDir()
+	writeText(t, filepath.Join(folder, "b.md"), "b")
+	open := func(Config) (Provider, error) { return folderOf(t, folder), nil }
+	made, err := Prepared(open, func(config Config, token *string) (Progress, error) {
+		return ProgressOf(1, 2, "files of "+config["dir"], "1"), nil
+	})(Config{"dir": "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	progress, err := prepare(made, nil)
+	if err != nil || progress.NextToken != "1" || progress.Message != "1 of 2 files of x" {
+		t.Error(progress, err)
+	}
+	if all, err := templates(made); err != nil || len(all) != 2 {
+		t.Error(all, err)
+	}
+	if entry, err := Stat(made, "b.md"); err != nil || *entry.Size != 1 {
+		t.Error(entry, err)
+	}
+	completion, err := Complete(made, CompleteRequest{Template: "size/{name}", Variable: "name", Typed: "b"})
+	if err != nil || !slices.Equal(completion.Values, []string{"b.md"}) {
+		t.Error(completion, err)
+	}
+	if start, err := changes(made, ChangesRequest{Watched: []string{"b.md"}}); err != nil || start.Token == "" {
+		t.Error(start, err)
+	}
+	if err := checkWatches(Info{Watches: true}, made); err != nil {
+		t.Error(err)
+	}
+	failing := Prepared(func(Config) (Provider, error) { return nil, ErrNotFound }, nil)
+	if _, err := failing(nil); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+func TestAProviderThatDeclaresChangesAndLacksThemIsAnError(t *testing.T) {
+	embedding := struct{ Provider }{folderOf(t, t.TempDir())}
+	for _, lacking := range []Provider{embedding, &prepared{embedding, nil}} {
+		err := checkWatches(Info{Watches: true}, lacking)
+		if err == nil || !strings.Contains(err.Error(), "is no Watcher") || !strings.Contains(err.Error(), "provider.Prepared") {
+			t.Error(err)
+		}
+		if err := checkWatches(Info{}, lacking); err != nil {
+			t.Error(err)
+		}
+	}
+}

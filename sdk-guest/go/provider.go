@@ -1,6 +1,7 @@
 // Package provider is for providers of MCP resources in Go.
 //
-// A provider implements [Provider], and what it needs of [Stater], [Templater], [Completer] and [Watcher]. Its package main
+// A provider implements [Provider], and what it needs of [Stater], [Templater], [Completer] and [Watcher]. A struct that embeds a
+// Provider has the methods of that interface only, and loses these. Its package main
 // exports it in an init function:
 //
 //	func init() {
@@ -50,7 +51,7 @@ type Info struct {
 	Title string
 	// Description says what is served and how paths are built.
 	Description string
-	// Watches says whether the provider is a Watcher.
+	// Watches says whether the provider is a Watcher. If it is not, each call fails.
 	Watches bool
 }
 
@@ -86,7 +87,8 @@ type Watcher interface {
 
 // Preparer has work that takes longer than a call, such as an index. Where the config has limits.prepare, the host calls Prepare in
 // the background, after it has loaded the provider and after changes. Results are kept in a granted directory or in a bucket. The
-// component has the function if its main package imports mcp-host.example/provider/prepare.
+// component has the function if its main package imports mcp-host.example/provider/prepare. [Prepared] makes a Preparer of another
+// provider and a function.
 type Preparer interface {
 	// Prepare prepares a part of the work: a few hundred milliseconds of it. The token is the NextToken of the call before; nil
 	// begins. A call that fails is repeated with the same token.

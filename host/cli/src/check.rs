@@ -4,7 +4,7 @@
 mod report;
 
 use mcp_host_engine::confinement::Confinement;
-use mcp_resource_host::host::{CheckError, PluginCheck};
+use mcp_resource_host::host::{CheckError, PluginCheck, Tried};
 
 use self::report::JsonReport;
 use super::confinement::ConfinementReport;
@@ -72,8 +72,9 @@ fn row(one: &PluginCheck) -> [Cell; 4] {
     let state = match &one.outcome {
         Err(CheckError::Load(_)) => Cell::error("not loaded"),
         Err(_) => Cell::error("failing"),
-        Ok(None) => Cell::warning("not asked"),
-        Ok(Some(_)) => ok_cell(one.provider.iter().flat_map(|provider| provider.faults.values()).sum()),
+        Ok(Tried::Nothing) => Cell::warning("not asked"),
+        Ok(Tried::Unprepared(_)) => Cell::warning("not prepared"),
+        Ok(Tried::Listed(_)) => ok_cell(one.provider.iter().flat_map(|provider| provider.faults.values()).sum()),
     };
     [
         Cell::verbatim(one.plugin.name.as_str()),
@@ -111,7 +112,7 @@ fn print(
             output.line("")?;
             output.prose(&format!("{}: {message}", one.plugin.name))?;
         }
-        if let Ok(None) = one.outcome {
+        if let Ok(Tried::Nothing) = one.outcome {
             output.line("")?;
             output.prose(&format!("{}: it was not asked: `--offline` connects to no upstream", one.plugin.name))?;
         }

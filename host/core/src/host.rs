@@ -103,7 +103,7 @@ use crate::watch::{Hub, Subscriber, WatchStats, Watched};
 
 pub use self::administration::{AdminAction, AdminError, AdminSubject};
 pub use self::builder::HostBuilder;
-pub use self::check::{CheckError, CheckReport, CheckedProvider, InspectError, PluginCheck};
+pub use self::check::{CheckError, CheckReport, CheckedProvider, InspectError, PluginCheck, Tried};
 pub use self::config_watcher::{ConfigWatcher, ReloadOutcome, ReloadTrigger};
 pub use self::data_dirs::DataDirs;
 pub use self::explain::{Explanation, Judged, MountDecision, Party, Served, WhoMay};

@@ -101,7 +101,7 @@ pub use catalog::{CursorKey, KeyError};
 pub use host::{
     CheckError, CheckReport, CheckedProvider, CompleteRequest, ConfigWatcher, DataDirs, Explanation, Host, HostBuilder,
     InspectError, ListRequest, NativePluginConflict, PluginCheck, PluginState, PluginStatus, ReloadError, ReloadReport,
-    ReloadTrigger, StartError, transport,
+    ReloadTrigger, StartError, Tried, transport,
 };
 #[cfg(feature = "keyvalue")]
 pub use mcp_host_sandbox::keyvalue::admin as keyvalue;

@@ -7,6 +7,7 @@
 //! | module | checks |
 //! |---|---|
 //! | `description` | [`Describe`](Check::Describe), [`Imports`](Check::Imports) |
+//! | `preparation` | [`Prepare`](Check::Prepare) |
 //! | `listing` | [`ListingEnds`](Check::ListingEnds), [`ListingStable`](Check::ListingStable), [`ListingUnique`](Check::ListingUnique), [`CursorResume`](Check::CursorResume), [`BadCursor`](Check::BadCursor), [`Children`](Check::Children) |
 //! | `entries` | [`Readable`](Check::Readable), [`StatAgrees`](Check::StatAgrees), [`NotFound`](Check::NotFound) |
 //! | `values` | [`Paths`](Check::Paths), [`Hints`](Check::Hints), [`Utf8`](Check::Utf8), [`Sizes`](Check::Sizes) |
@@ -15,6 +16,9 @@
 //! | `reuse` | [`Stateless`](Check::Stateless) |
 //!
 //! [`Limits`](Check::Limits) fails when any call exceeds a limit; the check that made the call does not report it.
+//!
+//! If the provider exports `prepare` and the plugin has `limits.prepare`, its data are prepared first, to the end. Without that limit, checks
+//! that need prepared data are skipped.
 //!
 //! A run is bounded: at most [`MAX_READ`] entries are read, at most [`MAX_PAGES`] pages of a listing are requested, and calls run
 //! under the plugin's own limits. Key-value buckets are temporary and initially empty; a granted directory is the real one.
@@ -25,6 +29,7 @@ mod check;
 mod description;
 mod entries;
 mod listing;
+mod preparation;
 mod report;
 mod reuse;
 mod session;
@@ -122,6 +127,7 @@ pub async fn run(builder: HostBuilder, plugin: &config::Plugin, options: Options
     };
     let mut session = Session::new(&fresh, report);
     description::check(&mut session, &inspection).await;
+    preparation::check(&mut session).await;
     let entries = listing::check(&mut session).await;
     let sample = entries::check(&mut session, &entries).await;
     templates::check(&mut session).await;

@@ -11,7 +11,8 @@
 // [Bucket.CompareAndSwap] are atomic; a read that is followed by a write is not. A key is text of 1 to 1024 bytes. A bucket that
 // is not granted is an internal failure; a store that fails or is full fails with the error of provider.Unavailable.
 //
-// In a native test a bucket is a map in memory, empty at first, and the same for all who open it by that name.
+// In a native test a bucket is a map in memory, empty at first, and the same for all who open it by that name: [Reset] empties it
+// for the next test.
 //
 // A component imports wasi:keyvalue if it uses this package.
 package keyvalue
@@ -52,6 +53,12 @@ func Open(name string) (*Bucket, error) {
 	}
 	return &Bucket{store}, nil
 }
+
+// Reset empties all buckets of native tests, also those that are open, so that a test begins without the values of others. In a
+// component it has no effect.
+//
+//	t.Cleanup(keyvalue.Reset)
+func Reset() { reset() }
 
 // Get returns the value of a key, and whether there is one.
 func (bucket *Bucket) Get(key string) (value []byte, found bool, err error) {

@@ -79,3 +79,29 @@ func TestValuesOfABucketMayBeJSON(t *testing.T) {
 		t.Error("a channel is no JSON")
 	}
 }
+
+func TestAResetEmptiesAllBucketsAlsoOpenOnes(t *testing.T) {
+	bucket, err := Open("reset")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bucket.Set("a", []byte("1")); err != nil {
+		t.Fatal(err)
+	}
+	Reset()
+	again, err := Open("reset")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range []*Bucket{bucket, again} {
+		if value, found, err := one.Get("a"); found || err != nil {
+			t.Error(value, found, err)
+		}
+	}
+	if err := bucket.Set("a", []byte("2")); err != nil {
+		t.Fatal(err)
+	}
+	if value, _, _ := again.Get("a"); string(value) != "2" {
+		t.Error(value)
+	}
+}

@@ -32,6 +32,16 @@ func open(name string) (store, error) {
 	return buckets[name], nil
 }
 
+func reset() {
+	bucketsLock.Lock()
+	defer bucketsLock.Unlock()
+	for _, bucket := range buckets {
+		bucket.lock.Lock()
+		clear(bucket.values)
+		bucket.lock.Unlock()
+	}
+}
+
 func (memory *memory) get(key string) ([]byte, bool, error) {
 	memory.lock.Lock()
 	defer memory.lock.Unlock()

@@ -87,3 +87,6 @@ export class Bucket extends JsonValues {
     call(this.#name, () => deleteMany(this.#bucket, keys));
   }
 }
+
+/** Only in unit tests. */
+export function reset() {}

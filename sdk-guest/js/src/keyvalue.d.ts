@@ -3,7 +3,8 @@
  *
  * A bucket is private to the plugin; all its calls share it, concurrent ones, too. Writes are durable. `increment` and
  * `compareAndSwap` are atomic; a read that is followed by a write is not. A key is text of 1 to 1024 bytes. A bucket that is not
- * granted is `Internal`; a store that fails or is full is `Unavailable`. In a unit test a bucket is in memory, empty at first.
+ * granted is `Internal`; a store that fails or is full is `Unavailable`. In a unit test a bucket is in memory, empty at first,
+ * and shared by all that open it by its name.
  */
 export class Bucket {
   constructor(name: string);
@@ -30,3 +31,6 @@ export class Bucket {
   /** Deletes at most 1000 keys: all of them, or none on failure. */
   deleteMany(keys: string[]): void;
 }
+
+/** In unit tests, empties all buckets for the next test, also those that are open. In a component it has no effect. */
+export function reset(): void;

@@ -6,6 +6,10 @@ import { decodeUtf8, encodeUtf8 } from "./text.js";
 
 const buckets = new Map();
 
+export function reset() {
+  for (const values of buckets.values()) values.clear();
+}
+
 const isEqual = (one, other) => one?.length === other?.length && (one ?? []).every((byte, index) => byte === other[index]);
 
 /** The bucket of a name is the same for all that open it. */

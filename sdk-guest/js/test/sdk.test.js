@@ -22,7 +22,7 @@ import {
   Unavailable,
 } from "mcp-host-provider";
 import { fake as fakeHttp, HttpError, request } from "mcp-host-provider/http";
-import { Bucket } from "mcp-host-provider/keyvalue";
+import { Bucket, reset } from "mcp-host-provider/keyvalue";
 import { Database, fake as fakeSql } from "mcp-host-provider/sql";
 
 import * as convert from "../src/convert.js";
@@ -214,6 +214,16 @@ test("a bucket of a unit test is in memory", () => {
   assert.throws(() => bucket.increment("text"), Unavailable);
   bucket.get("a")[0] = 0;
   assert.equal(decodeUtf8(bucket.get("a")), "9");
+});
+
+test("a reset of a unit test empties all buckets, also open ones", () => {
+  const bucket = new Bucket("reset");
+  const bytes = (text) => new TextEncoder().encode(text);
+  bucket.set("a", bytes("1"));
+  reset();
+  assert.deepEqual([bucket.has("a"), [...new Bucket("reset").keys()]], [false, []]);
+  bucket.set("a", bytes("2"));
+  assert.equal(decodeUtf8(new Bucket("reset").get("a")), "2");
 });
 
 test("a database of a unit test is a function", () => {

@@ -1,4 +1,4 @@
-"""What a unit test has in place of the host: buckets in memory, databases that are functions, and requests to loopback.
+"""What a unit test has in place of the host: buckets in memory, databases and servers that are functions, and requests to loopback.
 
 It runs without the bindings, as the tests of a provider do.
 """
@@ -46,6 +46,60 @@ except Unavailable:
     pass
 else:
     raise AssertionError("a text was incremented")
+"""
+        )
+
+    def test_a_reset_empties_all_buckets_also_open_ones(self) -> None:
+        self.run_natively(
+            """
+from mcp_host_provider.keyvalue import Bucket, reset
+
+bucket = Bucket("visits")
+bucket.set("a", b"1")
+reset()
+assert bucket.get("a") is None and list(Bucket("visits")) == []
+bucket.set("a", b"2")
+assert Bucket("visits").get("a") == b"2"
+"""
+        )
+
+    def test_a_request_is_answered_by_a_function(self) -> None:
+        self.run_natively(
+            """
+from mcp_host_provider import Denied, Internal, Unavailable
+from mcp_host_provider.http import Reply, Request, fake, request
+
+asked = []
+
+def answer(request):
+    asked.append(request)
+    if request.url.endswith("/down"):
+        raise Unavailable("the server is down")
+    return {"/text": "täxt", "/bytes": b"bytes", "/none": None}.get(
+        request.url.removeprefix("https://docs.example"), Reply("missing", 404, {"X-Sent": request.method}))
+
+fake(answer)
+assert request("https://docs.example/text").read(5) == "täxt".encode()
+response = request("https://docs.example/bytes", method="POST", headers={"X-Test": "1"}, body=b"sent", timeout=4)
+assert (response.status, response.headers, response.read(5), response.read(5)) == (200, {}, b"bytes", b"bytes")
+assert asked[-1] == Request("https://docs.example/bytes", "POST", {"x-test": "1"}, b"sent", 4)
+response = request("https://docs.example/other")
+assert (response.status, response.headers, response.read(7)) == (404, {"x-sent": "GET"}, b"missing")
+for failing, failure in ((lambda: response.read(6), Internal), (lambda: request("https://docs.example/none"), Denied),
+                         (lambda: request("https://docs.example/down"), Unavailable), (lambda: request("file:///etc/passwd"), Internal)):
+    try:
+        failing()
+    except failure:
+        continue
+    raise AssertionError(failure)
+count = len(asked)
+fake(None)
+try:
+    request("http://127.0.0.1:1/")
+except Unavailable:
+    assert len(asked) == count
+else:
+    raise AssertionError("it was answered")
 """
         )
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mcp_resource_host::host::{CheckError, PluginCheck};
+use mcp_resource_host::host::{CheckError, PluginCheck, Tried};
 use serde::Serialize;
 
 use crate::confinement::ConfinementReport;
@@ -30,7 +30,7 @@ struct PluginReport<'a> {
     digest: Option<String>,
     /// Whether the config pins the digest.
     pinned: bool,
-    /// `ok`, `failing`, `not-loaded` or `not-asked` (an upstream, offline).
+    /// `ok`, `failing`, `not-loaded`, `not-asked` (an upstream, offline) or `not-prepared`.
     state: &'static str,
     /// Null if the plugin works.
     error: Option<String>,
@@ -61,8 +61,9 @@ impl<'a> PluginReport<'a> {
         let state = match &one.outcome {
             Err(CheckError::Load(_)) => "not-loaded",
             Err(_) => "failing",
-            Ok(None) => "not-asked",
-            Ok(Some(_)) => "ok",
+            Ok(Tried::Nothing) => "not-asked",
+            Ok(Tried::Unprepared(_)) => "not-prepared",
+            Ok(Tried::Listed(_)) => "ok",
         };
         let provider = one.provider.as_ref();
         let faults =
@@ -76,7 +77,10 @@ impl<'a> PluginReport<'a> {
             state,
             error: one.outcome.as_ref().err().map(ToString::to_string),
             provider: provider.map(|provider| (&provider.info).into()),
-            first_page_items: one.outcome.as_ref().ok().copied().flatten(),
+            first_page_items: match one.outcome {
+                Ok(Tried::Listed(items)) => Some(items),
+                _ => None,
+            },
             faults,
             requirements: provider.map(|provider| requirements::report(&provider.requirements)),
             warnings: one.warnings(),

@@ -34,12 +34,22 @@ impl Preparations {
     }
 }
 
-/// Whether this is a new state worth a line. `Waiting` is not: another state follows in a moment.
+/// Whether this is a new state worth a line.
 fn is_news(before: Option<&PreparationStatus>, now: &PreparationStatus) -> bool {
     let is_other = |before: &PreparationStatus| {
         discriminant(&before.state) != discriminant(&now.state) || before.state.reason() != now.state.reason()
     };
-    now.state != PreparationState::Waiting && before.is_none_or(is_other)
+    is_shown(&now.state, now.cpu_limit.is_some()) && before.is_none_or(is_other)
+}
+
+/// Whether a state is worth a line. `Waiting` is not, nor is `Off` with permission, which precedes the start: another state follows in a
+/// moment.
+fn is_shown(state: &PreparationState, is_permitted: bool) -> bool {
+    match state {
+        PreparationState::Off => !is_permitted,
+        PreparationState::Waiting => false,
+        _ => true,
+    }
 }
 
 fn line(status: &PreparationStatus) -> (AnsiColor, String) {
@@ -57,5 +67,20 @@ fn line(status: &PreparationStatus) -> (AnsiColor, String) {
         }
         PreparationState::Failing(reason) => (BAD, format!("it fails, and is retried: {reason}")),
         PreparationState::Stopped(reason) => (BAD, format!("it has ended without being done: {reason}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn that_nothing_is_prepared_is_said_without_permission_only_and_not_at_the_start() {
+        assert!(is_shown(&PreparationState::Off, false));
+        assert!(!is_shown(&PreparationState::Off, true));
+        assert!(!is_shown(&PreparationState::Waiting, true));
+        for state in [PreparationState::Running, PreparationState::Done, PreparationState::Stopped(String::new())] {
+            assert!(is_shown(&state, true), "{state:?}");
+        }
     }
 }

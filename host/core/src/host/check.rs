@@ -7,7 +7,7 @@
 //! - It connects to granted databases and looks up their schemas, requests a token from each source of access tokens, and connects
 //!   once to each granted origin.
 //! - It prepares saved queries, or reads them once.
-//! - It requests the first page of the listing, and reads the skills.
+//! - It requests the first page of the listing, and reads the skills. It prepares no data: a listing that is not prepared yet is a note.
 //! - For an upstream, it tries each token of a principal or a group, and whether the upstream serves anything.
 //! - It compares the globs of rules with the listed resources (module `unlisted_globs`).
 //! - Below a mount without a host, such as `web://`, it looks up listed resources by their URIs.
@@ -57,11 +57,22 @@ pub struct PluginCheck {
     pub plugin: config::Plugin,
     /// The facts about the provider; none if it did not load.
     pub provider: Option<CheckedProvider>,
-    /// The number of items on the first page of the listing, or the first failure. None if no listing was requested: an upstream,
-    /// offline.
-    pub outcome: Result<Option<usize>, CheckError>,
+    /// What was tried, or the first failure.
+    pub outcome: Result<Tried, CheckError>,
     /// Warnings about its grants, found by trying them.
     pub grant_warnings: Vec<String>,
+}
+
+/// What was tried of a plugin without a failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tried {
+    /// The first page of its listing, which has this number of items.
+    Listed(usize),
+    /// Nothing: an upstream, offline.
+    Nothing,
+    /// Its listing, which is unavailable for this reason until its data are prepared. A server does that after its start, a check does
+    /// not.
+    Unprepared(String),
 }
 
 /// A provider that loaded.
@@ -174,21 +185,32 @@ impl PluginCheck {
         });
         let prepares = self.provider.as_ref().map(|provider| provider.preparation.is_some());
         let of_preparation = prepares.and_then(|prepares| preparation_note(prepares, &self.plugin, needs));
-        of_needs.into_iter().chain(of_identities).chain(of_preparation).collect()
+        let of_listing = match &self.outcome {
+            Ok(Tried::Unprepared(reason)) => Some(format!(
+                "its listing was not tried: {reason}. Its data are prepared by a server after the start, within `limits.prepare`, and not \
+                 by this check"
+            )),
+            _ => None,
+        };
+        of_needs.into_iter().chain(of_identities).chain(of_preparation).chain(of_listing).collect()
     }
 
-    /// Tries a plugin that loads, and returns the number of items on the first page of its listing. Adds their URIs to `uris`, and
+    /// Tries a plugin that loads, and returns what was tried. Adds the URIs of the first page of its listing to `uris`, and
     /// warnings about its grants to `warnings`.
     async fn try_plugin(
         plugin: &Plugin,
         config: &config::Plugin,
         trial: &Trial,
         warnings: &mut Vec<String>,
-    ) -> Result<usize, CheckError> {
+    ) -> Result<Tried, CheckError> {
         let Trial { page_size, offline, uris, .. } = trial;
         // Grants go first: a provider may work around an unusable grant, or describe the failure less well.
         *warnings = plugin.check_grants(*offline).await.map_err(CheckError::Grant)?;
-        let page = plugin.list(CallOrigin::Client, None, None, *page_size, Some).await.map_err(CheckError::Listing)?;
+        let may_prepare = plugin.preparation().is_some_and(|preparation| preparation.cpu_limit.is_some());
+        let page = match plugin.list(CallOrigin::Client, None, None, *page_size, Some).await {
+            Err(Fault::Unavailable { reason, .. }) if may_prepare => return Ok(Tried::Unprepared(reason)),
+            answer => answer.map_err(CheckError::Listing)?,
+        };
         uris.lock().extend(page.items.iter().map(|entry| entry.uri.to_string()));
         warnings.extend(plugin.check_provider().await.map_err(CheckError::Provider)?);
         if !config.skills.is_empty() {
@@ -200,7 +222,7 @@ impl PluginCheck {
                 warnings.extend(unfound_uri(plugin, page.items.iter().map(|entry| &entry.uri)).await);
             }
         }
-        Ok(page.size)
+        Ok(Tried::Listed(page.size))
     }
 
     /// Checks a plugin.
@@ -209,7 +231,8 @@ impl PluginCheck {
         let mut of_program = trial.of_programs.get(&plugin.name).cloned().unwrap_or_default();
         if plugin.upstream.is_some() && trial.offline {
             trial.globs.skip(&plugin.mount);
-            return Self { plugin: plugin.clone(), provider: None, outcome: Ok(None), grant_warnings: of_program };
+            let outcome = Ok(Tried::Nothing);
+            return Self { plugin: plugin.clone(), provider: None, outcome, grant_warnings: of_program };
         }
         let loaded = match runtime.load(plugin).await {
             Ok(loaded) => loaded,
@@ -219,10 +242,10 @@ impl PluginCheck {
                 return Self { plugin: plugin.clone(), provider: None, outcome, grant_warnings: of_program };
             }
         };
-        let outcome = Self::try_plugin(&loaded, plugin, trial, &mut grant_warnings).await.map(Some);
+        let outcome = Self::try_plugin(&loaded, plugin, trial, &mut grant_warnings).await;
         match outcome {
-            Ok(_) => trial.globs.compare(&loaded, plugin, trial.page_size).await,
-            Err(_) => trial.globs.skip(&plugin.mount),
+            Ok(Tried::Listed(_)) => trial.globs.compare(&loaded, plugin, trial.page_size).await,
+            _ => trial.globs.skip(&plugin.mount),
         }
         grant_warnings.append(&mut of_program);
         let mut requirements = loaded.requirements().clone();

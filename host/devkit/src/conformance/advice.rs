@@ -3,8 +3,15 @@
 pub(super) const DESCRIBE_NAME: &str =
     "give `describe` a name and a version of at most 1024 bytes, such as those of the package";
 pub(super) const LOAD: &str = "fix what the message says; nothing else can be tested before";
+/// The reason to skip checks of data that the test may not prepare.
+pub(super) const MUST_BE_PREPARED: &str =
+    "the provider has to be prepared; use --plugin NAME of a plugin with `limits.prepare`";
 pub(super) const LISTING_REFUSED: &str = "answer `list-entries` without `parent` and `cursor` by the first page of the listing; an empty page is an \
     answer, too";
+pub(super) const UNAVAILABLE: &str = "provide what the message names, by `--dir`, `--http`, `--keyvalue`, `--sql` and `--set`, or take the grants and the \
+    config from a plugin by `--plugin NAME`; test again when its source of data can be reached";
+pub(super) const UNAVAILABLE_PREPARED: &str = "fail with `unavailable` only for data that is not prepared yet: `prepare` has returned that everything is. Compare \
+    what it stores with what this call expects, such as the fingerprint of the source";
 pub(super) const LONG_CURSOR: &str =
     "put less into the cursor: where the next page begins, such as the last path, and not what was listed";
 pub(super) const EMPTY_PAGES: &str =

@@ -33,10 +33,7 @@ pub(super) async fn check(session: &mut Session<'_>, entries: &[Entry], edit: Op
         session.report.note(Check::ChangesQuiet, "no entry is subscribable: only changes of the listing are tested");
     }
     let Some(start) = poll(session, &watched, None, Check::ChangesQuiet, "without a token").await else {
-        for check in CHECKS {
-            session.report.skip(check, "`changes` fails");
-        }
-        return;
+        return session.report.skip_after(Check::ChangesQuiet, &CHECKS, "`changes` fails");
     };
     check_quiet(session, &start, "without a token");
     let first = poll(session, &watched, Some(&start.token), Check::Token, "with its first token").await;
@@ -67,10 +64,22 @@ async fn poll(
     check: Check,
     how: &str,
 ) -> Option<ChangeSet> {
-    let changes = match changes(session, watched, since).await {
+    let answer = changes(session, watched, since).await;
+    let advice = if since.is_none() { advice::CHANGES_REFUSED } else { check.advice() };
+    accept(session, answer, check, how, advice)
+}
+
+/// Checks an answer. Reports a failure as a problem of this check.
+fn accept(
+    session: &mut Session<'_>,
+    answer: Result<ChangeSet, NoAnswer>,
+    check: Check,
+    how: &str,
+    advice: &'static str,
+) -> Option<ChangeSet> {
+    let changes = match answer {
         Ok(changes) => changes,
         Err(none) => {
-            let advice = if since.is_none() { advice::CHANGES_REFUSED } else { check.advice() };
             none.report_with(session, check, &format!("`changes` {how}"), advice);
             return None;
         }
@@ -124,8 +133,17 @@ async fn check_edit(session: &mut Session<'_>, watched: &[String], since: &str, 
         let message = format!("the data could not be edited: {error}");
         return session.report.problem_with(Check::ChangesReported, message, advice::EDIT_FAILED);
     }
+    let mut may_prepare = session.is_prepared();
     for _ in 0..MAX_POLLS {
-        match poll(session, watched, Some(since), Check::ChangesReported, "after the edit").await {
+        let answer = changes(session, watched, Some(since)).await;
+        if may_prepare && matches!(answer, Err(NoAnswer::Unavailable(_))) {
+            // After such a poll, a host prepares the data again.
+            may_prepare = false;
+            session.prepare().await;
+            continue;
+        }
+        let advice = Check::ChangesReported.advice();
+        match accept(session, answer, Check::ChangesReported, "after the edit", advice) {
             Some(changes) if changes.listing_changed || !changes.changed.is_empty() => return,
             Some(_) => tokio::time::sleep(POLL_INTERVAL).await,
             None => return,

@@ -6,6 +6,8 @@
 pub enum Check {
     /// The provider describes itself, without any grant.
     Describe,
+    /// Its data are prepared within the limits of a preparation.
+    Prepare,
     /// The listing ends.
     ListingEnds,
     /// Two listings in a row are equal.
@@ -54,8 +56,9 @@ pub enum Check {
 
 impl Check {
     /// All checks, in the order of reports.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Describe,
+        Self::Prepare,
         Self::ListingEnds,
         Self::ListingStable,
         Self::ListingUnique,
@@ -84,6 +87,7 @@ impl Check {
     pub fn name(self) -> &'static str {
         match self {
             Self::Describe => "describe",
+            Self::Prepare => "prepare",
             Self::ListingEnds => "listing-ends",
             Self::ListingStable => "listing-stable",
             Self::ListingUnique => "listing-unique",
@@ -113,6 +117,7 @@ impl Check {
     pub fn title(self) -> &'static str {
         match self {
             Self::Describe => "it describes itself, without any grant",
+            Self::Prepare => "its data are prepared within `limits.prepare`",
             Self::ListingEnds => "the listing ends",
             Self::ListingStable => "two listings in a row are equal",
             Self::ListingUnique => "no path is listed twice",
@@ -144,6 +149,10 @@ impl Check {
             Self::Describe => {
                 "`describe` returns constants: a name, a version and the capabilities. It runs without directories, network and \
                  config, so open those in the other functions"
+            }
+            Self::Prepare => {
+                "do a part of the work in each call of `prepare`, for a few hundred milliseconds, return a token until everything is \
+                 prepared, and request the CPU time that all calls take (`prepare.cpu` in the requirements of the provider)"
             }
             Self::ListingEnds => {
                 "return no `next-cursor` on the last page, and on each page before it a cursor that was not returned before"

@@ -42,11 +42,9 @@ impl Listing {
 /// Checks the default listing and the listings of children. Returns all entries with valid paths, in normal form.
 pub(super) async fn check(session: &mut Session<'_>) -> Vec<Entry> {
     let Some(listing) = walk(session, Check::ListingEnds, None, PAGE_SIZE).await else {
-        for check in
-            [Check::ListingStable, Check::ListingUnique, Check::CursorResume, Check::Readable, Check::StatAgrees]
-        {
-            session.report.skip(check, "the listing fails");
-        }
+        let others =
+            [Check::ListingStable, Check::ListingUnique, Check::CursorResume, Check::Readable, Check::StatAgrees];
+        session.report.skip_after(Check::ListingEnds, &others, "the listing fails");
         return Vec::new();
     };
     check_unique(session, &listing);
@@ -70,7 +68,14 @@ async fn walk(session: &mut Session<'_>, check: Check, parent: Option<&str>, lim
         let page = match list(session, parent, cursor.as_deref(), limit).await {
             Ok(page) => page,
             Err(NoAnswer::Unavailable(fault)) => {
-                session.report.problem(check, format!("{what} cannot be tested: {fault}"));
+                let message = format!("{what} cannot be tested: {fault}");
+                match session.unprepared(&fault) {
+                    Some(reason) => session.report.skip(check, reason),
+                    None if session.is_prepared() => {
+                        session.report.problem_with(check, message, advice::UNAVAILABLE_PREPARED);
+                    }
+                    None => session.report.problem_with(check, message, advice::UNAVAILABLE),
+                }
                 return None;
             }
             Err(none) => {

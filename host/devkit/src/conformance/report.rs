@@ -162,6 +162,17 @@ impl Report {
         }
     }
 
+    /// Records that checks are skipped: for the reason of another check that was skipped, or else for this one.
+    pub(super) fn skip_after(&mut self, other: Check, checks: &[Check], reason: &str) {
+        let reason = match self.checks.get(&other).map(CheckResult::outcome) {
+            Some(Outcome::Skipped(of_other)) => of_other.to_owned(),
+            _ => reason.to_owned(),
+        };
+        for check in checks {
+            self.skip(*check, reason.as_str());
+        }
+    }
+
     /// Records that a check is skipped.
     pub(super) fn skip(&mut self, check: Check, reason: impl Into<String>) {
         self.checks.entry(check).or_default().skipped.get_or_insert_with(|| reason.into());

@@ -3,19 +3,32 @@
 use std::time::Duration;
 
 use mcp_host_engine::function::Function;
-use mcp_host_engine::plugin::{Fault, Plugin};
+use mcp_host_engine::plugin::{Fault, Plugin, PreparationState, PreparationStatus};
 use mcp_host_model::uri::Mount;
 
 use super::{Check, Report, advice};
 
 /// The maximum total wait for rate limits.
 const MAX_RATE_WAIT: Duration = Duration::from_secs(30);
+/// The reason to skip checks of data that could not be prepared, which [`Check::Prepare`] reports.
+const NOT_PREPARED: &str = "its data could not be prepared";
 
 /// A running test.
 pub(super) struct Session<'p> {
     plugin: &'p Plugin,
     pub(super) report: Report,
     rate_wait: Duration,
+    /// Whether its data are prepared, if the provider exports `prepare`.
+    prepared: Option<Prepared>,
+}
+
+/// Whether the data of a provider are prepared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Prepared {
+    /// They are.
+    Yes,
+    /// They are not, for this reason.
+    No(&'static str),
 }
 
 /// The outcome of a call without an answer.
@@ -41,7 +54,10 @@ impl NoAnswer {
     pub(super) fn report_with(&self, session: &mut Session<'_>, check: Check, what: &str, advice: &'static str) {
         match self {
             Self::Limited => {}
-            Self::Unavailable(fault) => session.report.note(check, format!("{what} could not be tested: {fault}")),
+            Self::Unavailable(fault) => match session.unprepared(fault) {
+                Some(reason) => session.report.skip(check, reason),
+                None => session.report.note(check, format!("{what} could not be tested: {fault}")),
+            },
             Self::Refused(fault) | Self::Broken(fault) => {
                 let message = format!("{what}: {fault}");
                 if matches!(fault, Fault::Internal(_) | Fault::Trap(_) | Fault::Panicked(_)) {
@@ -56,7 +72,7 @@ impl NoAnswer {
 
 impl<'p> Session<'p> {
     pub(super) fn new(plugin: &'p Plugin, report: Report) -> Self {
-        Self { plugin, report, rate_wait: Duration::ZERO }
+        Self { plugin, report, rate_wait: Duration::ZERO, prepared: None }
     }
 
     pub(super) fn plugin(&self) -> &'p Plugin {
@@ -69,6 +85,33 @@ impl<'p> Session<'p> {
 
     pub(super) fn watches(&self) -> bool {
         self.plugin.info().watches
+    }
+
+    /// Prepares the data to the end, if the provider exports `prepare`, as a host does after a start and after an edit. Returns the
+    /// progress at the end.
+    pub(super) async fn prepare(&mut self) -> Option<PreparationStatus> {
+        let status = self.plugin.prepare_once().await?;
+        let calls = usize::try_from(status.calls).unwrap_or(usize::MAX);
+        self.report.calls = self.report.calls.saturating_add(calls);
+        self.prepared = Some(match status.state {
+            PreparationState::Done => Prepared::Yes,
+            PreparationState::Off => Prepared::No(advice::MUST_BE_PREPARED),
+            _ => Prepared::No(NOT_PREPARED),
+        });
+        Some(status)
+    }
+
+    /// Returns whether the data have been prepared, and can be prepared again after an edit.
+    pub(super) fn is_prepared(&self) -> bool {
+        self.prepared == Some(Prepared::Yes)
+    }
+
+    /// Returns why a failure with `unavailable` is not the provider's fault: its data are not prepared.
+    pub(super) fn unprepared(&self, fault: &Fault) -> Option<&'static str> {
+        match (fault, self.prepared) {
+            (Fault::Unavailable { .. }, Some(Prepared::No(reason))) => Some(reason),
+            _ => None,
+        }
     }
 
     pub(super) fn into_report(self) -> Report {

@@ -15,8 +15,10 @@ use super::{Check, Session, advice};
 const MAX_TEMPLATE_PAGES: usize = 100;
 /// The maximum number of expanded templates.
 const MAX_EXPANDED: usize = 20;
-/// The maximum number of tried values of the last variable.
+/// The maximum number of tried values of a variable.
 const MAX_VALUES: usize = 5;
+/// The maximum number of expansions of a template that are read.
+const MAX_READ: usize = 20;
 /// A template that no provider has.
 const FOREIGN_TEMPLATE: &str = "mcp-host-test/{no-such-template}";
 /// A variable that no template has.
@@ -78,10 +80,11 @@ async fn list(session: &mut Session<'_>) -> Vec<Template> {
     templates
 }
 
-/// Completes the variables in order, and reads the expansion of the template.
+/// Completes the variables in order, and reads expansions of the template.
 async fn expand(session: &mut Session<'_>, template: &Template, composed: &UriTemplate) {
     let path_template = Excerpt(&template.path_template);
-    let (mut known, mut last_values) = (Vec::<Argument>::new(), Vec::new());
+    // A value of each variable, and further ones of each.
+    let (mut known, mut others) = (Vec::<Argument>::new(), Vec::<(usize, String)>::new());
     let mut without_values = Vec::new();
     for variable in composed.variables() {
         let completion = match complete(session, template, variable, "", &known).await {
@@ -95,8 +98,9 @@ async fn expand(session: &mut Session<'_>, template: &Template, composed: &UriTe
         let telling = completion.values.iter().find(|value| value.contains(is_path_delimiter));
         match telling.or(completion.values.first()) {
             Some(value) => {
+                let further = completion.values.iter().take(MAX_VALUES).filter(|other| *other != value);
+                others.extend(further.map(|other| (known.len(), other.clone())));
                 known.push(Argument::new(variable, value));
-                last_values = completion.values;
             }
             None if is_optional(&template.path_template, variable) => {}
             None => without_values.push(variable),
@@ -110,24 +114,23 @@ async fn expand(session: &mut Session<'_>, template: &Template, composed: &UriTe
     let mut candidates: Vec<Vec<Argument>> = Vec::new();
     let required = known.iter().filter(|argument| !is_optional(&template.path_template, &argument.name));
     candidates.push(required.cloned().collect());
-    for value in last_values.iter().take(MAX_VALUES) {
+    candidates.push(known.clone());
+    // The last variable comes first: its values fit the values of the others.
+    for (variable, value) in others.into_iter().rev() {
         let mut values = known.clone();
-        if let Some(last) = values.last_mut() {
-            last.value.clone_from(value);
+        if let Some(other) = values.get_mut(variable) {
+            other.value = value;
         }
         candidates.push(values);
     }
-    read_first(session, template, composed, &candidates).await;
+    candidates.dedup();
+    candidates.truncate(MAX_READ);
+    read(session, template, composed, &candidates).await;
 }
 
-/// Reads the expansions until one has contents.
-async fn read_first(
-    session: &mut Session<'_>,
-    template: &Template,
-    composed: &UriTemplate,
-    candidates: &[Vec<Argument>],
-) {
-    let mut refused = Vec::new();
+/// Reads the expansions until one fails. One of them has to have contents: not each combination of values has.
+async fn read(session: &mut Session<'_>, template: &Template, composed: &UriTemplate, candidates: &[Vec<Argument>]) {
+    let (mut refused, mut is_read) = (None, false);
     for values in candidates {
         let pairs = values.iter().map(|argument| (argument.name.as_str(), argument.value.as_str()));
         let Some(uri) = composed.expand(pairs) else { continue };
@@ -137,13 +140,18 @@ async fn read_first(
         match session.call(&what, Read { path: path.as_str().into() }).await {
             Ok(contents) => {
                 session.check_contents(&path, &contents, None);
-                return check_entry(session, template, &path).await;
+                if !is_read {
+                    check_entry(session, template, &path).await;
+                }
+                is_read = true;
             }
-            Err(NoAnswer::Refused(fault)) => refused.push(format!("{what}: {fault}")),
+            Err(NoAnswer::Refused(fault)) => {
+                refused.get_or_insert_with(|| format!("{what}: {fault}"));
+            }
             Err(none) => return none.report(session, Check::Templates, &what),
         }
     }
-    if let Some(first) = refused.into_iter().next() {
+    if let Some(first) = refused.filter(|_| !is_read) {
         session.report.problem(Check::Templates, format!("no completion can be read; {first}"));
     }
 }

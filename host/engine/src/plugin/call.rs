@@ -118,9 +118,12 @@ impl Plugin {
         C: FnOnce(Validator, F::Answer) -> W + Send + 'static,
         W: Future<Output = Result<U, Fault>> + Send + 'static,
     {
-        let timer = CallTimer::begin(&self.call_context.metrics, F::NAME);
+        let (timer, began) = (CallTimer::begin(&self.call_context.metrics, F::NAME), Instant::now());
         let answer = self.call_unmeasured(origin, function, check).await;
         timer.end(&answer);
+        if let Err(Fault::Unavailable { .. }) = &answer {
+            self.data_missing(began);
+        }
         answer
     }
 

@@ -1,7 +1,8 @@
 //! Preparations: background work of a provider that takes longer than a call (`prepare` of the contract).
 //!
 //! A *preparation* is a sequence of calls of `prepare`, one at a time, each with the token of the previous answer. It runs after the
-//! plugin was loaded, again after a change that its provider reports ([`Plugin::data_changed`]), and after the time in its last answer.
+//! plugin was loaded, again after a change that its provider reports ([`Plugin::data_changed`]), after a call that fails with `unavailable`
+//! although the last preparation is done, and after the time in its last answer.
 //!
 //! | resource | bound |
 //! |---|---|
@@ -9,7 +10,7 @@
 //! | memory | `limits.prepare.memory`, separate from all other calls |
 //! | CPU time | `limits.prepare.cpu` for all calls of a preparation, including failed ones. A call counts at least [`MIN_CHARGE`], and at least a [`WAITING_FACTOR`]th of its elapsed time, which bounds the number of calls |
 //! | threads | the indexers' threads, with a low priority; the preparations of all plugins take turns ([`Engine`](crate::Engine)) |
-//! | the next preparation | not before [`MIN_PAUSE`], nor before [`PAUSE_FACTOR`] times the CPU time of the last one: a provider that reports a change after each takes a fifth of a processor |
+//! | the next preparation | not before [`MIN_PAUSE`], nor before [`PAUSE_FACTOR`] times the CPU time of the last one, up to [`MAX_PAUSE`]: a provider that reports a change after each, or a client whose calls fail with `unavailable` after each, takes a fifth of a processor |
 //! | state | the last token (64 KiB), the last message |
 //!
 //! Clients' calls never wait for a preparation, which takes none of their permits and none of their memory. A failed call is repeated
@@ -82,6 +83,8 @@ struct CurrentProgress {
     message: Option<String>,
     calls: u64,
     cpu: Duration,
+    /// The end of the last preparation that is done.
+    done_at: Option<Instant>,
 }
 
 impl CurrentProgress {
@@ -169,7 +172,7 @@ impl Preparation {
         };
         let percent = calls.backend.sandbox().map(|sandbox| sandbox.prepared().clone()).unwrap_or_default();
         let (state, since) = (PreparationState::Off, SystemTime::now());
-        let progress = CurrentProgress { state, since, message: None, calls: 0, cpu: Duration::ZERO };
+        let progress = CurrentProgress { state, since, message: None, calls: 0, cpu: Duration::ZERO, done_at: None };
         let log = RateLimiter::direct(Quota::per_minute(NonZeroU32::MIN).allow_burst(LOG_BURST));
         let (progress, changed, reset) = (Mutex::new(progress), Notify::new(), Notify::new());
         Self { limits, context, percent, progress, log, changed, reset }
@@ -184,7 +187,7 @@ impl Preparation {
     }
 
     fn status(&self) -> PreparationStatus {
-        let CurrentProgress { state, since, message, calls, cpu } = &*self.progress();
+        let CurrentProgress { state, since, message, calls, cpu, .. } = &*self.progress();
         PreparationStatus {
             state: state.clone(),
             since: *since,
@@ -204,6 +207,15 @@ impl Preparation {
         }
         Arc::new(context)
     }
+}
+
+/// What follows a call that fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AfterFailure {
+    /// The call is repeated after a back-off.
+    Retry,
+    /// The preparation ends.
+    End,
 }
 
 /// The end of a preparation.
@@ -226,6 +238,19 @@ impl Plugin {
         }
     }
 
+    /// Reports a call that began at this time and failed with `unavailable`. If everything was prepared by then, the data have changed
+    /// since without a report, so they are prepared again. Clients cause such calls: the pause before the next preparation bounds them.
+    pub(super) fn data_missing(&self, began: Instant) {
+        let Some(preparation) = &self.preparation else { return };
+        let was_done = {
+            let progress = preparation.progress();
+            progress.state == PreparationState::Done && progress.done_at.is_some_and(|done| done < began)
+        };
+        if was_done {
+            preparation.changed.notify_one();
+        }
+    }
+
     /// Restarts its preparation immediately, even if it is failing or stopped.
     pub(super) fn reset_preparation(&self) {
         if let Some(preparation) = &self.preparation {
@@ -243,7 +268,7 @@ impl Plugin {
             return;
         };
         loop {
-            let End { cpu, again_after } = self.prepare(preparation, limits).await;
+            let End { cpu, again_after } = self.prepare(preparation, limits, AfterFailure::Retry).await;
             let pause = sleep(cpu.saturating_mul(PAUSE_FACTOR).clamp(MIN_PAUSE, MAX_PAUSE));
             let again = async {
                 match again_after {
@@ -257,6 +282,7 @@ impl Plugin {
                 () = preparation.reset.notified() => true,
             };
             preparation.set_state(PreparationState::Waiting);
+            preparation.percent.set(None);
             if !is_reset {
                 // Debounce: a burst of changes causes one preparation.
                 tokio::join!(sleep(MIN_PAUSE), pause);
@@ -265,8 +291,19 @@ impl Plugin {
         }
     }
 
+    /// Prepares its data once, within `limits.prepare`, for a test. Ends at the first call that fails. Returns the progress at the end:
+    /// done, failing or stopped, or off without permission. None if its provider does not export `prepare`. Must not run beside
+    /// [`keep_prepared`](Self::keep_prepared).
+    pub async fn prepare_once(&self) -> Option<PreparationStatus> {
+        let preparation = self.preparation.as_ref()?;
+        if let Some(limits) = &preparation.limits {
+            self.prepare(preparation, limits, AfterFailure::End).await;
+        }
+        Some(preparation.status())
+    }
+
     /// Runs one preparation.
-    async fn prepare(&self, preparation: &Preparation, limits: &PrepareLimits) -> End {
+    async fn prepare(&self, preparation: &Preparation, limits: &PrepareLimits, after_failure: AfterFailure) -> End {
         let (plugin, limit) = (self.name(), limits.cpu.duration());
         let began = Instant::now();
         let before = {
@@ -306,6 +343,10 @@ impl Plugin {
                 Err(Fault::Cpu(limit)) if limit < preparation.context.limits.cpu.duration() => continue,
                 Err(fault) => {
                     let (reason, wait) = (reason(&fault, limits), retry_after(&fault));
+                    if after_failure == AfterFailure::End {
+                        preparation.set_state(PreparationState::Failing(reason));
+                        return End { cpu: used, again_after: None };
+                    }
                     if last_failure.as_ref() != Some(&reason) && preparation.log.check().is_ok() {
                         tracing::warn!(
                             target: log_target::PLUGIN, plugin, "the preparation fails, and is retried with back-off: {}", escape::line(&reason)
@@ -330,6 +371,9 @@ impl Plugin {
             {
                 let mut progress = preparation.progress();
                 progress.message = message.or_else(|| progress.message.take());
+                if is_done {
+                    progress.done_at = Some(Instant::now());
+                }
                 progress.set_state(if is_done { PreparationState::Done } else { PreparationState::Running });
             }
             if is_done {

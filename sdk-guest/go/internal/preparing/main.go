@@ -14,20 +14,13 @@ import (
 const parts = 3
 
 func init() {
-	provider.Export(provider.Info{Name: "preparing", Version: "1.0.0"}, func(provider.Config) (provider.Provider, error) {
-		return preparing{}, nil
-	})
+	open := provider.Functions(provider.Resource("index", read))
+	provider.Export(provider.Info{Name: "preparing", Version: "1.0.0", Watches: true}, provider.Prepared(open, prepare))
 }
 
 func main() {}
 
-type preparing struct{}
-
-func (preparing) List(provider.ListRequest) (provider.Page, error) {
-	return provider.Page{Entries: []provider.Entry{{Path: "index", Name: "index"}}}, nil
-}
-
-func (preparing) Prepare(token *string) (provider.Progress, error) {
+func prepare(_ provider.Config, token *string) (provider.Progress, error) {
 	source, err := os.ReadFile("/data/source")
 	if err != nil {
 		return provider.Progress{}, err
@@ -54,7 +47,7 @@ func (preparing) Prepare(token *string) (provider.Progress, error) {
 	return provider.ProgressOf(part+1, parts, "parts", strconv.Itoa(part+1)), nil
 }
 
-func (preparing) Read(path string) ([]provider.Contents, error) {
+func read(provider.Config, struct{}) (any, error) {
 	bucket, err := keyvalue.Open("index")
 	if err != nil {
 		return nil, err
@@ -66,5 +59,5 @@ func (preparing) Read(path string) ([]provider.Contents, error) {
 	if !found {
 		return nil, provider.BeingPrepared()
 	}
-	return []provider.Contents{{Entry: provider.Entry{Path: path, Name: path}, Text: string(source)}}, nil
+	return string(source), nil
 }

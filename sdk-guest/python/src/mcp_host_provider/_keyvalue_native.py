@@ -74,6 +74,12 @@ def _open(name: str) -> Bucket:
     return _buckets.setdefault(name, Bucket())
 
 
+def reset() -> None:
+    """Empties all buckets, also those that are open."""
+    for bucket in _buckets.values():
+        bucket.values.clear()
+
+
 def _increment(bucket: Bucket, key: str, delta: int) -> int:
     try:
         number = int(bucket.values.get(key, b"0")) + delta

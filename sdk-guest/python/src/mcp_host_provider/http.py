@@ -8,17 +8,18 @@ A component whose modules import this one imports `wasi:http`. The host does not
 
 A request that is not granted raises `Denied`, a server that does not answer `Unavailable`, and a malformed request `Internal`.
 
-In a unit test requests are sent by Python, so that a server on loopback can answer them. Nothing is granted or denied there.
+In a unit test a function answers requests: see `fake`. Without one they are sent by Python, so that a server on loopback can answer them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Optional, Union
 from urllib.parse import urlsplit
 
-from ._failures import Internal
+from ._failures import Denied, Internal
 from ._world import IN_COMPONENT
 
 if TYPE_CHECKING or IN_COMPONENT:
@@ -26,7 +27,7 @@ if TYPE_CHECKING or IN_COMPONENT:
 else:
     from ._http_native import send
 
-__all__ = ["Response", "request"]
+__all__ = ["Reply", "Request", "Response", "fake", "request"]
 
 
 class Response:
@@ -56,6 +57,56 @@ class Response:
         return b"".join(read)
 
 
+@dataclass(frozen=True)
+class Request:
+    """A request that a function answers in unit tests. Header names are in lower case."""
+
+    url: str
+    method: str
+    headers: Mapping[str, str]
+    body: bytes
+    timeout: float | None
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a function answers to a request in unit tests."""
+
+    body: bytes | str = b""
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Answer = Callable[[Request], Union[Reply, bytes, str, None]]
+"""Answers a request in unit tests: a reply, or the body of one. A request for which it returns None is not granted."""
+
+_fake: Optional[Answer] = None
+
+
+def fake(answer: Answer | None) -> None:
+    """Makes a function answer all requests, in unit tests. Without a function, Python sends them again.
+
+        fake(lambda request: "[]" if request.url == "https://docs.example/crates" else None)
+
+    In a component it has no effect.
+    """
+    global _fake
+    _fake = answer
+
+
+def _answered(asked: Request, answer: Answer) -> Response:
+    found = answer(asked)
+    if found is None:
+        raise Denied(f"requests to {asked.url} are not granted")
+    reply = found if isinstance(found, Reply) else Reply(found)
+    body = reply.body.encode() if isinstance(reply.body, str) else reply.body
+
+    def chunks() -> Generator[bytes, None, None]:
+        yield body
+
+    return Response(asked.url, reply.status, reply.headers.items(), chunks)
+
+
 def request(
     url: str,
     *,
@@ -68,4 +119,7 @@ def request(
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise Internal(f"expected an http: or https: URL, found {url!r}")
+    if _fake is not None and not IN_COMPONENT:
+        lower = {name.lower(): value for name, value in (headers or {}).items()}
+        return _answered(Request(url, method, lower, body, timeout), _fake)
     return Response(url, *send(url, parts, method, headers or {}, body, timeout))

@@ -10,7 +10,7 @@ to 1024 bytes.
 
 A bucket that is not granted is `Internal`; a store that fails or is full is `Unavailable`.
 
-In a unit test a bucket is in memory, initially empty, and shared by all that open it by its name.
+In a unit test a bucket is in memory, initially empty, and shared by all that open it by its name. `reset` empties all buckets for the next test.
 """
 
 from __future__ import annotations
@@ -36,6 +36,14 @@ else:
     from ._keyvalue_native import Err, atomics, batch, store
 
 R = TypeVar("R")
+
+
+def reset() -> None:
+    """Empties all buckets in unit tests, such as in `setUp`, also those that are open. In a component it has no effect."""
+    if not IN_COMPONENT:
+        from . import _keyvalue_native
+
+        _keyvalue_native.reset()
 
 
 class Bucket:

@@ -12,6 +12,7 @@
 //! | `trap` | the same without waiting, but the second step traps while the file `fault` exists, and removes it |
 //! | `loop` | the same with an endless loop |
 //! | `fail` | fails while the file `fault` exists, which is not removed |
+//! | `strict` | as `trap`, without a trap; all calls but those for `echo` fail while `index` is not that of `source` |
 //! | `never` | never completes, and computes for 50 ms in each call |
 //! | `large-token`, `same-token`, `percent`, `panic`, `memory` | one fault in each call |
 //! | `message` | a message that is too long and not printable |
@@ -44,12 +45,16 @@ impl Provider for Preparing {
     }
 
     fn list(&self, _parent: Option<&str>, _cursor: Option<&str>, _limit: usize) -> Result<Page> {
+        self.check_index()?;
         Ok(Page::last([entry("index"), entry("echo")]))
     }
 
     fn read(&self, path: &str) -> Result<Vec<Contents>> {
         let text = match path {
-            "index" => fs::read_to_string("/data/index").map_err(|_| Failure::being_prepared())?,
+            "index" => {
+                self.check_index()?;
+                fs::read_to_string("/data/index").map_err(|_| Failure::being_prepared())?
+            }
             "echo" => "echo".to_owned(),
             _ => return Err(Failure::NotFound),
         };
@@ -57,6 +62,7 @@ impl Provider for Preparing {
     }
 
     fn changes(&self, watched: &[String], since: Option<&str>) -> Result<Changes> {
+        self.check_index()?;
         let token = fs::read_to_string("/data/source").unwrap_or_default();
         let changes = Changes::none(token.clone());
         Ok(match since {
@@ -97,14 +103,30 @@ impl Prepare for Preparing {
 }
 
 impl Preparing {
+    /// Fails if the config requires an index that is that of the source, and it is not.
+    fn check_index(&self) -> Result<()> {
+        match self.how == "strict" && !self.is_indexed()? {
+            true => Err(Failure::being_prepared()),
+            false => Ok(()),
+        }
+    }
+
+    fn index(&self) -> Result<String> {
+        Ok(format!("{}{}", self.prefix, fs::read_to_string("/data/source")?))
+    }
+
+    fn is_indexed(&self) -> Result<bool> {
+        let index = self.index()?;
+        Ok(fs::read_to_string("/data/index").is_ok_and(|written| written == index))
+    }
+
     fn step(&self, token: Option<&str>) -> Result<Progress> {
         let is_there = |name: &str| fs::exists(format!("/data/{name}")).unwrap_or(false);
         let (step, waited) = match token.unwrap_or("0").split_once('.') {
             Some((step, waited)) => (step.parse().unwrap_or(0), waited.parse().unwrap_or(0_u64)),
             None => (token.and_then(|token| token.parse().ok()).unwrap_or(0_usize), 0),
         };
-        let index = format!("{}{}", self.prefix, fs::read_to_string("/data/source")?);
-        if step == 0 && fs::read_to_string("/data/index").is_ok_and(|written| written == index) {
+        if step == 0 && self.is_indexed()? {
             return Ok(Progress::done());
         }
         if step == 2 && self.how.is_empty() && !is_there("go") {
@@ -128,7 +150,7 @@ impl Preparing {
         }
         let done = step.saturating_add(1);
         if done == STEPS {
-            fs::write("/data/index", index)?;
+            fs::write("/data/index", self.index()?)?;
         }
         Ok(Progress::of(done, STEPS, "steps", done))
     }

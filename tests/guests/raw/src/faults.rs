@@ -75,6 +75,7 @@ impl Guest for Faults {
                 black_box(vec![1_u8; 100 << 20]);
                 text(&path)
             }
+            "item/two" if has("template-value") => std::process::abort(),
             item if item.starts_with("item/") && has("templates") => return Err(Failure::NotFound),
             "f" => Body::Blob(vec![0xff]),
             _ => text(&path),

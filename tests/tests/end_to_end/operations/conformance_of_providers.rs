@@ -83,6 +83,14 @@ async fn a_template_whose_expansion_has_the_entry_of_another_path_fails() {
 }
 
 #[tokio::test]
+async fn a_template_that_traps_with_another_value_than_the_first_fails() {
+    let guest = fixture("raw");
+    let report = test(&guest, &["--json", "--set", "fault=template-value"]).await.json();
+    assert_eq!(checks(&report, "failed"), ["templates"], "{report:#}");
+    assert!(report.to_string().contains("reading `item/two`"), "{report:#}");
+}
+
+#[tokio::test]
 async fn what_to_do_is_said_for_each_problem() {
     let guest = fixture("raw");
     for (fault, check, problem, advice) in [
@@ -250,7 +258,7 @@ async fn ci_gets_a_junit_report() {
     let junit = ["--junit", file.to_str().unwrap(), "--set", "fault=utf-8"];
     assert_eq!(test(&fixture("raw"), &junit).await.code(), 1);
     let xml = std::fs::read_to_string(&file).unwrap();
-    for expected in ["<testsuite ", "tests=\"23\"", "failures=\"1\"", "name=\"utf-8\"", "<failure", "<skipped"] {
+    for expected in ["<testsuite ", "tests=\"24\"", "failures=\"1\"", "name=\"utf-8\"", "<failure", "<skipped"] {
         assert!(xml.contains(expected), "{expected}: {xml}");
     }
 }

@@ -156,6 +156,123 @@ async fn a_reload_with_another_config_and_a_change_prepare_again() {
 }
 
 #[tokio::test]
+async fn a_read_that_lacks_its_data_after_an_edit_prepares_them_again_without_a_subscriber() {
+    let folder = source();
+    let config = ConfigFile::new().plugin(preparing(&folder, "strict", "20s")).write();
+    let mut server = RawStdio::start(&config, REVISION).await;
+    wait_for_index(&mut server, "text").await;
+    for version in ["changed", "changed again"] {
+        let before = calls(&folder).len();
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(calls(&folder).len(), before, "nothing is missing");
+        folder.write("source", version);
+        let refused = server.read(INDEX).await.unwrap_err();
+        assert_eq!(refused["data"]["kind"], "unavailable", "{refused}");
+        wait_for_index(&mut server, version).await;
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_poll_that_lacks_its_data_prepares_them_again() {
+    let folder = source();
+    let config = ConfigFile::new().plugin(preparing(&folder, "strict", "20s")).write();
+    let mut server = RawStdio::start(&config, REVISION).await;
+    wait_for_index(&mut server, "text").await;
+    server.subscribe(INDEX).await;
+    // The first poll is made with this version.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    folder.write("source", "changed");
+    let index = folder.path().join("index");
+    wait_until("the poll starts a preparation", || std::fs::read_to_string(&index).is_ok_and(|text| text == "changed"))
+        .await;
+    assert_eq!(server.read(INDEX).await.as_deref(), Ok("changed"));
+    server.end().await;
+}
+
+#[tokio::test]
+async fn clients_whose_reads_always_fail_cannot_prepare_more_often_than_once_a_second() {
+    let folder = source();
+    // It says that all is prepared, and has no index.
+    let config = ConfigFile::new().plugin(preparing(&folder, "message", "20s")).write();
+    let began = std::time::Instant::now();
+    let mut server = RawStdio::start(&config, REVISION).await;
+    server.log_line("the preparation is done").await;
+    while calls(&folder).len() < 3 {
+        let refused = server.read(INDEX).await.unwrap_err();
+        assert_eq!(refused["data"]["kind"], "unavailable", "{refused}");
+        assert!(began.elapsed() < TIMEOUT, "it is prepared again");
+    }
+    assert!(began.elapsed() >= Duration::from_secs(2), "{:?}", began.elapsed());
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_check_notes_that_the_listing_has_to_be_prepared_and_succeeds() {
+    let folder = source();
+    let config = ConfigFile::new().plugin(preparing(&folder, "strict", "20s")).write();
+    let path = config.path();
+    let checked = run(["check", "--json", "--config", path.to_str().unwrap()]).await.success().json();
+    let plugin = &checked["plugins"][0];
+    assert_eq!((&plugin["state"], &plugin["error"]), (&json!("not-prepared"), &Value::Null), "{checked}");
+    assert!(plugin["notes"].to_string().contains("its listing was not tried: it is being prepared"), "{checked}");
+    let shown = run(["check", "--config", path.to_str().unwrap()]).await.success().text();
+    assert!(shown.contains("not prepared"), "{shown}");
+    assert!(calls(&folder).is_empty(), "a check prepares nothing");
+    // Without permission the listing never works.
+    let config = ConfigFile::new().plugin(not_allowed(&folder, "strict")).write();
+    let path = config.path();
+    let checked = run(["check", "--json", "--config", path.to_str().unwrap()]).await;
+    assert_eq!((checked.code(), &checked.json()["plugins"][0]["state"]), (1, &json!("failing")));
+}
+
+#[tokio::test]
+async fn a_test_of_the_contract_prepares_the_data_first_if_a_plugin_permits_it() {
+    let outcome = |report: &Value, name: &str| {
+        let checks = report["checks"].as_array().unwrap();
+        checks.iter().find(|check| check["name"] == name).unwrap().clone()
+    };
+    let component = fixture("preparing");
+    let folder = source();
+    let edit = format!("printf changed > '{}/source'", folder.path().display());
+    let config = ConfigFile::new().plugin(preparing(&folder, "strict", "20s")).write();
+    let path = config.path();
+    let arguments = ["test", component.to_str().unwrap(), "--json", "--config", path.to_str().unwrap()];
+    let report = run(arguments.iter().chain(&["--plugin", "p", "--edit", edit.as_str()])).await.json();
+    let prepared = outcome(&report, "prepare");
+    assert_eq!(prepared["outcome"], "passed", "{report:#}");
+    assert!(prepared["notes"][0].as_str().unwrap().starts_with("prepared: 4 calls"), "{report:#}");
+    for check in ["listing-ends", "readable", "changes-reported"] {
+        assert_eq!(outcome(&report, check)["outcome"], "passed", "{report:#}");
+    }
+
+    let folder = source();
+    let grant = format!("{}=/data:rw", folder.path().display());
+    let report =
+        run(["test", component.to_str().unwrap(), "--json", "--dir", grant.as_str(), "--set", "prepare=strict"]).await;
+    let report = report.json();
+    for check in ["prepare", "listing-ends", "listing-stable", "readable", "changes-quiet"] {
+        let check = outcome(&report, check);
+        assert_eq!(check["outcome"], "skipped", "{report:#}");
+        assert!(check["reason"].as_str().unwrap().contains("use --plugin NAME"), "{report:#}");
+    }
+
+    let folder = source();
+    for (how, cpu, problem) in [
+        ("panic", "20s", "call 1 of the preparation: trapped"),
+        ("never", "1s", "it used up `limits.prepare.cpu` (1s)"),
+    ] {
+        let config = ConfigFile::new().plugin(preparing(&folder, how, cpu)).write();
+        let path = config.path();
+        let arguments = ["test", component.to_str().unwrap(), "--json", "--plugin", "p", "--config"];
+        let tested = run(arguments.iter().chain(&[path.to_str().unwrap()])).await;
+        let report = tested.json();
+        assert_eq!(tested.code(), 1, "{report:#}");
+        assert!(outcome(&report, "prepare")["problems"].to_string().contains(problem), "{report:#}");
+    }
+}
+
+#[tokio::test]
 async fn a_reload_ends_a_preparation_that_is_being_made_and_so_does_the_end() {
     let folder = source();
     let config = ConfigFile::new().plugin(preparing(&folder, "", "20s")).write();
