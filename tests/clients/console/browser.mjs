@@ -6,6 +6,7 @@ import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { setTimeout as pause } from "node:timers/promises";
 import { chromium } from "playwright-core";
 
 export const [part, address, token, folder, files] = process.argv.slice(2);
@@ -36,6 +37,20 @@ export async function step(name) {
   console.log(`step ${name}`);
   const { done } = await answers.next();
   assert.ok(!done, `the test does not know ${name}`);
+}
+
+/** Waits for WAITED, at most so long in milliseconds. WHAT says what was waited for. */
+export async function within(milliseconds, what, waited) {
+  const ending = new AbortController();
+  const late = async () => {
+    await pause(milliseconds, undefined, { signal: ending.signal });
+    throw new Error(`waited ${milliseconds / 1000} s for ${what}`);
+  };
+  try {
+    return await Promise.race([waited, late()]);
+  } finally {
+    ending.abort();
+  }
 }
 
 /** What went wrong in the browser. */

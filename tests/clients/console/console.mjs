@@ -24,6 +24,15 @@ function runInShell(line) {
   }
 }
 
+/** Waits until the charts of a plugin have lines, from their second sample on; at least one, as a plugin without calls has no latency. */
+async function charted(page) {
+  await page.waitForFunction(() => {
+    const charts = [...document.querySelectorAll(".sparkline canvas")];
+    const pixels = (chart) => chart.getContext("2d").getImageData(0, 0, chart.width, chart.height).data;
+    return charts.length === 2 && charts.some((chart) => pixels(chart).some((value) => value > 0));
+  });
+}
+
 const PARTS = {
   figures,
   hostile,
@@ -92,6 +101,7 @@ const PARTS = {
     const headings = await details.getByRole("heading", { level: 3 }).allTextContents();
     assert.ok(headings.indexOf("Log") < headings.indexOf("Limits"), "what has happened is before the limits");
     await accessible(page, "a plugin");
+    await charted(page);
     await picture(page, "plugins-light");
     await page.getByRole("button", { name: "Disable" }).press("Enter");
     await page.getByRole("button", { name: "Cancel" }).click();
@@ -131,6 +141,8 @@ const PARTS = {
     const table = page.getByRole("region", { name: "Table of plugins" });
     const hidden = await table.evaluate((table) => table.scrollWidth - table.clientWidth);
     assert.ok(hidden <= 0, `${hidden} px of the table are out of view`);
+    const cut = await table.locator("th > a").evaluateAll((names) => names.filter((name) => name.scrollHeight > name.clientHeight + 1).map((name) => name.textContent));
+    assert.deepEqual(cut, [], "names are whole");
     await accessible(page, "plugins on a narrow screen");
   },
 
@@ -978,6 +990,20 @@ const PARTS = {
   async appearance() {
     const dark = await open({ scheme: "dark" });
     await login(dark);
+    // What a picture of a page needs besides.
+    const filled = {
+      context: async () => {
+        await dark.getByLabel("Question").fill("breaker");
+        await dark.getByRole("button", { name: "Choose passages" }).click();
+        await dark.locator(".hits li").first().waitFor();
+      },
+      "plugins/sample": () => charted(dark),
+      live: async () => {
+        await dark.getByText("Following the audit log").waitFor();
+        await login(await open());
+        await dark.getByRole("cell", { name: "admin-view" }).first().waitFor();
+      },
+    };
     for (const [name, ready] of [
       ["resources", "[role=treeitem]"],
       ["context", "form"],
@@ -988,6 +1014,7 @@ const PARTS = {
     ]) {
       await dark.evaluate((hash) => (location.hash = hash), `#/${name}`);
       await dark.locator(ready).first().waitFor();
+      await filled[name]?.();
       await accessible(dark, `${name} in the dark`);
       await picture(dark, `${name.split("/")[0]}-dark`);
       for (const width of [360, 2560]) {

@@ -13,6 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -84,6 +85,13 @@ impl DirectoryWatcher {
             }
             None => changed.await,
         }
+    }
+
+    /// Forgets the changes so far, because what begins now sees them: [`changed`](Self::changed) waits for later ones. Without
+    /// this, the rest of a burst would count as another change.
+    pub fn forget_changes(&self) {
+        // This takes the stored notification, if there is one.
+        let _ = pin!(self.events.changed.notified()).enable();
     }
 
     /// Returns whether the directories should be watched again.
@@ -261,6 +269,19 @@ mod tests {
         let events = fs_events();
         events.on_event(Ok(Event::new(EventKind::Create(CreateKind::File)).add_path("/data/a".into())));
         assert!(is_changed(&events) && events.rewatch_at.lock().is_none());
+    }
+
+    #[test]
+    fn what_changed_before_is_forgotten_and_what_changes_later_is_not() {
+        let events = Arc::new(fs_events());
+        let watcher = DirectoryWatcher { events: events.clone(), _sources: Vec::new() };
+        let change = || events.on_event(Ok(Event::new(EventKind::Create(CreateKind::File)).add_path("/data/a".into())));
+        change();
+        watcher.forget_changes();
+        assert!(!is_changed(&events));
+        watcher.forget_changes();
+        change();
+        assert!(is_changed(&events));
     }
 
     /// Returns the range around a delay with its jitter of a tenth.

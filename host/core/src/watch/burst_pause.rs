@@ -7,8 +7,16 @@
 //!
 //! The pause does not grow during a burst: a principal that may see a part of a plugin would learn of hidden activity by the number
 //! of its own notifications.
+//!
+//! Polls are postponed by those only that events and notifications caused ([`EventPause`]). The rate of other polls has its own
+//! bounds, and a provider may do long work in the polls of the interval: `files` surveys the names of a large directory. After such
+//! a poll an event does not wait for a second.
 
 use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::poll_metrics::PollCause;
 
 /// The pause as a multiple of the work's duration.
 const FACTOR: u32 = 16;
@@ -23,9 +31,47 @@ pub(super) fn burst_pause(took: Duration) -> Duration {
     took.saturating_mul(FACTOR).min(MAX_PAUSE.max(shortest))
 }
 
+/// The pause of a poller, after which events and notifications may cause the next poll.
+#[derive(Debug)]
+pub(super) struct EventPause {
+    /// The end of the pause.
+    until: Instant,
+}
+
+impl EventPause {
+    /// Starts without a pause.
+    pub(super) fn new() -> Self {
+        Self { until: Instant::now() }
+    }
+
+    /// Starts the pause after a poll with this cause that took `took` and ends now. A poll with another cause than an event or a
+    /// notification leaves the pause as it is. Returns what is left of the pause.
+    pub(super) fn polled(&mut self, cause: PollCause, took: Duration) -> Duration {
+        let now = Instant::now();
+        if cause.is_event() {
+            self.until = now.checked_add(burst_pause(took)).unwrap_or(now);
+        }
+        self.until.saturating_duration_since(now)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_waits_after_polls_that_events_caused_and_not_after_those_of_the_interval() {
+        let (mut pause, took) = (EventPause::new(), Duration::from_millis(100));
+        assert_eq!(pause.polled(PollCause::Interval, took), Duration::ZERO);
+        assert_eq!(pause.polled(PollCause::Subscription, took), Duration::ZERO);
+        assert_eq!(pause.polled(PollCause::Event, took), MAX_PAUSE);
+        tokio::time::advance(took).await;
+        // A poll of the interval neither ends the pause nor extends it.
+        assert_eq!(pause.polled(PollCause::Interval, took), MAX_PAUSE.saturating_sub(took));
+        tokio::time::advance(MAX_PAUSE).await;
+        assert_eq!(pause.polled(PollCause::Interval, took), Duration::ZERO);
+        assert_eq!(pause.polled(PollCause::Notification, took), MAX_PAUSE);
+    }
 
     #[test]
     fn work_takes_a_fifth_of_the_time_at_most() {

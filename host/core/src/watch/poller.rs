@@ -7,8 +7,8 @@
 //! provider is failing, subscriptions cause at most one poll per [`MAX_POLL_PAUSE`].
 //!
 //! A build in a granted directory causes a continuous stream of events, and every client of a database can notify its channels at
-//! any rate. Polls that events and notifications cause are debounced, and followed by a [pause](burst_pause) proportional to their
-//! duration. Events do not shorten the back-off of a failing provider. A notification shortens it, but not below
+//! any rate. Polls that events and notifications cause are debounced, and followed by a [pause](super::burst_pause) proportional to
+//! their duration. Events do not shorten the back-off of a failing provider. A notification shortens it, but not below
 //! [`MAX_POLL_PAUSE`]: it may mean that the database has recovered.
 //!
 //! In a cluster ([`replicas`](super::replicas)), another replica may poll for this one. Then nothing is polled here: a subscription
@@ -32,7 +32,7 @@ use mcp_host_model::uri::{Path, Uri};
 use mcp_host_sandbox::sql::DatabaseNotifications;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::burst_pause::burst_pause;
+use super::burst_pause::{EventPause, burst_pause};
 use super::mailbox::Mailbox;
 use super::poll_metrics::{PollCause, PollTrigger};
 use super::provider_calls::ProviderCalls;
@@ -85,6 +85,7 @@ impl Poller {
     pub(super) async fn run(&mut self) {
         let mut directories: Option<DirectoryWatcher> = None;
         let mut databases: Option<DatabaseNotifications> = None;
+        let mut event_pause = EventPause::new();
         let mut trigger = PollTrigger::now(PollCause::Subscription);
         loop {
             if self.state.shared.is_some() && trigger.cause.is_event() {
@@ -120,6 +121,8 @@ impl Poller {
                 }
             };
             let notifications = databases.get_or_insert_with(|| self.state.plugin.listen_to_databases());
+            // The poll covers the whole burst.
+            events.forget_changes();
             let began = Instant::now();
             trigger.begin(&self.state.context.poll_metrics);
             let (pause, has_polled) = self.poll_or_rely(watched, requested).await;
@@ -132,10 +135,10 @@ impl Poller {
                 took if took > QUICK_POLL => took.min(MAX_POLL_PAUSE),
                 _ => Duration::ZERO,
             };
-            let event_pause = burst_pause(took);
+            let pause_after_poll = event_pause.polled(trigger.cause, took).max(min_pause);
             // These sleeps begin at the end of the poll, not at the event.
-            let (pause_of_events, pause_of_notifications) = (sleep(event_pause), sleep(event_pause.max(min_pause)));
-            let pause_of_provider = sleep(event_pause.max(min_pause));
+            let (pause_of_events, pause_of_notifications) = (sleep(pause_after_poll), sleep(pause_after_poll));
+            let pause_of_provider = sleep(pause_after_poll);
             let after_event = async {
                 events.changed().await;
                 let trigger = PollTrigger::now(PollCause::Event);

@@ -1,6 +1,6 @@
 // What one principal sees: the tree, the search and the templates beside the preview of a resource.
 
-import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError, post } from "./api";
 import { Catalog, matching } from "./catalog";
 import { ContentView } from "./contents";
@@ -29,8 +29,8 @@ export function Browser({ viewer, selected, select }: Props) {
   const [open, setOpen] = useState<string[]>([]);
   const [words, setWords] = useState("");
   const updates = useMemo(() => new Updates(), []);
-  // Of users there is none.
-  const config = usePoll<ConfigView>(viewer ? "config" : null, 60_000).data;
+  // Of users there is none. Only the preview needs it.
+  const config = usePoll<ConfigView>(viewer && selected ? "config" : null, 60_000).data;
   const isLive = useWatch(viewer, [...(selected ? [selected] : []), ...open], true, updates);
   const choice = useRef<HTMLElement>(null);
   const preview = useRef<HTMLElement>(null);
@@ -98,13 +98,15 @@ function Explorer({ viewer, selected, select, updates, opened, search }: Explore
   const [version, setVersion] = useState(0);
   const [filters, setFilters] = useState<Filters>(NO_FILTERS);
   const watched = usePoll<Subscriptions>(viewer ? "subscriptions" : null, 2000);
-  const plugins = usePoll<Page<PluginStatus>>(viewer ? "plugins" : null, 30_000);
+  const [hasMore, setMore] = useState(false);
+  const plugins = usePoll<Page<PluginStatus>>(viewer && hasMore ? "plugins" : null, 30_000);
   const badges = useMemo(
     () => new Map(watched.data?.resources.items.map(({ uri, subscribers }) => [uri, subscribers])),
     [watched.data],
   );
   const catalog = useMemo(() => new Catalog(viewer, () => setVersion((now) => now + 1)), [viewKey(viewer)]);
-  useEffect(() => {
+  // Not after the frame is drawn: the first view waits for the answer.
+  useLayoutEffect(() => {
     void catalog.more(null);
     const ended = updates.listen((uri) => {
       if (uri === null) {
@@ -138,7 +140,7 @@ function Explorer({ viewer, selected, select, updates, opened, search }: Explore
           {t("Filter by name", "名前で絞り込み")}
           <input type="search" value={filters.text} onInput={(event) => set({ text: event.currentTarget.value })} />
         </label>
-        <details>
+        <details onToggle={() => setMore(true)}>
           <summary>{t("More filters", "その他の条件")}</summary>
           <div class="filters">
             <label>

@@ -21,6 +21,16 @@ export interface Node {
   level: number;
   children: Branch | null;
   isOpen: boolean;
+  /** Whether the last filters that it was compared with keep it. */
+  kept: { by: Filters; isKept: boolean } | null;
+}
+
+/** Whether filters keep a node. While pages are added, each node is compared once, and not once for each page. */
+function isKept(node: Node, filters: Filters, since: number): boolean {
+  if (node.kept?.by !== filters) {
+    node.kept = { by: filters, isKept: matches(node.resource, filters, since) };
+  }
+  return node.kept.isKept;
 }
 
 /** What is below a resource, or the catalog. */
@@ -79,6 +89,8 @@ export class Catalog {
   private readonly ending = new AbortController();
   /** Whether closed folders are being searched. */
   isSearching = false;
+  /** Whether all pages of the catalog are wanted, as a filter does: then a page is requested before the one before it is drawn. */
+  wantsAll = false;
 
   constructor(
     private readonly viewer: Viewer | null,
@@ -104,7 +116,7 @@ export class Catalog {
       const page = await post<ResourceList>("browse/list", request, this.ending.signal);
       const level = (node?.level ?? 0) + 1;
       for (const resource of page.items) {
-        target.nodes.push({ resource, level, children: null, isOpen: false });
+        target.nodes.push({ resource, level, children: null, isOpen: false, kept: null });
         this.addLanguage(resource);
       }
       target.next = page.next;
@@ -123,6 +135,9 @@ export class Catalog {
     target.isLoading = false;
     this.changed();
     this.refreshStale(node, target);
+    if (!node && this.wantsAll && !target.error) {
+      void this.more(null);
+    }
   }
 
   /** Loads what is loaded of the catalog, or below a node, once more after a change, and shows it then. */
@@ -150,7 +165,7 @@ export class Catalog {
         const answer: ResourceList = await post("browse/list", request, this.ending.signal);
         for (const resource of answer.items) {
           const { children, isOpen } = known.get(resource.uri) ?? { children: null, isOpen: false };
-          nodes.push({ resource, level, children, isOpen: isOpen && resource.listable });
+          nodes.push({ resource, level, children, isOpen: isOpen && resource.listable, kept: null });
           this.addLanguage(resource);
         }
         next = answer.next;
@@ -335,7 +350,7 @@ export class Catalog {
     const add = (parent: Node | null, target: Branch) => {
       const of = target.isComplete && !target.error ? target.nodes.length : UNKNOWN;
       for (const [index, node] of target.nodes.entries()) {
-        if (!isFiltered || matches(node.resource, filters, since)) {
+        if (!isFiltered || isKept(node, filters, since)) {
           rows.push({ node, at: isFiltered ? rows.length + 1 : index + 1, of });
         }
         // A filter looks into closed folders, too, as far as these are loaded.

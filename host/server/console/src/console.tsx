@@ -1,7 +1,7 @@
 // The console: the login, the navigation, and one page at a time, which the hash of the address names.
 
 import { render } from "preact";
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
 import { get, hasKey, logout, type Session, whenLoggedOut } from "./api";
 import { Banners } from "./banners";
 import { currentLanguage, setLanguage, t } from "./language";
@@ -76,7 +76,8 @@ function App({ code }: { code: string | null }) {
     addEventListener("hashchange", moved);
     return () => removeEventListener("hashchange", moved);
   }, []);
-  useEffect(() => {
+  // Not after the frame is drawn: the first view waits for the answer.
+  useLayoutEffect(() => {
     if (isChecked) {
       return;
     }

@@ -38,8 +38,20 @@ export function languageName(code: string): string {
   }
 }
 
+/** The formats that were made: making one takes longer than all else about a row of a tree. */
+const formats = new Map<string, Intl.NumberFormat | Intl.DateTimeFormat>();
+
+/** Returns the format of a kind in the language of the reader, which `make` makes the first time. */
+function format<T extends Intl.NumberFormat | Intl.DateTimeFormat>(kind: string, make: () => T): T {
+  const key = `${language} ${kind}`;
+  const made = formats.get(key) ?? make();
+  formats.set(key, made);
+  // The kind determines the type.
+  return made as T;
+}
+
 export function number(value: number, digits = 0): string {
-  return new Intl.NumberFormat(language, { maximumFractionDigits: digits }).format(value);
+  return format(`number ${digits}`, () => new Intl.NumberFormat(language, { maximumFractionDigits: digits })).format(value);
 }
 
 /** A size in bytes, in binary units. */
@@ -82,5 +94,6 @@ export function time(text: string, withDate = true): string {
   if (Number.isNaN(at.getTime())) {
     return text;
   }
-  return new Intl.DateTimeFormat(language, withDate ? { dateStyle: "medium", timeStyle: "medium" } : { timeStyle: "medium" }).format(at);
+  const style: Intl.DateTimeFormatOptions = withDate ? { dateStyle: "medium", timeStyle: "medium" } : { timeStyle: "medium" };
+  return format(`time ${withDate}`, () => new Intl.DateTimeFormat(language, style)).format(at);
 }

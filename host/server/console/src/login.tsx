@@ -72,7 +72,7 @@ export function Login({ code, hasEnded, loggedIn }: Props) {
             "An administrator's is in the file that admin.token of the config names. If the server lets its users in, it may be the token that your MCP client uses.",
             "管理者のトークンは設定の admin.token が示すファイルにあります。利用者にも開かれているサーバーでは、MCP クライアントのトークンも使えます。",
           )}{" "}
-          {t("mcp-host serve --open needs none.", "mcp-host serve --open では不要です。")}
+          <code>mcp-host serve --open</code>{t(" needs none.", " では不要です。")}
         </p>
         <button type="submit" class="primary" disabled={isWaiting}>
           {t("Log in", "ログイン")}

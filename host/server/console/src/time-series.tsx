@@ -2,7 +2,7 @@
 
 import { useEffect, useRef } from "preact/hooks";
 import type { Line } from "./chart";
-import { t } from "./language";
+import { currentLanguage, t } from "./language";
 
 /** The lines of a chart at most, one for each color. */
 const COLORS = ["--accent", "--good", "--warn", "--bad"];
@@ -41,7 +41,7 @@ export function TimeChart({ series }: { series: Series }) {
     let lines: Line | null = null;
     import("./chart.js").then(({ timeLines }) => {
       if (!isGone && place.current) {
-        lines = timeLines(place.current, series.at, series.values, COLORS);
+        lines = timeLines(place.current, series.at, series.values, COLORS, currentLanguage());
       }
     });
     return () => {

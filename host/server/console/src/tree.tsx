@@ -34,7 +34,8 @@ export function Tree({ id, catalog, version, filters, selected, watched, select 
         void catalog.more(row.parent);
       }
     }
-    if (hasFilters(filters) && !catalog.root.error) {
+    catalog.wantsAll = hasFilters(filters);
+    if (catalog.wantsAll && !catalog.root.error) {
       void catalog.more(null);
     }
   });

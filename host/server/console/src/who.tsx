@@ -32,7 +32,7 @@ export function Who({ uri, operation }: { uri: string; operation: string }) {
                 <th scope="col">{t("Who", "対象")}</th>
                 <th scope="col">{t("Decision", "判定")}</th>
                 <th scope="col" class="figure">{t("Line", "行")}</th>
-                <th scope="col">glob</th>
+                <th scope="col">{t("Glob", "グロブ")}</th>
               </tr>
             </thead>
             <tbody>

@@ -53,7 +53,7 @@ export function Live() {
         {field("principal", t("Principal", "プリンシパル"))}
         {field("plugin", t("Plugin", "プラグイン"))}
         {choice("operation", t("Operation", "操作"), values?.operations ?? [], (operation) => operation)}
-        {choice("decision", t("Decision of the rules", "ルールの判定"), values?.decisions ?? [], decisionName)}
+        {choice("decision", t("Decision of the rules", "規則の判定"), values?.decisions ?? [], decisionName)}
         {choice("outcome", t("Outcome", "結果"), values?.outcomes ?? [], outcomeName)}
         <button type="button" aria-pressed={isPaused} onClick={() => setPaused(!isPaused)}>
           {isPaused ? t("Continue", "再開") : t("Pause", "一時停止")}

@@ -1,7 +1,7 @@
 // Plugins: state, loads, failures, rates, limits, cache, circuit breaker; and what an administrator does about them.
 
 import { Fragment } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { post } from "../api";
 import { duration, number, size, t, time } from "../language";
 import { Facts, link, Meter, Problem, usePoll, Waiting } from "../parts";
@@ -29,7 +29,8 @@ export function Plugins({ selected }: { selected: string | null }) {
   const history = useRef(new Map<string, Sample[]>());
   const [filter, setFilter] = useState("");
   const [state, setState] = useState("");
-  useEffect(() => {
+  // While the page is drawn, not after it, so that the newest sample is drawn, too.
+  useMemo(() => {
     for (const plugin of data?.plugins.items ?? []) {
       const samples = history.current.get(plugin.name) ?? [];
       const { recent } = plugin;
@@ -470,7 +471,7 @@ function outcome({ status: { state } }: PluginDetails, done: string): string {
 /** How often a plugin was loaded, and failed to be, since the start of the server. */
 function loaded({ succeeded, failed }: PluginDetails["loads"]): string {
   const failures = Object.entries(failed).map(([reason, count]) => t(`${number(count)} failed (${reason})`, `失敗 ${number(count)}（${loadFailureName(reason)}）`));
-  return [number(succeeded), ...failures].join(", ");
+  return [number(succeeded), ...failures].join(t(", ", "、"));
 }
 
 /** How what a component imports and what its plugin is granted relate. */

@@ -116,7 +116,7 @@ function Why({ uri: chosen }: { uri: string }) {
           <Facts
             of={[
               [t("Rule", "規則"), found.rule ? `${found.rule.number}${found.rule.line === null ? "" : t(`, line ${found.rule.line}`, `（${found.rule.line} 行目）`)}` : t("none: the default", "なし（既定）")],
-              ["glob", found.rule ? `${found.rule.key} ${found.rule.glob}` : "–"],
+              [t("Glob", "グロブ"), found.rule ? `${found.rule.key} ${found.rule.glob}` : "–"],
               [t("Plugin", "プラグイン"), found.plugin],
               [t("Groups", "グループ"), found.groups.join(", ") || "–"],
               [t("Scopes", "スコープ"), found.scopes.join(" ") || "–"],
