@@ -58,6 +58,8 @@ const PARTS = {
     const page = await open();
     await page.goto(`${address}/`);
     await accessible(page, "the login");
+    await page.getByText("Users, if [admin] users = true: the token of your MCP client.").waitFor();
+    await page.locator("code").getByText("mcp-host admin open").waitFor();
     await page.getByLabel("Token", { exact: true }).fill("wrong");
     await page.keyboard.press("Enter");
     await page.getByText("this is not the token of the server").waitFor();
@@ -82,6 +84,9 @@ const PARTS = {
     await builtIn.getByText("built in").waitFor();
     await page.locator("dl > div").filter({ hasText: "Plugins" }).getByText(/^3, 2 built in/).waitFor();
     await accessible(page, "plugins");
+    // The number of those that are not served leads to them.
+    await page.getByRole("link", { name: "1 not served" }).click();
+    await page.getByRole("heading", { name: "broken", level: 2 }).waitFor();
     await builtIn.getByRole("link", { name: "mcp-host.search", exact: true }).click();
     await page.getByText("the host has it for search and context").waitFor();
     await broken.getByRole("link", { name: "broken", exact: true }).click();
@@ -324,6 +329,8 @@ const PARTS = {
     await page.getByLabel("Words").fill("breaker");
     await page.getByLabel("Words").press("Enter");
     await page.locator("mark").first().waitFor();
+    const places = await page.locator(".hits .uri").allTextContents();
+    assert.ok(places.every((place) => !/\((\d+)–\1\)$/.test(place)), `one line is no range: ${places}`);
     await accessible(page, "search");
     await page.getByRole("button", { name: "Templates", exact: true }).click();
     // The fields are completed as they are written, by what is in the others.
@@ -360,8 +367,13 @@ const PARTS = {
   /** TOKEN is that of a client, who may read `plan.md` and not `secret.txt`. */
   async user() {
     const page = await open();
-    await login(page);
+    // The address of a page for administrators, as one may have sent it.
+    await page.goto(`${address}/#/plugins/files`);
+    await page.getByLabel("Token", { exact: true }).fill(token);
+    await page.keyboard.press("Enter");
     await page.getByText("alice").waitFor();
+    await page.waitForURL(`${address}/#/resources`);
+    assert.equal(await page.getByRole("alert").count(), 0);
     const tree = page.getByRole("tree");
     await tree.getByRole("treeitem", { name: "plan.md" }).click();
     await page.locator(".markdown").getByText("The plan").waitFor();
@@ -424,7 +436,7 @@ const PARTS = {
     await principal.fill("bott");
     await principal.press("Enter");
     await page.getByRole("button", { name: "Explain", exact: true }).click();
-    await page.getByText("the config has no principal `bott`").waitFor();
+    await page.getByText("the config has no principal bott").waitFor();
     assert.equal(await who.count(), 0);
     await principal.fill("anonymous");
     await principal.press("Enter");
@@ -542,13 +554,17 @@ const PARTS = {
       asked.push(parent ?? "");
       await route.fulfill({ json: { items: below[parent ?? ""], next: null, missing: [] } });
     });
+    await page.setViewportSize({ width: 1280, height: 800 });
     await login(page);
     await page.getByText("3 loaded; more in 2 closed folders").waitFor();
     await page.getByLabel("Filter by name").fill("wanted");
     await page.getByText("0 match; 2 folders that are not open were not searched").waitFor();
     assert.deepEqual(asked, [""], "nothing is loaded before it is asked for");
     await accessible(page, "folders that were not searched");
-    await page.getByRole("button", { name: "Look into closed folders" }).click();
+    const look = page.getByRole("button", { name: "Look into closed folders" });
+    const { y, height } = await look.boundingBox();
+    assert.ok(y + height < (await page.getByRole("tree").boundingBox()).y, "it is above the list, and so in view");
+    await look.click();
     await page.getByText("7 loaded, all, 1 match").waitFor();
     const found = page.getByRole("treeitem", { name: "wanted.txt" });
     await found.getByText("files:///a/deep/wanted.txt").waitFor();
@@ -640,6 +656,103 @@ const PARTS = {
     await page.getByRole("heading", { name: "notes:///会議.md", exact: true }).waitFor();
     await page.getByRole("button", { name: "Copy the URI" }).click();
     assert.equal(await page.evaluate(() => navigator.clipboard.readText()), kaigi);
+    // What is shown can be written: in the address, and where a URI is asked for.
+    await page.evaluate(() => (location.hash = "#/resources"));
+    await page.getByText("Choose a resource.").waitFor();
+    await page.evaluate(() => (location.hash = "#/resources/notes:///会議.md"));
+    await page.getByRole("heading", { name: "notes:///会議.md", exact: true }).waitFor();
+    const asked = [];
+    await page.route("**/api/v1/explain", (route) => {
+      asked.push(route.request().postDataJSON().uri);
+      return route.fulfill({ status: 404, json: { error: "there is no plugin of `notes:///`" } });
+    });
+    await page.getByRole("link", { name: "View as" }).click();
+    const field = page.getByLabel("URI", { exact: true });
+    assert.equal(await field.inputValue(), "notes:///会議.md");
+    for (const written of [null, "notes:///会議.md", `${kaigi} `, "notes:///a b%20c"]) {
+      if (written !== null) {
+        await field.fill(written);
+      }
+      const answer = page.waitForResponse("**/api/v1/explain");
+      await page.getByRole("button", { name: "Explain", exact: true }).click();
+      await answer;
+    }
+    assert.deepEqual(asked, [kaigi, kaigi, kaigi, "notes:///a%20b%20c"]);
+    await page.locator(".problem code").getByText("notes:///", { exact: true }).waitFor();
+  },
+
+  /** What is written in the box of a principal stays there while the page asks for the config again. */
+  async principals() {
+    const page = await open();
+    await login(page, "#/view-as");
+    for (const name of ["Principal", "One principal", "Another principal"]) {
+      const box = page.getByLabel(name, { exact: true }).and(page.getByRole("combobox"));
+      await box.fill("ali");
+      const answered = page.waitForResponse("**/api/v1/config");
+      await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
+      await answered;
+      // A frame later the answer is drawn.
+      await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve))));
+      assert.equal(await box.inputValue(), "ali", name);
+      await box.fill("");
+      await box.press("Enter");
+      assert.equal(await box.inputValue(), "", name);
+      await box.blur();
+      assert.equal(await box.inputValue(), "local", name);
+    }
+  },
+
+  /** What an upstream serves is below one row, its mount, whatever URIs it has. */
+  async upstreams() {
+    const page = await open();
+    const resource = (uri) => ({
+      uri, name: uri.split(/[/:]/).at(-1), title: null, title_prefix: null, description: null, mime_type: null, size: null, audience: [], priority: null,
+      modified: null, language: null, listable: false, subscribable: false, notices: [],
+    });
+    const uris = ["mem+mem://one", "mem+mem://two", "mem+repo://x/y/z.md", "mem+urn:isbn:1", "git://repo/a.md"];
+    await page.route("**/api/v1/browse/list", (route) => route.fulfill({ json: { items: uris.map(resource), next: null, missing: [] } }));
+    await login(page);
+    await page.getByText("5 loaded, all").waitFor();
+    const rows = await page.getByRole("treeitem").evaluateAll((rows) => rows.map((row) => [Number(row.ariaLevel), row.querySelector(".name").textContent]));
+    assert.deepEqual(rows, [[1, "mem+"], [2, "one"], [2, "two"], [2, "repo://x/"], [3, "y"], [4, "z.md"], [2, "1"], [1, "git://repo/"], [2, "a.md"]]);
+  },
+
+  /** The warnings about a plugin, apart from what its component asks for, and from what it only may be granted. */
+  async warnings() {
+    const page = await open();
+    const changed = async (route, change) => {
+      // The browser adds this one.
+      const headers = { ...(await route.request().allHeaders()), "sec-fetch-site": "same-origin" };
+      await route.fulfill({ json: change(await (await route.fetch({ headers })).json()) });
+    };
+    const unused = "`grants.env` is granted but unused: it does not import `wasi:cli/environment`";
+    const unmet = ["it asks for `/files (ro)` in `grants.dirs`, which is not granted", "it asks for `seen` in `grants.keyvalue`, which is not granted"];
+    const requirement = (capability, status) => ({ capability, status, granted: [], imports: [] });
+    await page.route("**/api/v1/plugins/sample", (route) => changed(route, (details) => ({
+      ...details, warnings: [unused], unmet: [unused, ...unmet], requirements: [requirement("directories", "missing"), requirement("keyvalue", "not granted")],
+    })));
+    await page.route("**/api/v1/status*", (route) => changed(route, (status) => {
+      for (const plugin of status.plugins.items.filter(({ name }) => name === "sample")) {
+        plugin.state = { name: "unreachable", since: status.started, reason: "gone" };
+      }
+      return { ...status, search_failures: { sample: "list-entries: failed: gone" } };
+    }));
+    await login(page, "#/plugins/sample");
+    // Whoever looks for what fails finds it first, before those that are before it by name.
+    const rows = page.getByRole("region", { name: "Table of plugins" }).locator("tbody th > a:first-child");
+    await rows.first().waitFor();
+    assert.deepEqual((await rows.allTextContents()).slice(0, 3), ["broken", "sample", "files"]);
+    const texts = (name) => page.getByRole("region", { name, exact: true }).getByRole("listitem").allTextContents();
+    await page.getByRole("region", { name: "Warnings" }).waitFor();
+    assert.deepEqual(await texts("Warnings"), [unused.replaceAll("`", ""), "it is not completely indexed for search: list-entries: failed: gone"]);
+    assert.deepEqual(await texts("Asked for and not met"), ["it asks for /files (ro) in grants.dirs, which is not granted"]);
+    assert.deepEqual(await texts("Optional, and not granted"), ["it asks for seen in grants.keyvalue, which is not granted"]);
+    const headings = await page.locator(".details").getByRole("heading", { level: 3 }).allTextContents();
+    assert.deepEqual(headings.slice(0, 2), ["Warnings", "Asked for and not met"]);
+    await accessible(page, "a plugin with warnings");
+    await page.evaluate(() => (location.hash = "#/config"));
+    await page.getByRole("region", { name: "Warnings" }).getByText("sample: it is not completely indexed for search").waitFor();
+    await accessible(page, "a config with warnings");
   },
 
   /** Formats of one resource are shown one at a time; what the server says is said in the language of the reader. */
@@ -680,7 +793,7 @@ const PARTS = {
       await route.fulfill({ json: { ...details, unmet: ["it asks for `/files` in `grants.dirs`, which is not granted"] } });
     });
     await page.evaluate(() => (location.hash = "#/plugins/sample"));
-    await page.getByText("`grants.dirs` の「/files」が必要ですが、許可されていません").waitFor();
+    await page.getByText("grants.dirs の「/files」が必要ですが、許可されていません").waitFor();
     await page.evaluate(() => (location.hash = "#/resources/sqlite%3A%2F%2F%2Fshop%2Frows"));
     await page.getByRole("cell", { name: "one" }).waitFor();
     assert.equal(await page.getByRole("cell", { name: "one" }).count(), 1, "a row is shown once");

@@ -1,6 +1,7 @@
 // What an administrator is told on every page: that a reload failed, and that the audit log cannot be written.
 
 import { t, time } from "./language";
+import { Message } from "./message";
 import { AuditProblem, link, usePoll } from "./parts";
 import type { Status } from "./types";
 
@@ -17,7 +18,7 @@ export function Banners({ page }: { page: string }) {
       {failed && page !== "config" ? (
         <div class="problem" role="alert">
           <strong>{t(`The reload of ${time(failed.time)} failed, so the config file is not served as it is.`, `${time(failed.time)} の再読み込みは失敗し、設定ファイルは反映されていません。`)}</strong>
-          <p class="uri">{firstLine(failed.reason)}</p>
+          <p class="uri"><Message text={firstLine(failed.reason)} /></p>
           <p><a href={link("config")}>{t("Why, and what is served", "理由と反映中の設定")}</a></p>
         </div>
       ) : null}

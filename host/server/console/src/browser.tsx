@@ -7,6 +7,7 @@ import { ContentView } from "./contents";
 import { type Filters, hasFilters, NO_FILTERS } from "./filters";
 import { iri } from "./iri";
 import { languageName, number, size, t, time } from "./language";
+import { Message } from "./message";
 import { Copy, Facts, link, Problem, usePoll, Waiting } from "./parts";
 import { said } from "./reasons";
 import { Search } from "./search";
@@ -188,18 +189,14 @@ function Explorer({ viewer, selected, select, updates, opened, search }: Explore
           {viewer ? (
             // An administrator is shown what the log of the server says.
             <>
-              <a href={link("plugins", plugin)}>{plugin}</a>: {said(reason.replace(/; the server's log says why$/, ""))} (<a href={link("plugins", plugin)}>{t("why", "理由")}</a>)
+              <a href={link("plugins", plugin)}>{plugin}</a>: <Message text={said(reason.replace(/; the server's log says why$/, ""))} /> (<a href={link("plugins", plugin)}>{t("why", "理由")}</a>)
             </>
           ) : (
-            <>{plugin}: {said(reason)}</>
+            <>{plugin}: <Message text={said(reason)} /></>
           )}
         </p>
       ))}
-      <Tree id={id} catalog={catalog} version={version} filters={filters} selected={selected} watched={badges} select={select} />
-      {loaded === 0 && catalog.root.isComplete && !catalog.root.error && catalog.missing.length === 0 ? (
-        <p>{viewer ? t(`${viewer.principal} may see nothing that is listed.`, `${viewer.principal} が閲覧できるリソースは一覧にありません。`) : t("You may see nothing that is listed.", "閲覧できるリソースは一覧にありません。")}</p>
-      ) : null}
-      <p class="muted" role="status">
+      <p class="muted count" role="status">
         {t(`${number(loaded)} loaded`, `${number(loaded)} 件を読み込み済み`)}
         {catalog.root.isComplete && !catalog.root.error && closed === 0 ? t(", all", "（すべて）") : ""}
         {!isFiltered && closed > 0 ? t(`; more in ${closed === 1 ? "1 closed folder" : `${number(closed)} closed folders`}`, `。開いていないフォルダー ${number(closed)} 個`) : ""}
@@ -224,6 +221,10 @@ function Explorer({ viewer, selected, select, updates, opened, search }: Explore
           )}
         </div>
       ) : null}
+      {loaded === 0 && catalog.root.isComplete && !catalog.root.error && catalog.missing.length === 0 ? (
+        <p>{viewer ? t(`${viewer.principal} may see nothing that is listed.`, `${viewer.principal} が閲覧できるリソースは一覧にありません。`) : t("You may see nothing that is listed.", "閲覧できるリソースは一覧にありません。")}</p>
+      ) : null}
+      <Tree id={id} catalog={catalog} version={version} filters={filters} selected={selected} watched={badges} select={select} />
     </>
   );
 }

@@ -1,7 +1,7 @@
 // The rows of a tree of resources that is loaded page by page.
 
 import { post } from "./api";
-import { type Filters, hasFilters, isBelow, matches, mountOf } from "./filters";
+import { type Filters, hasFilters, isBelow, matches, mountOf, siteOf } from "./filters";
 import { as, type Missing, type Resource, type ResourceList, type Viewer } from "./types";
 
 /** The resources of a page; of the first one, so that the first view does not wait for what is out of view. */
@@ -319,9 +319,17 @@ export class Catalog {
     for (const node of nodes.slice(this.placed.length)) {
       const { uri } = node.resource;
       const mount = mountOf(uri);
-      const path = uri.slice(mount.length).split(/[?#]/)[0]!.replace(/\/$/, "");
       let key = mount;
       let at = this.inFolder(this.folders, key, mount);
+      let below = uri.slice(mount.length);
+      // Behind `NAME+` is a whole URI. One that is no more than a scheme and an authority needs no folder of these.
+      const site = mount.endsWith("+") ? siteOf(below) : "";
+      key += site;
+      if (site.endsWith("/") && site !== below) {
+        at = this.inFolder(at, key, site);
+      }
+      below = below.slice(site.length);
+      const path = below.split(/[?#]/)[0]!.replace(/\/$/, "");
       for (const segment of path.split("/").slice(0, -1).slice(0, MAX_FOLDERS)) {
         key += `${segment}/`;
         at = this.inFolder(at, key, decoded(segment));

@@ -4,6 +4,7 @@ import { render } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
 import { get, hasKey, logout, type Session, whenLoggedOut } from "./api";
 import { Banners } from "./banners";
+import { uriOf } from "./iri";
 import { currentLanguage, setLanguage, t } from "./language";
 import { Login, takeCode } from "./login";
 import { link, Problem, Unanswered, Waiting } from "./parts";
@@ -22,35 +23,38 @@ interface View {
   isAdministrative?: boolean;
   /** Whether it follows changes, by a stream that ends with the session. */
   isWatched?: boolean;
-  show: (parts: string[], isUser: boolean) => preact.JSX.Element;
+  /** `chosen` is empty if nothing is. */
+  show: (chosen: string, isUser: boolean) => preact.JSX.Element;
 }
 
 const VIEWS: View[] = [
-  { name: "resources", title: () => t("Resources", "リソース"), isWatched: true, show: ([uri], isUser) => <Resources selected={uri || null} isUser={isUser} /> },
+  { name: "resources", title: () => t("Resources", "リソース"), isWatched: true, show: (uri, isUser) => <Resources selected={uri || null} isUser={isUser} /> },
   { name: "context", title: () => t("Context", "コンテキスト"), show: (_, isUser) => <Context isUser={isUser} /> },
-  { name: "view-as", title: () => t("View as", "視点の比較"), isAdministrative: true, isWatched: true, show: ([uri]) => <ViewAs selected={uri || null} /> },
-  { name: "plugins", title: () => t("Plugins", "プラグイン"), isAdministrative: true, show: ([name]) => <Plugins selected={name ?? null} /> },
+  { name: "view-as", title: () => t("View as", "視点の比較"), isAdministrative: true, isWatched: true, show: (uri) => <ViewAs selected={uri || null} /> },
+  { name: "plugins", title: () => t("Plugins", "プラグイン"), isAdministrative: true, show: (name) => <Plugins selected={name || null} /> },
   { name: "live", title: () => t("Live", "ライブ"), isAdministrative: true, show: () => <Live /> },
   { name: "config", title: () => t("Config", "設定"), isAdministrative: true, show: () => <Config /> },
 ];
 
 /** The address of a page, for whoever is at another one. The chosen resource stays chosen where another page shows resources, too. */
-function address(page: string, from: string, chosen: string | undefined): string {
+function address(page: string, from: string, chosen: string): string {
   const keeps = ["resources", "view-as"];
   return chosen && page !== from && keeps.includes(page) && keeps.includes(from) ? link(page, chosen) : `#/${page}`;
 }
 
-function parts(): string[] {
-  return location.hash
-    .replace(/^#\/?/, "")
-    .split("/")
-    .map((part) => {
-      try {
-        return decodeURIComponent(part);
-      } catch {
-        return part;
-      }
-    });
+/** The name of the page in the hash, and what is chosen there: the name of a plugin, or a URI, also one that is written as an IRI. */
+function parts(): [string, string] {
+  const [, page = "", chosen = ""] = /^#\/?([^/]*)\/?(.*)$/s.exec(location.hash) ?? [];
+  // A URI that somebody wrote there is not encoded once more, as those of links are.
+  return [page, uriOf(chosen.includes("/") ? chosen : decoded(chosen))];
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 /** Ends the page's data at once when the session ends: by a stream on which nothing is watched. */
@@ -65,7 +69,7 @@ function App({ code }: { code: string | null }) {
   const [hasEnded, setEnded] = useState(false);
   const [isChecked, setChecked] = useState(code !== null || !hasKey());
   const [error, setError] = useState<Error | null>(null);
-  const [at, setAt] = useState(parts());
+  const [[page, chosen], setAt] = useState(parts());
   const [, setShown] = useState(currentLanguage());
   useEffect(() => {
     whenLoggedOut((isByUser) => {
@@ -100,6 +104,14 @@ function App({ code }: { code: string | null }) {
     check();
     return () => clearTimeout(timer);
   }, [isChecked]);
+  const views = VIEWS.filter(({ isAdministrative }) => session?.administrator || !isAdministrative);
+  const found = views.find(({ name }) => name === page);
+  useEffect(() => {
+    // A page that there is not, or not for this user.
+    if (session && page !== "" && !found) {
+      location.replace("#/resources");
+    }
+  }, [session, page]);
   if (!isChecked) {
     return <main class="login"><Unanswered />{error ? <Problem error={error} /> : <Waiting />}</main>;
   }
@@ -107,8 +119,7 @@ function App({ code }: { code: string | null }) {
     return <Login code={code} hasEnded={hasEnded} loggedIn={setSession} />;
   }
   const isUser = !session.administrator;
-  const views = VIEWS.filter(({ isAdministrative }) => !(isUser && isAdministrative));
-  const view = views.find(({ name }) => name === at[0]) ?? views[0]!;
+  const view = found ?? views[0]!;
   document.title = `${view.title()} – mcp-host`;
   return (
     <>
@@ -122,7 +133,7 @@ function App({ code }: { code: string | null }) {
         <span class="brand">mcp-host</span>
         <nav aria-label={t("Pages", "ページ")}>
           {views.map(({ name, title }) => (
-            <a key={name} href={address(name, view.name, at[1])} aria-current={name === view.name ? "page" : undefined}>
+            <a key={name} href={address(name, view.name, chosen)} aria-current={name === view.name ? "page" : undefined}>
               {title()}
             </a>
           ))}
@@ -152,7 +163,7 @@ function App({ code }: { code: string | null }) {
         <Unanswered />
         {isUser ? null : <Banners page={view.name} />}
         {view.isWatched ? null : <Guard />}
-        {view.show(at.slice(1), isUser)}
+        {view.show(found ? chosen : "", isUser)}
       </main>
     </>
   );

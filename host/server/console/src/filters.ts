@@ -20,8 +20,13 @@ export function hasFilters(filters: Filters): boolean {
   return filters.text.trim() !== "" || filters.mount !== "" || filters.type !== "" || filters.audience !== "" || filters.priority > 0 || filters.language !== "" || filters.since !== "";
 }
 
-/** The part of a URI that its plugin owns: the scheme, and the authority if it has one. */
+/** The part of a URI that its plugin owns: `NAME+` in front of the URIs of an upstream, or the scheme and the authority if it has one. */
 export function mountOf(uri: string): string {
+  return /^[a-z][a-z0-9.-]*\+/i.exec(uri)?.[0] ?? siteOf(uri);
+}
+
+/** The scheme of a URI, and the authority if it has one. */
+export function siteOf(uri: string): string {
   return /^[a-z][a-z0-9+.-]*:(\/\/[^/]*\/?)?/i.exec(uri)?.[0] ?? "";
 }
 

@@ -3,6 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { login, type Session } from "./api";
 import { t } from "./language";
+import { Message } from "./message";
 import { Problem, Unanswered } from "./parts";
 
 /** Takes the code out of the address, so that it is in no history. */
@@ -68,11 +69,20 @@ export function Login({ code, hasEnded, loggedIn }: Props) {
           onInput={(event) => setToken(event.currentTarget.value)}
         />
         <p class="muted">
-          {t(
-            "An administrator's is in the file that admin.token of the config names. If the server lets its users in, it may be the token that your MCP client uses.",
-            "管理者のトークンは設定の admin.token が示すファイルにあります。利用者にも開かれているサーバーでは、MCP クライアントのトークンも使えます。",
-          )}{" "}
-          <code>mcp-host serve --open</code>{t(" needs none.", " では不要です。")}
+          <Message
+            text={t(
+              "Administrators: the token in the file that `admin.token` names. Users, if `[admin] users = true`: the token of your MCP client.",
+              "管理者: `admin.token` が示すファイルのトークン。利用者（`[admin] users = true` の場合）: MCP クライアントのトークン。",
+            )}
+          />
+        </p>
+        <p class="muted">
+          <Message
+            text={t(
+              "An administrator without the token: `mcp-host admin open` prints an address that logs in once. `mcp-host serve --open`, also without a config, prints another one after `kill -USR1 PID`.",
+              "トークンのない管理者: `mcp-host admin open` は、一度だけログインできるアドレスを表示します。`mcp-host serve --open` は、設定ファイルがなくても、`kill -USR1 PID` の後に別のアドレスを表示します。",
+            )}
+          />
         </p>
         <button type="submit" class="primary" disabled={isWaiting}>
           {t("Log in", "ログイン")}

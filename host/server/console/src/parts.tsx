@@ -4,6 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, get, whenAnswering } from "./api";
 import { number, t, time } from "./language";
+import { Message } from "./message";
 import type { AuditStatus } from "./types";
 
 /** The newest answer to a request that is repeated, and why the last one failed. */
@@ -71,8 +72,8 @@ export function Problem({ error }: { error: Error | null }) {
   }
   return (
     <div class="problem" role="alert">
-      <strong>{error.message}</strong>
-      {error instanceof ApiError && error.help ? <p>{error.help}</p> : null}
+      <strong><Message text={error.message} /></strong>
+      {error instanceof ApiError && error.help ? <p><Message text={error.help} /></p> : null}
     </div>
   );
 }
@@ -156,6 +157,11 @@ export function Copy({ text, label, needs }: { text: string; label: string; need
       {isCopied ? t("Copied", "コピーしました") : label}
     </button>
   );
+}
+
+/** A range of lines. */
+export function lineRange([first, last]: [number, number]): string {
+  return first === last ? String(first) : `${first}–${last}`;
 }
 
 /** The parts of the hash behind the page: `#/plugins/NAME`. */

@@ -1,6 +1,7 @@
 // The preparation of a plugin: work of its provider that takes longer than a call.
 
 import { duration, number, t, time } from "./language";
+import { Message } from "./message";
 import { Facts, Meter } from "./parts";
 import { said } from "./reasons";
 import type { Preparation } from "./types";
@@ -64,9 +65,9 @@ export function PreparationView({ preparation }: { preparation: Preparation }) {
       ) : null}
       {reason ? (
         <pre class="problem">
-          {state === "failing"
+          <Message text={state === "failing"
             ? t(`It has failed since ${time(since)}, and is tried again: ${reason}`, `${time(since)} から失敗し、再試行しています: ${said(reason)}`)
-            : t(`It ended at ${time(since)} without being done: ${reason}`, `${time(since)} に未完のまま終了しました: ${said(reason)}`)}
+            : t(`It ended at ${time(since)} without being done: ${reason}`, `${time(since)} に未完のまま終了しました: ${said(reason)}`)} />
         </pre>
       ) : null}
       {percent === null ? null : <Meter label={t("Prepared", "準備済み")} used={percent} limit={100} show={(value) => `${number(value)} %`} isGood />}

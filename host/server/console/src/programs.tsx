@@ -1,6 +1,7 @@
 // The programs of an upstream: processes, restarts, what they use of what they may, and how the last one ended.
 
 import { duration, number, size, t, time } from "./language";
+import { Message } from "./message";
 import { Facts, Meter } from "./parts";
 import { programEndName, said } from "./reasons";
 import type { Program, Programs } from "./types";
@@ -13,7 +14,7 @@ export function ProgramList({ all }: { all: Programs }) {
       <h3>{t("Programs", "プログラム")}</h3>
       {last_end ? (
         <p class={last_end.reason === "memory" || last_end.reason === "cpu" ? "problem" : "muted"}>
-          {t(`The last end was at ${time(last_end.time)}: ${last_end.text}.`, `最後の終了は ${time(last_end.time)}: ${said(last_end.text)}`)}
+          <Message text={t(`The last end was at ${time(last_end.time)}: ${last_end.text}.`, `最後の終了は ${time(last_end.time)}: ${said(last_end.text)}`)} />
         </p>
       ) : null}
       <Facts

@@ -65,6 +65,11 @@ export function programEndName(reason: string): string {
   return t(english, japanese);
 }
 
+/** That a plugin could not be indexed for search. */
+export function unindexedText(reason: string): string {
+  return t(`it is not completely indexed for search: ${reason}`, `検索の索引が未完です: ${said(reason)}`);
+}
+
 /** A beginning of what the server says, and what it is in Japanese; `$1` and so on stand for its groups. */
 const PHRASES: [RegExp, string][] = [
   [/^the server shuts down$/, "サーバーは停止処理中です"],
@@ -80,6 +85,13 @@ const PHRASES: [RegExp, string][] = [
   [/^it asks for `([^`]*)` in `([^`]*)`, and is granted it read-only/, "`$2` の「$1」への書き込みが必要ですが、読み取りのみ許可されています"],
   [/^it asks for `(limits\.[^`]*)` of at least (.+), and the plugin has ([^ ]+)/, "`$1` は $2 以上が必要ですが、$3 に設定されています"],
   [/^it reads `([^`]*)` \(([^)]*)\), which is required and not set/, "必須の `$1`（$2）が設定されていません"],
+  [/^a directory that it needs cannot be opened/, "必要なディレクトリを開けません"],
+  [/^`([^`]*)` is granted but unused: it does not import `([^`]*)`/, "`$1` は許可されていますが、`$2` がインポートされていないため使用されません"],
+  [/^it imports `([^`]*)`, which is of no use without `([^`]*)`: /, "`$1` は `$2` がなければ使用できません: "],
+  [/^`(allow|deny)` of rule (\d+) \(line (\d+)\) has `([^`]*)`, which matches nothing below any mount/, "規則 $2（$3 行目）の `$1` の `$4` は、どのマウントにも一致しません"],
+  [/^; the most similar mount is /, "。最も近いマウント: "],
+  // A plugin, and what a warning says of it.
+  [/^([\w.-]+): (?=`|it )/, "$1: "],
   [/^an administrator disabled it$/, "管理者が無効にしました"],
   [/^it is still being loaded; try again shortly$/, "読み込み中です。しばらくしてからもう一度お試しください"],
   [/^it failed$/, "失敗しました"],

@@ -4,7 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { post } from "./api";
 import { iri } from "./iri";
 import { number, t } from "./language";
-import { Problem } from "./parts";
+import { lineRange, Problem } from "./parts";
 import { as, type Found, type Viewer } from "./types";
 
 interface Props {
@@ -70,7 +70,7 @@ export function Search({ viewer, select, words }: Props) {
             {found.hits.map(({ resource, snippet, lines }) => (
               <li key={resource.uri}>
                 <button type="button" class="link" onClick={() => select(resource.uri)}>{resource.title ?? resource.name}</button>{" "}
-                <span class="muted block uri">{iri(resource.uri)}{lines ? ` (${lines[0]}–${lines[1]})` : ""}</span>
+                <span class="muted block uri">{iri(resource.uri)}{lines ? ` (${lineRange(lines)})` : ""}</span>
                 {resource.notices.map((notice) => <p class="problem" key={notice}>{notice}</p>)}
                 <p class="snippet">{snippet.map(({ text, matches }, at) => (matches ? <mark key={at}>{text}</mark> : text))}</p>
               </li>

@@ -5,6 +5,7 @@ import type { Catalog, Folder, Row } from "./catalog";
 import { type Filters, hasFilters } from "./filters";
 import { iri } from "./iri";
 import { number, size, t } from "./language";
+import { Message } from "./message";
 import { useVirtualRows } from "./virtual";
 
 const ROW = 34;
@@ -212,7 +213,7 @@ function TreeRow({ id, row, top, isActive, isSelected, showsPlace, watchers, cat
     return (
       <div id={id} role="treeitem" aria-level={level} class={names} style={style} onClick={() => target.error && void catalog.retry(parent)}>
         <span class={target.error ? "problem-text" : "muted"}>
-          {target.error ? `${target.error.message} – ${t("try again", "再試行")}` : t("Loading…", "読み込み中…")}
+          {target.error ? <><Message text={target.error.message} /> – {t("try again", "再試行")}</> : t("Loading…", "読み込み中…")}
         </span>
       </div>
     );

@@ -142,6 +142,8 @@ export interface PluginDetails {
   search: { documents: number; bytes: number; embedded: number; complete: boolean; gaps: string[] } | null;
   requirements: { capability: string; status: string; granted: string[] }[];
   unmet: string[];
+  /** The warnings about its grants and settings. */
+  warnings: string[];
   log: { time: string; level: string; text: string; times: number }[];
 }
 
@@ -165,6 +167,8 @@ export interface Status {
   sessions: number;
   watched: WatchedCounts;
   audit: AuditStatus | null;
+  /** Why plugins could not be indexed for search, by plugin. */
+  search_failures: Record<string, string>;
   log: LogView;
   cluster: Cluster | null;
 }

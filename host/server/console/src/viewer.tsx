@@ -1,6 +1,6 @@
 // The choice of a principal and its groups.
 
-import { useId } from "preact/hooks";
+import { useId, useState } from "preact/hooks";
 import { t } from "./language";
 import { usePoll } from "./parts";
 import type { ConfigView, Viewer } from "./types";
@@ -16,10 +16,10 @@ export function ViewerChoice({ label, viewer, choose }: { label: string; viewer:
     <div class="filters">
       <label>
         {label}
-        <input
+        <Choice
           list={`${id}-principals`}
           value={viewer.principal}
-          onChange={(event) => choose({ ...viewer, principal: event.currentTarget.value.trim() || LOCAL.principal })}
+          choose={(text) => choose({ ...viewer, principal: text.trim() || LOCAL.principal })}
         />
         <datalist id={`${id}-principals`}>
           {principals.map((name) => <option key={name} value={name} />)}
@@ -27,7 +27,7 @@ export function ViewerChoice({ label, viewer, choose }: { label: string; viewer:
       </label>
       <label>
         {t("Groups, as tokens name them", "グループ（トークンでの名前）")}
-        <input
+        <Choice
           placeholder={t("ISSUER/GROUP, …", "発行者/グループ, …")}
           title={t(
             "The groups that a token of the principal would name, with commas: each is ISSUER/GROUP. Those of the config need not be named.",
@@ -35,12 +35,35 @@ export function ViewerChoice({ label, viewer, choose }: { label: string; viewer:
           )}
           list={`${id}-groups`}
           value={viewer.groups.join(", ")}
-          onChange={(event) => choose({ ...viewer, groups: event.currentTarget.value.split(",").map((name) => name.trim()).filter(Boolean) })}
+          choose={(text) => choose({ ...viewer, groups: text.split(",").map((name) => name.trim()).filter(Boolean) })}
         />
         <datalist id={`${id}-groups`}>
           {groups.map((name) => <option key={name} value={name} />)}
         </datalist>
       </label>
     </div>
+  );
+}
+
+interface ChoiceProps {
+  /** The `id` of the list of suggestions. */
+  list: string;
+  value: string;
+  placeholder?: string;
+  title?: string;
+  choose: (text: string) => void;
+}
+
+/** A box whose text is chosen when it is complete. What is written in it stays until it loses the focus, whatever is drawn meanwhile. */
+function Choice({ value, choose, ...attributes }: ChoiceProps) {
+  const [written, setWritten] = useState<string | null>(null);
+  return (
+    <input
+      {...attributes}
+      value={written ?? value}
+      onInput={(event) => setWritten(event.currentTarget.value)}
+      onChange={(event) => choose(event.currentTarget.value)}
+      onBlur={() => setWritten(null)}
+    />
   );
 }

@@ -3,8 +3,9 @@
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, post } from "../api";
 import { duration, number, size, t, time } from "../language";
+import { Message } from "../message";
 import { Facts, link, Problem, usePoll, Waiting } from "../parts";
-import { said } from "../reasons";
+import { said, unindexedText } from "../reasons";
 import type { ConfigView, LogView, Page, Reload, Status } from "../types";
 
 export function Config() {
@@ -30,6 +31,7 @@ export function Config() {
   }
   const { server, rules, principals, groups, issuers, plugins } = config.data;
   const failed = status.data.reload_failure;
+  const unindexed = Object.entries(status.data.search_failures);
   const reload = async () => {
     if (isActing) {
       return;
@@ -62,7 +64,7 @@ export function Config() {
         {failed ? (
           <>
             <p>{t(`The reload of ${time(failed.time)} failed:`, `${time(failed.time)} の再読み込みは失敗しました:`)}</p>
-            <pre class="problem">{failed.reason}</pre>
+            <pre class="problem"><Message text={failed.reason} /></pre>
           </>
         ) : null}
         {changes.data && (changes.data.changed || changes.data.requires_restart.length > 0) ? (
@@ -72,20 +74,25 @@ export function Config() {
           </div>
         ) : null}
         {changes.data ? <Failing reload={changes.data} /> : null}
-        {changes.error instanceof ApiError && changes.error.status === 409 && !failed ? <pre class="problem">{changes.error.message}</pre> : null}
+        {changes.error instanceof ApiError && changes.error.status === 409 && !failed ? <pre class="problem"><Message text={changes.error.message} /></pre> : null}
         {hasFile ? (
           <div class="buttons">
             <button type="button" aria-disabled={isActing} onClick={reload}>{t("Reload", "再読み込み")}</button>
             <span role="status">{done ? <Changes reload={done} /> : null}</span>
           </div>
         ) : null}
-        {failure ? <pre class="problem" role="alert">{failure.message}</pre> : null}
+        {failure ? <pre class="problem" role="alert"><Message text={failure.message} /></pre> : null}
       </section>
       <section aria-label={t("Warnings", "警告")}>
         <h2>{t("Warnings", "警告")}</h2>
         <Problem error={warnings.error} />
-        {warnings.data?.total === 0 ? <p class="muted">{t("None", "なし")}</p> : null}
-        {warnings.data?.items.map((warning) => <pre class="warning" key={warning}>{warning}</pre>)}
+        {unindexed.map(([name, reason]) => (
+          <p class="warning" key={name}>
+            <a href={link("plugins", name)}>{name}</a>: <Message text={unindexedText(reason)} />
+          </p>
+        ))}
+        {warnings.data?.total === 0 && unindexed.length === 0 ? <p class="muted">{t("None", "なし")}</p> : null}
+        {warnings.data?.items.map((warning) => <pre class="warning" key={warning}><Message text={said(warning)} /></pre>)}
         {warnings.data ? <Cut page={warnings.data} /> : null}
       </section>
       <section aria-label={t("Server", "サーバー")}>
@@ -209,7 +216,7 @@ function Failing({ reload }: { reload: Reload }) {
       </strong>
       <ul class="plain">
         {failing.map(([name, reason]) => (
-          <li key={name}><a href={link("plugins", name)}>{name}</a>: {said(reason)}</li>
+          <li key={name}><a href={link("plugins", name)}>{name}</a>: <Message text={said(reason)} /></li>
         ))}
       </ul>
     </div>

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { post } from "../api";
 import { iri } from "../iri";
 import { number, t } from "../language";
-import { link, Meter, Problem } from "../parts";
+import { lineRange, link, Meter, Problem } from "../parts";
 import { saidEach } from "../reasons";
 import { as, type ContextView, type Passage, type Viewer } from "../types";
 import { LOCAL, ViewerChoice } from "../viewer";
@@ -83,7 +83,7 @@ function Passages({ of, isWhole }: { of: Passage[]; isWhole: boolean }) {
       {of.map(({ resource, text, lines, tokens, reason }, at) => (
         <li key={at}>
           <a href={link("resources", resource.uri)}>{resource.title ?? resource.name}</a>
-          <span class="muted block uri">{iri(resource.uri)} ({lines[0]}–{lines[1]})</span>
+          <span class="muted block uri">{iri(resource.uri)} ({lineRange(lines)})</span>
           <span class="muted block">
             {saidEach(reason)}; {t(`${number(tokens)} tokens`, `${number(tokens)} トークン`)}
             {resource.priority === null || reason.includes("priority ") ? "" : `; ${t("priority", "優先度")} ${number(resource.priority, 2)}`}

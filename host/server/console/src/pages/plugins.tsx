@@ -4,10 +4,11 @@ import { Fragment } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { post } from "../api";
 import { duration, number, size, t, time } from "../language";
+import { Message } from "../message";
 import { Facts, link, Meter, Problem, usePoll, Waiting } from "../parts";
 import { preparationNote, PreparationView } from "../preparation";
 import { ProgramList } from "../programs";
-import { faultName, loadFailureName, said } from "../reasons";
+import { faultName, loadFailureName, said, unindexedText } from "../reasons";
 import { Sparkline } from "../sparkline";
 import { SubscriptionTable } from "../subscriptions";
 import type { Grants, Limits, PluginDetails, PluginState, PluginStatus, Status, Subscriptions, Usage } from "../types";
@@ -43,15 +44,15 @@ export function Plugins({ selected }: { selected: string | null }) {
     return error ? <Problem error={error} /> : <Waiting />;
   }
   const wanted = filter.trim().toLowerCase();
-  const shown = data.plugins.items.filter(
+  const attention = data.plugins.items.filter((plugin) => isIn(plugin, ATTENTION));
+  // Those that need somebody are first.
+  const shown = [...attention, ...data.plugins.items.filter((plugin) => !isIn(plugin, ATTENTION))].filter(
     (plugin) => `${plugin.name} ${plugin.mount}`.toLowerCase().includes(wanted) && isIn(plugin, state),
   );
-  const attention = data.plugins.items.filter((plugin) => isIn(plugin, ATTENTION));
-  const failing = attention.filter(({ state }) => state.name === "failing").length;
   return (
     <>
       <Problem error={error} />
-      <Overview status={data} failing={failing} missing={attention.length - failing} />
+      <Overview status={data} attention={attention} />
       <div class="split">
         <section aria-label={t("List of plugins", "プラグインの一覧")}>
           <form class="filters" onSubmit={(event) => event.preventDefault()}>
@@ -70,34 +71,41 @@ export function Plugins({ selected }: { selected: string | null }) {
           </form>
           <p class="muted" role="status">{t(`${number(shown.length)} of ${number(data.plugins.total)} plugins`, `${number(data.plugins.total)} 件中 ${number(shown.length)} 件`)}</p>
           <PluginTable plugins={shown} selected={selected} />
-         {shown.length === 0 ? <p class="muted">{t("No plugin matches.", "該当するプラグインはありません。")}</p> : null}
+          {shown.length === 0 ? <p class="muted">{t("No plugin matches.", "該当するプラグインはありません。")}</p> : null}
           {data.plugins.next ? (
             <p class="muted">
               {t(`The first ${data.plugins.items.length} of ${data.plugins.total}.`, `${data.plugins.total} 件のうち最初の ${data.plugins.items.length} 件。`)}
             </p>
           ) : null}
         </section>
-        {selected ? <Details key={selected} name={selected} samples={history.current.get(selected) ?? []} hasFile={data.config_file !== null} changed={refresh} /> : null}
+        {selected ? <Details key={selected} name={selected} unindexed={data.search_failures[selected] ?? null} samples={history.current.get(selected) ?? []} hasFile={data.config_file !== null} changed={refresh} /> : null}
       </div>
     </>
   );
 }
 
-function Overview({ status, failing, missing }: { status: Status; failing: number; missing: number }) {
+function Overview({ status, attention }: { status: Status; attention: PluginStatus[] }) {
+  const failing = attention.filter(({ state }) => state.name === "failing");
+  const missing = attention.filter(({ state }) => state.name !== "failing");
   // Of the first page, which has all but those of very large servers.
   const builtIn = status.plugins.items.filter(({ configured }) => !configured).length;
-  const shown = [
-    number(status.plugins.total - builtIn),
-    ...(builtIn > 0 ? [t(`${builtIn} built in`, `組み込み ${builtIn}`)] : []),
-    ...(missing > 0 ? [t(`${missing} not served`, `停止中 ${missing}`)] : []),
-    ...(failing > 0 ? [t(`${failing} failing`, `失敗中 ${failing}`)] : []),
-  ];
+  // Each leads to the first of them.
+  const counted = ([first, ...others]: PluginStatus[], text: (count: number) => string) =>
+    first ? <>{t(", ", "、")}<a href={link("plugins", first.name)}>{text(others.length + 1)}</a></> : null;
   return (
     <>
       <Facts
         of={[
           [t("Ready", "準備完了"), status.ready ? t("yes", "はい") : t("no", "いいえ")],
-          [t("Plugins", "プラグイン"), shown.join(t(", ", "、"))],
+          [
+            t("Plugins", "プラグイン"),
+            <>
+              {number(status.plugins.total - builtIn)}
+              {builtIn > 0 ? t(`, ${builtIn} built in`, `、組み込み ${builtIn}`) : ""}
+              {counted(missing, (count) => t(`${count} not served`, `停止中 ${count}`))}
+              {counted(failing, (count) => t(`${count} failing`, `失敗中 ${count}`))}
+            </>,
+          ],
           [t("Sessions", "セッション"), number(status.sessions)],
           [t("Watched resources", "監視中のリソース"), number(status.watched.resources)],
           [t("Running for", "稼働時間"), duration(status.uptime_seconds * 1000)],
@@ -105,7 +113,7 @@ function Overview({ status, failing, missing }: { status: Status; failing: numbe
         ]}
       />
       {status.not_ready.map((reason) => (
-        <div class="problem" key={reason}>{said(reason)}</div>
+        <div class="problem" key={reason}><Message text={said(reason)} /></div>
       ))}
     </>
   );
@@ -144,7 +152,14 @@ const ROW = 60;
 /** The table of plugins. Only the rows that are in view are elements. */
 function PluginTable({ plugins, selected }: { plugins: PluginStatus[]; selected: string | null }) {
   const scroll = useRef<HTMLDivElement>(null);
-  const { items, height } = useVirtualRows(plugins.length, ROW, scroll);
+  const { items, height, scrollTo } = useVirtualRows(plugins.length, ROW, scroll);
+  const chosen = plugins.findIndex(({ name }) => name === selected);
+  const isListed = chosen >= 0;
+  useEffect(() => {
+    if (isListed) {
+      scrollTo(chosen);
+    }
+  }, [selected, isListed]);
   const [first, last] = [items[0], items[items.length - 1]];
   const space = (pixels: number) => (pixels > 0 ? <tr aria-hidden="true" style={{ height: `${pixels}px` }}><td colSpan={5} /></tr> : null);
   return (
@@ -231,20 +246,20 @@ function Why({ state }: { state: PluginState }) {
     case "failing": {
       const reason = said(state.reason);
       if (state.cause === "grant") {
-        return <pre class="problem">{t(`Since ${time(state.since)}: ${reason}`, `${time(state.since)} から: ${reason}`)}</pre>;
+        return <pre class="problem"><Message text={t(`Since ${time(state.since)}: ${reason}`, `${time(state.since)} から: ${reason}`)} /></pre>;
       }
       return (
         <pre class="problem">
-          {state.calls === 0
+          <Message text={state.calls === 0
             ? t(`Failing since ${time(state.since)}, and not called for ten minutes. Last: ${reason}`, `${time(state.since)} から失敗しています。この 10 分間は呼び出しがありません。最後の理由: ${reason}`)
-            : t(`Failing since ${time(state.since)}: ${state.failed} of its last ${state.calls} calls failed. Last: ${reason}`, `${time(state.since)} から失敗しています（直近 ${state.calls} 回のうち ${state.failed} 回）。最後の理由: ${reason}`)}
+            : t(`Failing since ${time(state.since)}: ${state.failed} of its last ${state.calls} calls failed. Last: ${reason}`, `${time(state.since)} から失敗しています（直近 ${state.calls} 回のうち ${state.failed} 回）。最後の理由: ${reason}`)} />
         </pre>
       );
     }
     case "failed":
-      return <pre class="problem">{said(state.reason)}</pre>;
+      return <pre class="problem"><Message text={said(state.reason)} /></pre>;
     case "unreachable":
-      return <pre class="problem">{t(`Not reachable since ${time(state.since)}: ${state.reason}`, `${time(state.since)} から接続できません: ${said(state.reason)}`)}</pre>;
+      return <pre class="problem"><Message text={t(`Not reachable since ${time(state.since)}: ${state.reason}`, `${time(state.since)} から接続できません: ${said(state.reason)}`)} /></pre>;
     case "suspended":
       return (
         <div class="problem">
@@ -261,13 +276,15 @@ function Why({ state }: { state: PluginState }) {
 
 interface DetailsProps {
   name: string;
+  /** Why it could not be indexed for search. */
+  unindexed: string | null;
   samples: Sample[];
   /** Whether there is a config file, which can be reloaded. */
   hasFile: boolean;
   changed: () => void;
 }
 
-function Details({ name, samples, hasFile, changed }: DetailsProps) {
+function Details({ name, unindexed, samples, hasFile, changed }: DetailsProps) {
   const { data, error, refresh } = usePoll<PluginDetails>(`plugins/${encodeURIComponent(name)}`, INTERVAL);
   const mount = data?.status.mount;
   // Those after the mount are below it, but for what is sorted behind them.
@@ -288,7 +305,11 @@ function Details({ name, samples, hasFile, changed }: DetailsProps) {
   if (!data) {
     return <section aria-label={name}>{error ? <Problem error={error} /> : <Waiting />}</section>;
   }
-  const { status, usage, loads, config, search, programs, requirements, unmet, log } = data;
+  const { status, usage, loads, config, search, programs, requirements, log } = data;
+  const warnings = [...data.warnings, ...(unindexed === null ? [] : [unindexedText(unindexed)])];
+  const unmet = data.unmet.filter((one) => !data.warnings.includes(one));
+  const optional = unmet.filter((one) => isOptional(one, requirements));
+  const needed = unmet.filter((one) => !optional.includes(one));
   const act = async (path: string, said: (after: PluginDetails) => string) => {
     // A button that is disabled would lose the focus of the keyboard.
     if (isActing) {
@@ -315,12 +336,8 @@ function Details({ name, samples, hasFile, changed }: DetailsProps) {
       </h2>
       {config?.title ? <p>{config.title}</p> : null}
       <Why state={status.state} />
-      {unmet.length > 0 ? (
-        <>
-          <h3>{t("Asked for and not met", "要求されているが満たされていないもの")}</h3>
-          <ul class="unmet">{unmet.map((one) => <li key={one}>{said(one)}</li>)}</ul>
-        </>
-      ) : null}
+      <Lines title={t("Warnings", "警告")} of={warnings} />
+      <Lines title={t("Asked for and not met", "要求されているが満たされていないもの")} of={needed} />
       {status.configured ? null : <p class="muted">{builtInExplained()}</p>}
       {status.configured ? (
         <div class="buttons">
@@ -417,6 +434,7 @@ function Details({ name, samples, hasFile, changed }: DetailsProps) {
           />
           <h3>{t("Grants", "許可")}</h3>
           <GrantList grants={config.grants} />
+          <Lines title={t("Optional, and not granted", "任意で、許可されていないもの")} of={optional} />
           {requirements.length > 0 ? (
             <>
               <h3>{t("Imports and grants", "インポートと許可")}</h3>
@@ -438,6 +456,22 @@ function Details({ name, samples, hasFile, changed }: DetailsProps) {
       ) : null}
     </section>
   );
+}
+
+/** What the server says of a plugin, one item for each line. */
+function Lines({ title, of }: { title: string; of: string[] }) {
+  return of.length > 0 ? (
+    <section aria-label={title}>
+      <h3>{title}</h3>
+      <ul class="unmet">{of.map((one) => <li key={one}><Message text={said(one)} /></li>)}</ul>
+    </section>
+  ) : null;
+}
+
+/** Whether a provider works without a bucket that it asks for: then its imports need no grant. Other requests are not optional. */
+function isOptional(unmet: string, requirements: PluginDetails["requirements"]): boolean {
+  return unmet.includes("in `grants.keyvalue`, which is not granted")
+    && requirements.some(({ capability, status }) => capability === "keyvalue" && status === "not granted");
 }
 
 /** The limits of preparations, if the config has them. */

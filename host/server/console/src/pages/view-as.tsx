@@ -3,6 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { post } from "../api";
 import { Browser } from "../browser";
+import { iri, uriOf } from "../iri";
 import { t } from "../language";
 import { Facts, link, Problem } from "../parts";
 import { Who } from "../who";
@@ -59,7 +60,8 @@ function Why({ uri: chosen }: { uri: string }) {
   const [found, setFound] = useState<Explanation | null>(null);
   const [error, setError] = useState<Error | null>(null);
   const [asked, setAsked] = useState<{ uri: string; operation: string } | null>(null);
-  const uri = written ?? chosen;
+  const shown = written ?? iri(chosen);
+  const uri = written === null ? chosen : uriOf(written.trim());
   // What is chosen next is asked about next, whatever was written before.
   useEffect(() => setUri(null), [chosen]);
   // One question has its answer below it, or why it has none.
@@ -99,7 +101,7 @@ function Why({ uri: chosen }: { uri: string }) {
         </label>
         <label class="wide">
           URI
-          <input required value={uri} onInput={(event) => setUri(event.currentTarget.value)} />
+          <input required value={shown} onInput={(event) => setUri(event.currentTarget.value)} />
         </label>
         <button type="submit" class="primary">{t("Explain", "説明")}</button>
         <button type="button" aria-disabled={uri === ""} onClick={askWho}>{t("Who may?", "誰に許可されているか")}</button>
@@ -110,7 +112,7 @@ function Why({ uri: chosen }: { uri: string }) {
         <div role="status">
           <p>
             <span class={`state ${found.allowed ? "ready" : "failed"}`}>{found.allowed ? t("allowed", "許可") : t("denied", "拒否")}</span>{" "}
-            {t(`${found.decided} of ${found.uri} by ${found.principal}`, `${found.principal} による ${found.uri} の ${found.decided}`)}
+            {t(`${found.decided} of ${iri(found.uri)} by ${found.principal}`, `${found.principal} による ${iri(found.uri)} の ${found.decided}`)}
           </p>
           <Served found={found} />
           <Facts

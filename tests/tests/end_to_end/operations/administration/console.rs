@@ -433,7 +433,7 @@ async fn administrators_see_and_change_the_server_in_a_browser() {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     let parts = "login,resources,narrow,context,view_as,plugins,live,config,cut,appearance,japanese,zones,screen_reader,\
-                 folders,missing,no_config,letters,formats,hostile";
+                 folders,missing,no_config,letters,principals,upstreams,warnings,formats,hostile";
     let schema = folder.path().join("schema.json");
     let printed = run(["schema", "admin", "--config", "absent.toml"]).await.success().text();
     std::fs::write(&schema, printed).unwrap();
