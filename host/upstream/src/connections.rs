@@ -74,8 +74,8 @@ impl Connections {
         Self::new(self.connector.clone())
     }
 
-    /// Sends a request whose URI is absolute and that may be repeated, and returns the response once its head is here. The connection
-    /// serves another request after the body has been read to the end and [`Reuse`] was permitted. It is closed if the future or the body
+    /// Sends a request whose URI is absolute and that may be repeated, and returns the response once its head was received. The
+    /// connection serves another request after the body has been read to the end and [`Reuse`] was permitted. It is closed if the future or the body
     /// is dropped before.
     ///
     /// # Errors

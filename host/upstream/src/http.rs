@@ -1,7 +1,7 @@
 //! Streamable HTTP over hyper: the HTTP client of rmcp's transport and of [`direct`](crate::direct).
 //!
-//! HTTP/1.1 over a pool of [`connections`](crate::connections). Redirects are not followed, so credentials are sent only to the configured URL. The caller sets the
-//! maximum size of a body and of an event of a stream. An error's body that is not JSON is ignored above [`MAX_ERROR_BODY`] bytes. What
+//! HTTP/1.1 over a pool of [`connections`](crate::connections). Redirects are not followed, so credentials are sent only to the configured
+//! URL. The caller sets the maximum size of a body and of an event of a stream. An error's body that is not JSON is ignored above [`MAX_ERROR_BODY`] bytes. What
 //! follows an answer in an event stream is read for one call of an upstream at a time, up to [`MAX_REST`] bytes and for [`MAX_END`];
 //! beyond that, the connection is closed instead of reused. Event streams are bounded in [`events`](mod@events).
 
@@ -68,7 +68,7 @@ pub(crate) struct HttpClient {
     updates: Arc<Updates>,
     decoder: Decoder,
     /// The event streams. When another stream of notifications is opened, notifications in between may be lost.
-    had_stream: Arc<Streams>,
+    streams: Arc<Streams>,
     /// Permits one task that reads an event stream to its end.
     ending: Arc<Semaphore>,
 }
@@ -209,20 +209,20 @@ impl HttpClient {
             HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().wrap_connector(tcp);
         let connections = Connections::new(connector);
         let (credentials, updates) = (Credentials::None, Arc::new(Updates::new()));
-        let (decoder, had_stream, ending) = (Decoder::new(0), Arc::default(), Arc::new(Semaphore::new(1)));
-        Ok(Self { connections, credentials, updates, decoder, had_stream, ending })
+        let (decoder, streams, ending) = (Decoder::new(0), Arc::default(), Arc::new(Semaphore::new(1)));
+        Ok(Self { connections, credentials, updates, decoder, streams, ending })
     }
 
     /// Creates a client with other credentials, and with its own connections: responses never reach another identity. It reports gaps in
     /// its notifications to `updates`.
     pub(crate) fn with_credentials(&self, credentials: Credentials, updates: Arc<Updates>, decoder: Decoder) -> Self {
-        let (connections, had_stream, ending) = (self.connections.separate(), Arc::default(), self.ending.clone());
-        Self { connections, credentials, updates, decoder, had_stream, ending }
+        let (connections, streams, ending) = (self.connections.separate(), Arc::default(), self.ending.clone());
+        Self { connections, credentials, updates, decoder, streams, ending }
     }
 
     /// Begins a connection of rmcp. What the server sends without a request is counted in this allowance.
     pub(crate) fn begin_connection(&self, allowance: Arc<Allowance>) {
-        self.had_stream.begin_connection(allowance);
+        self.streams.begin_connection(allowance);
     }
 
     async fn send(
@@ -487,7 +487,7 @@ impl StreamableHttpClient for HttpClient {
             if request.is_none() {
                 reuse.permit();
             } else {
-                self.had_stream.allowance().await_answer();
+                self.streams.allowance().await_answer();
             }
             return Ok(StreamableHttpPostResponse::Accepted);
         }
@@ -516,7 +516,7 @@ impl StreamableHttpClient for HttpClient {
             };
         }
         if is_type(&response, EVENT_STREAM_MIME_TYPE) {
-            let (max, allowance) = (limits.max_sse_event_size, self.had_stream.allowance());
+            let (max, allowance) = (limits.max_sse_event_size, self.streams.allowance());
             if request.is_some() {
                 allowance.await_answer();
             }
@@ -592,17 +592,17 @@ impl StreamableHttpClient for HttpClient {
             }
             _ => {}
         }
-        let opened = self.had_stream.opened(session.unwrap_or_else(|| "".into()), last_event_id.as_deref());
+        let opened = self.streams.opened(session.unwrap_or_else(|| "".into()), last_event_id.as_deref());
         if opened.previous == Some(Previous::OtherSession) {
             self.updates.session_changed();
         }
         if opened.previous.is_some() {
             self.updates.gap();
         }
-        let allowance = self.had_stream.allowance();
+        let allowance = self.streams.allowance();
         // Every answer in such a stream is an answer to a request of `ask`.
         let events = events(response.into_body(), max, self.decoder, true, None, allowance);
-        Ok(reopened(events, opened.has_notifications.then(|| self.had_stream.clone())))
+        Ok(reopened(events, opened.has_notifications.then(|| self.streams.clone())))
     }
 }
 
