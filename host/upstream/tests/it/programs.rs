@@ -93,7 +93,7 @@ async fn a_reset_ends_the_back_off() {
     let fails = wait_for(async || server.starts.load(Ordering::SeqCst) > 8);
     tokio::time::timeout(Duration::from_secs(30), fails).await.unwrap();
     is_down.store(false, Ordering::SeqCst);
-    // The next attempt is in two seconds.
+    // The next attempt is in some seconds.
     up.reset();
     assert!(up.read("x:a").await.is_ok());
     assert_eq!(up.outage(), None);
