@@ -23,6 +23,7 @@ mod languages;
 mod map;
 mod plugins;
 mod progress;
+mod reproducible;
 mod search_quality;
 mod simulate;
 mod soak;

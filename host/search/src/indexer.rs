@@ -168,6 +168,9 @@ impl Indexer {
         while self.updater.reader.plugin.info().watches {
             sleep_until(next_poll.min(refresh)).await;
             next_poll = self.updater.poll(id, poller).await?;
+            if poller.is_current() {
+                self.updater.state.set_current();
+            }
             if (poller.listing_changed && Instant::now() >= earliest) || Instant::now() >= refresh {
                 return Ok(());
             }

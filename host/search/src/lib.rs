@@ -17,7 +17,7 @@
 //! | `context`, `passages` | the best selection of passages within a budget |
 //! | `index` | the thread that writes, and the connections that read |
 //! | `source_reader` | reads the resources of a plugin |
-//! | `status`, `stored_status` | the state of a source; the stored state for another process |
+//! | `status`, `stored_status`, `counts` | the state of a source; the stored state for another process; the number of searches |
 //! | `indexer`, `walk`, `change_poller`, `updater` | the task that indexes a plugin: reconciliation, polling for changes, reads and batched writes |
 //! | `request`, `results`, `error` | requests, results and errors |
 //! | `service`, `searched`, `shares` | the tasks of all plugins; lookups over their sources; lookups of one principal at a time |
@@ -40,6 +40,7 @@ mod bm25;
 mod change_poller;
 mod context;
 mod context_resources;
+mod counts;
 mod database;
 mod document;
 mod embeddings;

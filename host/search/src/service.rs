@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Builder;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::counts::SearchCounts;
 use super::embeddings::{EmbeddedSource, EmbeddingService};
 use super::error::{IndexError, SearchError};
 use super::host_view::SearchHost;
@@ -40,6 +41,7 @@ pub struct SearchService {
     host: OnceLock<Weak<dyn SearchHost>>,
     pub(super) state: Mutex<State>,
     pub(super) shares: SearchShares,
+    pub(super) counts: SearchCounts,
 }
 
 #[derive(Default)]
@@ -125,8 +127,8 @@ pub(super) struct RunningSource {
 impl SearchService {
     /// Creates a service without sources. Its index is stored in this directory.
     pub fn new(state_dir: Option<PathBuf>) -> Arc<Self> {
-        let (state, shares) = (Mutex::default(), SearchShares::default());
-        Arc::new(Self { state_dir, host: OnceLock::new(), state, shares })
+        let (state, shares, counts) = (Mutex::default(), SearchShares::default(), SearchCounts::default());
+        Arc::new(Self { state_dir, host: OnceLock::new(), state, shares, counts })
     }
 
     /// Sets the host, once. Requests fail before it is set, and after it is dropped.
@@ -200,6 +202,11 @@ impl SearchService {
         let mut all: Vec<_> = state.sources.values().map(|source| source.state.status.borrow().clone()).collect();
         all.sort_by(|one, other| one.plugin.cmp(&other.plugin));
         all
+    }
+
+    /// The number of searches and selections of context since the start of the host, by outcome: ok, partial, failed.
+    pub fn search_counts(&self) -> [(&'static str, u64); 3] {
+        self.counts.all()
     }
 
     /// Waits until the whole listing of each source has been compared with the index, or this has failed.

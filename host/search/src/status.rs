@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use rusqlite::Row;
@@ -73,6 +74,8 @@ pub struct SearchStatus {
     pub failed: u64,
     /// The reason why indexing failed. None if the last attempt succeeded.
     pub error: Option<String>,
+    /// The last time when everything that the plugin had reported was indexed, except for the gaps. None before the first time.
+    pub current_at: Option<SystemTime>,
 }
 
 impl SearchStatus {
@@ -193,6 +196,16 @@ impl SourceState {
         self.status.send_modify(|status| {
             (status.is_complete, status.error) = (true, None);
             (status.omitted, status.failed, status.is_truncated) = (gaps.omitted, gaps.failed, gaps.is_truncated);
+            status.current_at = Some(SystemTime::now());
+        });
+    }
+
+    /// Records that a poll for changes left nothing to read.
+    pub(super) fn set_current(&self) {
+        self.status.send_if_modified(|status| {
+            status.current_at = Some(SystemTime::now());
+            // Nothing waits for the time.
+            false
         });
     }
 

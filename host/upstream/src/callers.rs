@@ -285,6 +285,13 @@ impl Provider for CallerClients {
         self.own.as_ref()?.outage()
     }
 
+    fn reset(&self) {
+        let clients: Vec<_> = self.clients.lock().values().map(|client| client.provider.clone()).collect();
+        for client in self.own.iter().chain(clients.iter().map(|client| &**client)) {
+            client.reset();
+        }
+    }
+
     /// Returns the memory of all programs.
     fn memory(&self) -> Option<u64> {
         let own = self.own.as_ref()?.memory()?;

@@ -7,7 +7,7 @@
 //!
 //! A connection that is [watched](Connector::watch) is opened again without a call. Health check: a connection that has been silent for
 //! [`CHECK_INTERVAL`] gets a request without side effects: `ping`, or without sessions `server/discover`. So [`health`](crate::health)
-//! knows whether the server is reachable.
+//! knows whether the server is reachable. An administrator's [reset](Connector::reset) ends the back-off.
 
 mod error;
 mod opener;
@@ -26,6 +26,7 @@ use parking_lot::Mutex;
 use rmcp::model::{ClientRequest, DiscoverRequest, DiscoverRequestParams, PingRequest};
 use rmcp::service::{PeerRequestOptions, ServiceError};
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use self::error::ConnectError;
@@ -78,6 +79,8 @@ struct Inner {
     restarts: AtomicU64,
     current: Mutex<Option<Arc<Link>>>,
     attempts: tokio::sync::Mutex<Attempts>,
+    /// Notified when the back-off was reset.
+    reset: Notify,
 }
 
 /// The state of the attempts to connect.
@@ -116,6 +119,7 @@ impl Connector {
             restarts: AtomicU64::new(0),
             current: Mutex::default(),
             attempts: tokio::sync::Mutex::new(Attempts { backoff: new_backoff(), failed: None, opened_at: None }),
+            reset: Notify::new(),
         };
         Ok(Self { inner: Arc::new(inner), runtime })
     }
@@ -144,6 +148,18 @@ impl Connector {
     /// Keeps the connection open, and checks it, until the handle is dropped. Opens the first connection, too.
     pub(crate) fn watch(&self) -> AbortOnDropHandle<()> {
         AbortOnDropHandle::new(self.runtime.spawn(self.inner.clone().watch()))
+    }
+
+    /// Ends the back-off. If the connection is [watched](Self::watch), it is opened, or checked, immediately; an attempt in progress ends
+    /// first.
+    pub(crate) fn reset(&self) {
+        let inner = self.inner.clone();
+        self.runtime.spawn(async move {
+            let mut attempts = inner.attempts.lock().await;
+            (attempts.backoff, attempts.failed) = (new_backoff(), None);
+            drop(attempts);
+            inner.reset.notify_one();
+        });
     }
 
     pub(crate) fn health(&self) -> &Arc<Health> {
@@ -283,6 +299,7 @@ impl Inner {
                 }
                 tokio::select! {
                     () = self.opener.health().lost() => {}
+                    () = self.reset.notified() => self.check(&link).await,
                     () = tokio::time::sleep(CHECK_INTERVAL) => {
                         if self.opener.health().is_doubtful(CHECK_INTERVAL) {
                             self.check(&link).await;
@@ -297,15 +314,25 @@ impl Inner {
                 }
                 let delay = backoff.next_delay();
                 // After an excess, the back-off of attempts delays the next one.
-                if !self.has_excess() {
-                    tokio::time::sleep(delay).await;
+                if !self.has_excess() && self.pause(delay).await {
+                    backoff = new_backoff();
                 }
             }
             if self.connect().await.is_err() {
                 let until = self.attempts.lock().await.failed.as_ref().map(|(until, _)| *until);
                 let left = until.map(|until| until.saturating_duration_since(Instant::now())).unwrap_or_default();
-                tokio::time::sleep(left.max(MIN_PAUSE)).await;
+                if self.pause(left.max(MIN_PAUSE)).await {
+                    backoff = new_backoff();
+                }
             }
+        }
+    }
+
+    /// Waits for this time, or until the back-off is reset. Returns whether it was reset.
+    async fn pause(&self, time: Duration) -> bool {
+        tokio::select! {
+            () = tokio::time::sleep(time) => false,
+            () = self.reset.notified() => true,
         }
     }
 

@@ -297,6 +297,10 @@ impl Provider for UpstreamProvider {
         self.shared.connector.memory()
     }
 
+    fn reset(&self) {
+        self.shared.connector.reset();
+    }
+
     fn programs(&self) -> Option<Programs> {
         self.program().map(|program| self.shared.connector.ledger().programs(vec![program]))
     }

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use mcp_host_base::metrics::Family;
 use mcp_host_base::text::prefix;
@@ -42,6 +43,18 @@ const COMPLETE: Family = Family::gauge(
     "1 if the search index of the plugin is complete, 0 while it is built, or if something is missing.",
 );
 
+const CURRENT: Family = Family::gauge(
+    "mcp_host_search_current_timestamp_seconds",
+    &["plugin"],
+    "The last time when everything that the plugin had reported was indexed: after a comparison with its listing, or a poll for \
+     changes, in seconds since the Unix epoch.",
+);
+const SEARCHES: Family = Family::counter(
+    "mcp_host_searches_total",
+    &["outcome"],
+    "Searches and selections of context by outcome: ok, partial (the time ended, or a plugin is not completely indexed), failed.",
+);
+
 /// The built-in providers of this build: search. Only this type names them, besides the methods of [`Host`] for each of them.
 pub(crate) struct BuiltIns {
     search: Arc<SearchService>,
@@ -74,7 +87,17 @@ impl BuiltIns {
         encode(&DOCUMENTS, |status| status.documents)?;
         encode(&BYTES, |status| status.bytes)?;
         encode(&MISSING, |status| status.omitted.saturating_add(status.failed).saturating_add(status.without_text))?;
-        encode(&COMPLETE, |status| u64::from(status.has_everything()))
+        encode(&COMPLETE, |status| u64::from(status.has_everything()))?;
+        CURRENT.encode(encoder, |samples| {
+            searched.iter().try_for_each(|status| {
+                let since_epoch = status.current_at.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
+                since_epoch.map_or(Ok(()), |since_epoch| samples.seconds(&[&status.plugin], since_epoch))
+            })
+        })?;
+        SEARCHES.encode(encoder, |samples| {
+            let counts = self.search.search_counts();
+            counts.into_iter().try_for_each(|(outcome, count)| samples.integer(&[outcome], count))
+        })
     }
 }
 
