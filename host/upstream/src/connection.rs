@@ -34,6 +34,7 @@ pub(crate) use self::opener::{Link, Means};
 
 use self::error::{MAX_REASON, with_causes};
 use self::opener::{Opener, Program};
+use crate::guard::Allowance;
 use crate::health::Health;
 use crate::http::{self, Credentials, HttpClient};
 use crate::mapping::Mapping;
@@ -88,7 +89,13 @@ struct Attempts {
     backoff: Backoff,
     /// The last error, and the time before which no other attempt is made.
     failed: Option<(Instant, ConnectError)>,
-    opened_at: Option<Instant>,
+    opened: Option<Opened>,
+}
+
+/// The last opened connection, also after a request has failed on it.
+struct Opened {
+    at: Instant,
+    allowance: Arc<Allowance>,
 }
 
 impl Connector {
@@ -118,7 +125,7 @@ impl Connector {
             opener: Opener::new(plugin, http, holder, means)?,
             restarts: AtomicU64::new(0),
             current: Mutex::default(),
-            attempts: tokio::sync::Mutex::new(Attempts { backoff: new_backoff(), failed: None, opened_at: None }),
+            attempts: tokio::sync::Mutex::new(Attempts { backoff: new_backoff(), failed: None, opened: None }),
             reset: Notify::new(),
         };
         Ok(Self { inner: Arc::new(inner), runtime })
@@ -228,8 +235,8 @@ impl Inner {
         let ended = self.current.lock().take();
         let program = self.opener.program();
         let had_program = program.is_some();
-        if let Some(opened_at) = attempts.opened_at.take() {
-            self.lost(&mut attempts, opened_at, ended, program).await;
+        if let Some(opened) = attempts.opened.take() {
+            self.lost(&mut attempts, &opened, ended, program).await;
         }
         if let Some((until, error)) = attempts.failed.as_ref().filter(|(until, _)| *until > Instant::now()) {
             let left = until.saturating_duration_since(Instant::now());
@@ -239,7 +246,8 @@ impl Inner {
         match self.opener.open().await {
             Ok(link) => {
                 let link = Arc::new(link);
-                (attempts.failed, attempts.opened_at) = (None, Some(Instant::now()));
+                attempts.failed = None;
+                attempts.opened = Some(Opened { at: Instant::now(), allowance: link.allowance.clone() });
                 if had_program {
                     self.restarts.fetch_add(1, Ordering::Relaxed);
                 }
@@ -256,25 +264,26 @@ impl Inner {
         }
     }
 
-    /// Determines the time before which the connection of `opened_at` is not opened again. `ended` is the connection, unless it was dropped
-    /// because a request failed: then a URL is opened again immediately, so that one request does not harm the following ones.
+    /// Determines the time before which a connection is not opened again. `ended` is the connection, unless it was dropped because a request
+    /// failed: then a URL is opened again immediately, so that one request does not harm the following ones. After an excess there is a
+    /// back-off in both cases.
     async fn lost(
         &self,
         attempts: &mut Attempts,
-        opened_at: Instant,
+        opened: &Opened,
         ended: Option<Arc<Link>>,
         program: Option<Arc<Program>>,
     ) {
-        if opened_at.elapsed() > LASTING {
+        if opened.at.elapsed() > LASTING {
             attempts.backoff = new_backoff();
         }
-        let excess = ended.as_ref().and_then(|link| link.excess());
+        let excess = opened.allowance.excess();
         let (has_ended, is_program) = (ended.is_some(), program.is_some());
         // Ends the program.
         drop(ended);
         let mut error = match program {
             Some(program) => program.error().await,
-            None if has_ended => ConnectError::from("the connection has ended".to_owned()),
+            None if has_ended || excess.is_some() => ConnectError::from("the connection has ended".to_owned()),
             None => return,
         };
         if let Some(excess) = excess {
@@ -284,7 +293,7 @@ impl Inner {
             self.opener.health().failed(&error.reason);
         }
         // An excess is a failed attempt. Otherwise the back-off delays the next start of a program that ends right after its start.
-        let from = if excess.is_some() { Instant::now() } else { opened_at };
+        let from = if excess.is_some() { Instant::now() } else { opened.at };
         attempts.failed = from.checked_add(attempts.backoff.next_delay()).map(|until| (until, error));
     }
 

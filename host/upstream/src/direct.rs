@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -30,14 +30,8 @@ use tokio::runtime::Handle;
 use tokio_util::context::TokioContext;
 
 use crate::http::{Credentials, Failed, HttpClient, Thread};
-use crate::message::{Decoder, max_message};
+use crate::message::{Decoder, max_message, random_first_id};
 use crate::updates::Updates;
-
-/// The ids of requests begin at a random number from this one on. rmcp counts its own ids from 0, so the ids do not collide, nor do those
-/// of two identities: a response that reaches the wrong request, for example from a reverse proxy that mixes them up, is noticed.
-const FIRST_ID: u64 = 1 << 30;
-/// The number of first ids. JavaScript can represent all ids (`Number.MAX_SAFE_INTEGER`).
-const FIRST_IDS: u64 = 1 << 52;
 
 /// Posts requests to one upstream, with the credentials of one identity.
 pub(crate) struct Direct {
@@ -47,7 +41,7 @@ pub(crate) struct Direct {
     max: usize,
     /// The runtime that drives the HTTP connections.
     runtime: Handle,
-    next_id: AtomicU64,
+    next_id: AtomicI64,
     /// Whether the server ended an event stream before the answer: then rmcp sends all requests.
     is_unsuited: AtomicBool,
 }
@@ -69,7 +63,7 @@ impl Direct {
             uri: url.as_str().into(),
             max: max_message(&plugin.limits),
             runtime,
-            next_id: AtomicU64::new(FIRST_ID.saturating_add(fastrand::u64(..FIRST_IDS))),
+            next_id: AtomicI64::new(random_first_id()),
             is_unsuited: AtomicBool::new(false),
         })
     }
@@ -85,7 +79,7 @@ impl Direct {
             return None;
         }
         let headers = headers(version, &request);
-        let id = RequestId::Number(self.next_id.fetch_add(1, Ordering::Relaxed).cast_signed());
+        let id = RequestId::Number(self.next_id.fetch_add(1, Ordering::Relaxed));
         let message = ClientJsonRpcMessage::request(with_meta(version, request), id.clone());
         let body = match serde_json::to_vec(&message) {
             Ok(body) => body,

@@ -76,6 +76,7 @@ use mcp_host_model::provider::Provider;
 
 use self::callers::CallerClients;
 use self::connection::{Connector, Means};
+use self::guard::Buckets;
 use self::http::Credentials;
 use self::identities::Identities;
 use self::process::{Launcher, ProgramLog, Unconfined};
@@ -107,7 +108,7 @@ pub async fn connect_with(
     tokens: Option<&Arc<TokenClient>>,
 ) -> Result<Arc<dyn Provider>, ConnectError> {
     let Some(upstream) = &plugin.upstream else { return Err(ConnectError::no_upstream()) };
-    let means = Means { launcher, log, ledger: Arc::default() };
+    let means = Means { launcher, log, ledger: Arc::default(), buckets: Buckets::of_upstream() };
     if !upstream.identities.is_empty() {
         return Ok(Arc::new(Identities::start(plugin, &upstream.identities, means).await?));
     }

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::error::{ConnectError, MAX_REASON, OpenError, is_of_transport, reason};
-use crate::guard::{Allowance, Excess, Guarded};
+use crate::guard::{Allowance, Buckets, Excess, Guarded};
 use crate::health::Health;
 use crate::http::{HttpClient, MAX_RETRY};
 use crate::mapping::Mapping;
@@ -45,7 +45,7 @@ pub(crate) struct Link {
     pub(crate) info: Arc<ServerPeerInfo>,
     /// Whether the transport has ended.
     has_ended: Arc<AtomicBool>,
-    allowance: Arc<Allowance>,
+    pub(super) allowance: Arc<Allowance>,
     /// Ends the connection when it is dropped.
     _service: RunningService<RoleClient, Handler>,
     /// Ends the program when it is dropped.
@@ -127,6 +127,8 @@ pub(crate) struct Means {
     pub(crate) log: Arc<dyn ProgramLog>,
     /// Counts the starts and ends of programs.
     pub(crate) ledger: Arc<Ledger>,
+    /// The token buckets of all identities together.
+    pub(crate) buckets: Arc<Buckets>,
 }
 
 /// Opens the connections of one upstream.
@@ -142,6 +144,8 @@ pub(super) struct Opener {
     decoder: Decoder,
     mapping: Arc<Mapping>,
     updates: Arc<Updates>,
+    /// The token buckets of all connections, one after another.
+    buckets: Arc<Buckets>,
     next_id: AtomicU64,
 }
 
@@ -161,6 +165,7 @@ impl Opener {
         Ok(Self {
             health: Arc::new(Health::new(name.clone(), holder)),
             name,
+            buckets: Buckets::of_identity(means.buckets.clone()),
             means,
             program: Mutex::default(),
             http: http(updates.clone(), decoder),
@@ -250,7 +255,7 @@ impl Opener {
         let limits = &self.plugin.limits;
         let max_message = max_message(limits);
         let source = self.plugin.upstream.as_ref().map(|upstream| &upstream.source);
-        let allowance = Arc::<Allowance>::default();
+        let allowance = Arc::new(Allowance::new(self.buckets.clone()));
         match (source, &self.http) {
             (Some(UpstreamSource::Url(url)), Some(client)) => {
                 let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())

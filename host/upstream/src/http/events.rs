@@ -194,7 +194,7 @@ pub(super) fn raw_events(body: ReceivedBody, max: usize) -> RawEvents {
     counted_events(body, max, Arc::default())
 }
 
-/// Returns the events of a body, each of at most `max` bytes. Lines that belong to no event are counted.
+/// Returns the events of a body, each of at most `max` bytes. Lines that belong to no event are counted, and short chunks.
 fn counted_events(body: ReceivedBody, max: usize, allowance: Arc<Allowance>) -> RawEvents {
     let mut lines = Lines::new(max);
     let left = Arc::new(AtomicUsize::new(usize::MAX));
@@ -205,6 +205,7 @@ fn counted_events(body: ReceivedBody, max: usize, allowance: Arc<Allowance>) -> 
         counted.store(rest, Ordering::Relaxed);
         let unused = lines.read(&piece)?;
         allowance.take(unused.lines, unused.bytes)?;
+        allowance.take_piece(piece.len())?;
         Ok::<_, HttpError>(piece)
     });
     // The first error ends the stream.
