@@ -331,6 +331,11 @@ impl Candidate {
     }
 }
 
+/// A number of components, for people.
+fn counted(count: usize) -> String {
+    format!("{count} {}", if count == 1 { "component" } else { "components" })
+}
+
 /// A bill of materials, for people.
 fn described(sbom: &LockedSbom, store: &Store) -> String {
     let summary = SbomSummary::of(sbom, store).map_or_else(|| "of no known format".to_owned(), |sbom| sbom.to_string());

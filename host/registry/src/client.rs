@@ -24,6 +24,10 @@ const PAGE_SIZE: usize = 1000;
 /// The maximum size of a page of tags in bytes.
 const MAX_TAG_PAGE: usize = 1 << 20;
 
+/// The help if stored credentials are refused.
+const NOT_ACCEPTED: &str = ": it does not accept the credentials that are stored for it; log in again with `docker login` or `podman login \
+                            --authfile ~/.docker/config.json`";
+
 /// Returns the tag of the index of referrers, for a registry without the referrers API.
 pub(crate) fn fallback_tag(manifest: &Digest) -> String {
     format!("sha256-{}", manifest.digits())
@@ -237,13 +241,15 @@ impl Client {
             Ok(login) => (login, None),
             Err(problem) => (None, Some(problem)),
         };
+        let has_login = login.is_some();
         let denied = |detail: String| HttpError::Status { host: registry.to_owned(), status: 401, detail };
-        let with_problem = |error: HttpError| match &problem {
-            Some(problem) => HttpError::Broken {
+        let with_problem = |error: HttpError| match (&problem, error) {
+            (Some(problem), error) => HttpError::Broken {
                 host: registry.to_owned(),
                 reason: format!("{problem}; without credentials: {error}"),
             },
-            None => error,
+            (None, HttpError::Status { status: 401, .. }) if has_login => denied(NOT_ACCEPTED.to_owned()),
+            (None, error) => error,
         };
         let header = match challenge {
             Some(Challenge::Basic) => match login {

@@ -95,6 +95,10 @@ async fn a_machine_without_a_network_gets_an_archive() {
     other.run(arguments("export")).await.success();
     assert_eq!(std::fs::read(&archive).unwrap(), bytes);
 
+    std::fs::write(&archive, "no archive\n\u{1b}[2J".repeat(100)).unwrap();
+    let failed = other.run(arguments("import")).await;
+    let lines = failed.stderr.lines().count();
+    assert!(failed.code() == 1 && failed.stderr.contains("the archive cannot be") && lines == 1, "{}", failed.stderr);
     let mut changed = bytes.clone();
     let at = changed.windows(4).position(|window| window == b"\0asm").unwrap();
     changed[at + 100] ^= 1;
