@@ -475,6 +475,13 @@ mod tests {
         assert_eq!(path_of("https://a.example:443/v2/?n=1"), Some("/v2/?n=1"));
     }
 
+    #[tokio::test]
+    async fn a_host_that_is_late_is_named_with_the_limit() {
+        let limit = Duration::from_millis(1);
+        let late = within("a.example", "answer", limit, std::future::pending::<Result<(), _>>()).await.unwrap_err();
+        assert_eq!(late.to_string(), "a.example did not answer within 1ms");
+    }
+
     #[test]
     fn a_certificate_outside_its_time_is_reported_with_the_clock() {
         let at = |seconds| rustls::pki_types::UnixTime::since_unix_epoch(Duration::from_secs(seconds));

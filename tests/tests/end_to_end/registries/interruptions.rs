@@ -115,6 +115,31 @@ async fn two_commands_do_not_change_a_lock_at_once() {
 }
 
 #[tokio::test]
+async fn two_configs_with_one_store_add_at_once_and_neither_removes_what_the_other_needs() {
+    let registry = Registry::start().await;
+    let publisher = RegistryProject::new(&registry);
+    publisher.push(&component("hello"), "1.0.0", Some("acme.pem")).await.success();
+    let shared = publisher.path("shared").display().to_string();
+    let with_store = || {
+        let project = RegistryProject::new(&registry);
+        project.write("acme.pub", publisher.text("acme.pub"));
+        let config = project.text("mcp-host.toml").replace("store = 'store'", &format!("store = '{shared}'"));
+        project.write("mcp-host.toml", config);
+        project
+    };
+    let (one, other) = (with_store(), with_store());
+    let reference = registry.reference("1");
+    let add = ["add", "hello", &reference];
+    let (first, second) = tokio::join!(one.run(add), other.run(add));
+    first.success();
+    second.success();
+    one.run(["remove", "hello"]).await.success();
+    one.run(["store", "gc"]).await.success();
+    other.run(["store", "verify"]).await.success();
+    other.run(["check", "--strict"]).await.success();
+}
+
+#[tokio::test]
 async fn a_full_disk_is_said_to_be_full_and_leaves_nothing_behind() {
     if !has_user_namespaces() {
         return;
