@@ -1,7 +1,8 @@
 //! From `push` to a served resource, without the registry.
 
 use mcp_host_tests::{
-    RawStdio, Registry, RegistryProject, ReservedPort, Revision, component, debian_file, host_binary, host_command,
+    CertificateAuthority, MockOrigin, RawStdio, Registry, RegistryProject, ReservedPort, Revision, component,
+    debian_file, host_binary, host_command,
 };
 use serde_json::json;
 
@@ -43,6 +44,30 @@ async fn what_is_published_and_added_is_served_when_the_registry_is_gone() {
     assert_eq!(project.stored().len(), 4, "a manifest, a config, a component and a bundle");
     project.run(["store", "gc"]).await.success();
     assert_eq!(project.stored().len(), 0);
+}
+
+#[tokio::test]
+async fn a_signature_is_found_by_the_referrers_api_too() {
+    let registry = Registry::start().await;
+    let publisher = RegistryProject::new(&registry);
+    publisher.push(&component("hello"), "1.0.0", Some("acme.pem")).await.success();
+    let authority = CertificateAuthority::new();
+    let origin = MockOrigin::https(&authority).await;
+    let name = format!("127.0.0.1:{}", origin.port());
+    let project = RegistryProject::at(&name, &authority);
+    project.write("acme.pub", publisher.text("acme.pub"));
+    let tag = "/v2/acme/hello/manifests/sha256-";
+    for (path, reply) in registry.answers("1.0.0") {
+        // This registry has the API, and no tag with the index of referrers.
+        match path.strip_prefix(tag) {
+            Some(digits) => origin.serve_any_query(&format!("/v2/acme/hello/referrers/sha256:{digits}"), reply),
+            None => origin.serve(&path, reply),
+        }
+    }
+    let added = project.run(["add", "hello", &format!("oci://{name}/acme/hello:1")]).await.success();
+    assert!(added.text().contains("signed by  sha256:"), "{}", added.text());
+    assert!(origin.requests().iter().all(|request| !request.path.starts_with(tag)));
+    project.run(["store", "verify"]).await.success();
 }
 
 #[tokio::test]
