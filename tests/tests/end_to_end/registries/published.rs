@@ -1,10 +1,10 @@
 //! From `push` to a served resource, without the registry.
 
 use mcp_host_tests::{
-    CertificateAuthority, MockOrigin, RawStdio, Registry, RegistryProject, ReservedPort, Revision, component,
+    CertificateAuthority, MockOrigin, RawStdio, Registry, RegistryProject, Reply, ReservedPort, Revision, component,
     debian_file, host_binary, host_command,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[tokio::test]
 async fn what_is_published_and_added_is_served_when_the_registry_is_gone() {
@@ -68,6 +68,31 @@ async fn a_signature_is_found_by_the_referrers_api_too() {
     assert!(added.text().contains("signed by  sha256:"), "{}", added.text());
     assert!(origin.requests().iter().all(|request| !request.path.starts_with(tag)));
     project.run(["store", "verify"]).await.success();
+}
+
+#[tokio::test]
+async fn a_registry_that_records_subjects_gets_no_tag_for_them() {
+    let authority = CertificateAuthority::new();
+    let origin = MockOrigin::https(&authority).await;
+    let project = RegistryProject::at(&format!("127.0.0.1:{}", origin.port()), &authority);
+    let path = |rest: &str| format!("/v2/acme/hello/{rest}");
+    origin.serve(&path("blobs/uploads/"), Reply::status(202).header("Location", &path("upload")));
+    origin.serve_any_query(&path("upload"), Reply::status(201));
+    origin
+        .serve_with(&path("manifests/1.0.0"), |request| Reply::status(if request.method == "PUT" { 201 } else { 404 }));
+    let push = async || project.push(&component("hello"), "1.0.0", Some("acme.pem")).await;
+    // The path of the referrer has its digest: the first attempt shows it, and the second one makes the same.
+    let failed = push().await;
+    assert_eq!(failed.code(), 1, "{}", failed.stderr);
+    let referrer = origin.requests().pop().unwrap();
+    assert!(referrer.method == "PUT" && referrer.path.starts_with(&path("manifests/sha256:")), "{referrer:?}");
+    let manifest: Value = serde_json::from_slice(&referrer.body).unwrap();
+    let subject = manifest["subject"]["digest"].as_str().unwrap();
+    origin.serve(&referrer.path, Reply::status(201).header("OCI-Subject", subject));
+    let published = push().await.success();
+    assert!(published.text().contains(subject), "{}", published.text());
+    let is_tag = |path: &str| path.contains("manifests/sha256-");
+    assert!(origin.requests().iter().all(|request| !is_tag(&request.path)));
 }
 
 #[tokio::test]
