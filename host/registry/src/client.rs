@@ -279,8 +279,13 @@ impl Client {
     }
 
     fn url(&self, repository: &Repository, rest: &str) -> String {
-        format!("https://{}/v2/{}/{rest}", repository.registry(), repository.path())
+        format!("https://{}/v2/{}/{rest}", api_host(repository.registry()), repository.path())
     }
+}
+
+/// Returns the host with the API of a registry: Docker Hub has another one than its name.
+fn api_host(registry: &str) -> &str {
+    if auth::DOCKER_HUB.contains(&registry) { "registry-1.docker.io" } else { registry }
 }
 
 /// Returns the URL of the next page in a header `Link` (RFC 8288).
@@ -298,6 +303,12 @@ pub(crate) fn shown(repository: &Repository) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn docker_hub_is_requested_at_the_host_of_its_api() {
+        assert_eq!(api_host("docker.io"), "registry-1.docker.io");
+        assert_eq!(api_host("registry.example.com:5000"), "registry.example.com:5000");
+    }
 
     #[test]
     fn the_next_page_is_the_one_that_says_so() {
