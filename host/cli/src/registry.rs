@@ -324,10 +324,18 @@ impl Candidate {
         }
         match self.capabilities.is_empty() {
             true => rows.push(row("wants", "nothing")),
-            false => rows.extend(self.capabilities.iter().map(|capability| row("wants", &capability.to_string()))),
+            false => rows.extend(self.capabilities.iter().map(|capability| row("wants", &wanted(capability)))),
         }
         Table::without_headings().print(rows, output)?;
         Ok(())
+    }
+}
+
+/// A capability, for people.
+fn wanted(capability: &Capability) -> String {
+    match capability {
+        Capability::Import(_) => format!("{capability} (imported; no need says what for)"),
+        _ => capability.to_string(),
     }
 }
 
