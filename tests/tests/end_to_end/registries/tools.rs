@@ -17,7 +17,7 @@ pub(super) fn tool(name: &str) -> Command {
 /// A command of `mcp-host` below strace, with these expressions (`-e`). The trace is written to a file.
 pub(super) fn traced(command: &Command, trace: &Path, expressions: &[&str]) -> Command {
     let mut strace = tool("strace");
-    strace.arg("-f").args(expressions.iter().flat_map(|expression| ["-e", expression])).arg("-o").arg(trace);
+    strace.arg("-f").args(expressions.iter().flat_map(|expression| ["-e", *expression])).arg("-o").arg(trace);
     strace.arg(mcp_host_tests::host_binary()).args(command.as_std().get_args());
     strace.envs(command.as_std().get_envs().filter_map(|(name, value)| Some((name, value?))));
     strace
