@@ -9,6 +9,7 @@
 //! | [`followers`] | a broadcast of events, which slow receivers lose |
 //! | [`share_limiter`], [`fair_semaphore`], [`keyed_rate`], [`weak_map`] | limits with a share, permits with a queue, and a rate, for each client; values that the users of one key share |
 //! | [`shared_buckets`] | the interface of plugins' key-value buckets to a store that several hosts share |
+//! | [`shared_snapshots`] | the interface of search to a store of index snapshots that several hosts share |
 //! | [`informational`] | a bound on informational responses (1xx) to requests of the host |
 //! | [`escape`], [`text`] | untrusted text for logs and terminals; quotation, truncation |
 //! | `seccomp` | filters of system calls |
@@ -35,6 +36,7 @@ pub mod regular_file;
 pub mod seccomp;
 pub mod share_limiter;
 pub mod shared_buckets;
+pub mod shared_snapshots;
 #[cfg(feature = "sqlite")]
 pub mod sqlite_file;
 #[cfg(feature = "testing")]

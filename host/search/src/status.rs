@@ -48,6 +48,50 @@ impl SourceSize {
     }
 }
 
+/// The part of this replica of a cluster in the index of a plugin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum IndexRole {
+    /// The index is not shared.
+    #[default]
+    Unshared,
+    /// It builds the index for all replicas.
+    Building,
+    /// It fetches the index from the replica that builds it.
+    Following,
+    /// It indexes for itself, because it cannot rely on another replica at the moment.
+    Alone,
+}
+
+impl IndexRole {
+    /// The names of the roles in a shared index.
+    pub const SHARED: [&'static str; 3] = ["building", "following", "alone"];
+
+    /// Returns the name of the role.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unshared => "unshared",
+            Self::Building => "building",
+            Self::Following => "following",
+            Self::Alone => "alone",
+        }
+    }
+}
+
+/// The numbers of snapshots of a plugin's index since it was loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SnapshotCounts {
+    /// Snapshots that this replica has published.
+    pub published: u64,
+    /// Snapshots that this replica has fetched.
+    pub fetched: u64,
+    /// Snapshots that were rejected: they are forged, damaged or invalid.
+    pub rejected: u64,
+    /// Requests and transfers that have failed.
+    pub failed: u64,
+}
+
 /// The state of a plugin in the index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -73,6 +117,10 @@ pub struct SearchStatus {
     pub failed: u64,
     /// The reason why indexing failed. None if the last attempt succeeded.
     pub error: Option<String>,
+    /// The part of this replica in a shared index.
+    pub role: IndexRole,
+    /// The snapshots of a shared index.
+    pub snapshots: SnapshotCounts,
 }
 
 impl SearchStatus {
@@ -129,6 +177,19 @@ impl Report {
         let Gaps { omitted, failed, is_truncated } = gaps;
         Self { is_complete: true, omitted, failed, is_truncated, error: None }
     }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// The reason why indexing failed.
+    pub(super) fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+
+    pub(super) fn gaps(&self) -> Gaps {
+        Gaps { omitted: self.omitted, failed: self.failed, is_truncated: self.is_truncated }
+    }
 }
 
 /// The gaps of the index after a walk.
@@ -150,13 +211,67 @@ pub(super) struct SourceState {
     /// Whether the provider serves parts of each text by `?lines=`.
     pub(super) has_lines: AtomicBool,
     pub(super) status: watch::Sender<SearchStatus>,
+    /// The number of writes that made a change.
+    changes: AtomicU64,
 }
 
 impl SourceState {
     pub(super) fn new(plugin: &str) -> Arc<Self> {
         let status = SearchStatus { plugin: plugin.to_owned(), ..SearchStatus::default() };
         let (rebuild, has_lines) = (AtomicU64::new(0), AtomicBool::new(false));
-        Arc::new(Self { id: Mutex::default(), rebuild, has_lines, status: watch::Sender::new(status) })
+        let (status, changes) = (watch::Sender::new(status), AtomicU64::new(0));
+        Arc::new(Self { id: Mutex::default(), rebuild, has_lines, status, changes })
+    }
+
+    /// Counts a write that made a change.
+    pub(super) fn mark_changed(&self) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The number of writes that made a change.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
+    }
+
+    /// Whether another replica builds the index. It then computes embeddings, too.
+    pub(super) fn is_following(&self) -> bool {
+        self.status.borrow().role == IndexRole::Following
+    }
+
+    /// Sets the part of this replica in the shared index. A change is logged.
+    pub(super) fn set_role(&self, role: IndexRole, reason: &str) {
+        let is_new = self.status.send_if_modified(|status| std::mem::replace(&mut status.role, role) != role);
+        if !is_new {
+            return;
+        }
+        let plugin = self.plugin();
+        match role {
+            IndexRole::Unshared => {}
+            IndexRole::Building => {
+                tracing::info!(target: log_target::SEARCH, plugin, "this replica builds the search index of a plugin for all replicas");
+            }
+            IndexRole::Following => {
+                tracing::info!(
+                    target: log_target::SEARCH, plugin,
+                    "this replica fetches the search index of a plugin from the replica that builds it"
+                );
+            }
+            IndexRole::Alone => {
+                tracing::warn!(
+                    target: log_target::SEARCH, plugin, reason,
+                    "this replica indexes a plugin for itself, until it can fetch the index from another replica"
+                );
+            }
+        }
+    }
+
+    /// Changes the counts of snapshots.
+    pub(super) fn count_snapshots(&self, change: impl FnOnce(&mut SnapshotCounts)) {
+        self.status.send_if_modified(|status| {
+            let before = status.snapshots;
+            change(&mut status.snapshots);
+            status.snapshots != before
+        });
     }
 
     /// Records that the source was found or created in the index. `rebuild` is the number of rebuilds of this index.
