@@ -12,8 +12,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
 use super::frames::{FEED, Frame, FrameError, FrameLimits, FrameReader, SnapshotDocument, SnapshotEnd};
-use super::stored::{self, Imported};
-use super::{SharedIndex, TransferError};
+use super::{SharedIndex, TransferError, stored};
 use crate::error::IndexError;
 use crate::index::Index;
 use crate::status::{Gaps, SourceId, SourceSize};
@@ -134,7 +133,7 @@ impl Import<'_> {
             .target
             .index
             .write(move |connection| stored::import(connection, source, documents, bounds, form, now_millis()));
-        let Imported { applied, .. } = writing.await?;
+        let applied = writing.await?;
         self.seen.extend(applied.ids);
         self.omitted = self.omitted.saturating_add(u64::try_from(applied.omitted).unwrap_or(u64::MAX));
         self.changed = self.changed.saturating_add(applied.changed);

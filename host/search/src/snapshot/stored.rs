@@ -7,7 +7,7 @@ use super::frames::SnapshotDocument;
 use crate::document::Document;
 use crate::embeddings::vector_store::{self, VectorSpace};
 use crate::error::IndexError;
-use crate::status::{SourceId, SourceSize};
+use crate::status::SourceId;
 use crate::store::{self, Applied, Bounds, Change};
 
 /// The maximum number of documents of a page.
@@ -62,12 +62,6 @@ pub(super) fn page_after(
     Ok(page)
 }
 
-/// What came of documents of a snapshot.
-pub(super) struct Imported {
-    pub(super) applied: Applied,
-    pub(super) size: SourceSize,
-}
-
 /// Puts documents of a snapshot into a source. Unchanged ones are not written again.
 pub(super) fn import(
     connection: &mut Connection,
@@ -76,7 +70,7 @@ pub(super) fn import(
     bounds: Bounds,
     form: Option<VectorForm>,
     now: i64,
-) -> Result<Imported, IndexError> {
+) -> Result<Applied, IndexError> {
     let (mut paths, mut changes, mut others) = (Vec::new(), Vec::new(), Vec::new());
     for SnapshotDocument { document, checked, vectors } in documents {
         paths.push(document.path.clone());
@@ -102,5 +96,5 @@ pub(super) fn import(
         }
     }
     transaction.commit()?;
-    Ok(Imported { applied, size: store::source_size(connection, source)? })
+    Ok(applied)
 }
