@@ -64,10 +64,13 @@ impl From<FrameError> for TransferError {
     }
 }
 
+fn rejected(reason: &str) -> TransferError {
+    TransferError::Rejected(reason.to_owned())
+}
+
 impl SharedIndex {
     /// Fetches a snapshot into the index.
     pub(super) async fn fetch(&self, snapshot: &Snapshot, target: &ImportTarget) -> Result<Fetched, TransferError> {
-        let rejected = |reason: &str| TransferError::Rejected(reason.to_owned());
         let cipher = self.key.open(snapshot).ok_or_else(|| rejected("no replica with this cursor key has made it"))?;
         let limits = FrameLimits { text: target.max_document, documents: target.max_documents, vectors: self.vectors };
         let (mut frames, mut digest, began) = (FrameReader::new(limits), Sha256::new(), Instant::now());
@@ -114,7 +117,7 @@ impl Import<'_> {
         // The rules of access decide on a URI in its normal form.
         let is_normal = self.target.mount.compose(path).is_ok_and(|resource| resource.path.as_str() == path);
         if !is_normal {
-            return Err(TransferError::Rejected("a path is not in normal form".to_owned()));
+            return Err(rejected("a path is not in normal form"));
         }
         self.batch_bytes = self.batch_bytes.saturating_add(document.document.text.len());
         self.batch.push(document);

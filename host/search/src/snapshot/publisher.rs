@@ -34,7 +34,7 @@ impl SharedIndex {
         index: &Index,
         source: SourceId,
         report: Report,
-        is_included: impl Fn(&str) -> bool,
+        is_included: &(dyn Fn(&str) -> bool + Sync),
     ) -> Result<u64, TransferError> {
         let published = self.ask(self.place.published()).await?;
         let slot = match &published {
@@ -51,7 +51,10 @@ impl SharedIndex {
             let page = reading.await?;
             let Some(next) = page.next else { break };
             after = next;
-            for document in page.documents.iter().filter(|document| is_included(&document.document.path)) {
+            for document in &page.documents {
+                if !is_included(&document.document.path) {
+                    continue;
+                }
                 frames.put(document)?;
                 while let Some(plain) = frames.take_chunk() {
                     upload.add(&plain).await?;

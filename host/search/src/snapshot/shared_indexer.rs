@@ -189,7 +189,7 @@ impl Indexer {
         let (began, reader) = (Instant::now(), &self.updater.reader);
         let is_included = |path: &str| reader.source.uri(reader.plugin.mount(), path).is_some();
         let mut pause = shared.lease;
-        match shared.publish(&self.updater.index, id, version.report.clone(), is_included).await {
+        match shared.publish(&self.updater.index, id, version.report.clone(), &is_included).await {
             Ok(revision) => {
                 (state.has, publication.version, publication.backoff) =
                     (Some(revision), Some(version), Backoff::default());

@@ -77,7 +77,8 @@ impl Replica {
     }
 
     async fn publish(&self, report: Report) -> Snapshot {
-        let published = self.shared.publish(&self.target.index, self.target.source, report, |path| path != "excluded");
+        let is_included = |path: &str| path != "excluded";
+        let published = self.shared.publish(&self.target.index, self.target.source, report, &is_included);
         let revision = published.await.unwrap();
         match self.shared.place.published().await.unwrap() {
             Published::Snapshot { revision: found, snapshot } if found == revision => snapshot,
