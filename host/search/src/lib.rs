@@ -81,5 +81,6 @@ pub use self::stored_status::{PassageCount, StoredStatus, index_status};
 pub use self::context::{ContextPassage, ContextRequest, ContextSelection, estimate_tokens};
 pub use self::request::SearchRequest;
 pub use self::results::{SearchHit, SearchResults};
+pub use self::snapshot::{IndexRole, SnapshotCounts};
 pub use self::snippet::Snippet;
-pub use self::status::{IndexRole, SearchStatus, SnapshotCounts};
+pub use self::status::SearchStatus;

@@ -10,6 +10,7 @@
 //! | `stored` | documents from an index, and into another one |
 //! | `publisher` | publishing of a snapshot |
 //! | `importer` | fetching of a snapshot |
+//! | `role` | the part of a replica, for status and metrics |
 //! | `turn` | whether this replica builds the index, fetches it, or indexes for itself |
 //! | `shared_indexer` | the task of a plugin whose index is shared |
 //!
@@ -36,6 +37,7 @@
 mod frames;
 mod importer;
 mod publisher;
+mod role;
 mod seal;
 mod shared_indexer;
 mod stored;
@@ -51,6 +53,7 @@ use mcp_host_config::search::Search;
 use mcp_host_engine::plugin::Plugin;
 use tokio::time::timeout;
 
+pub use self::role::{IndexRole, SnapshotCounts};
 use self::seal::SnapshotKey;
 use super::embeddings::vector_store::VectorSpace;
 use super::error::IndexError;

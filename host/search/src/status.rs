@@ -14,6 +14,8 @@ use tokio::sync::watch;
 
 use mcp_host_base::log_target;
 
+use super::snapshot::{IndexRole, SnapshotCounts};
+
 /// The id of a source in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct SourceId(pub(super) i64);
@@ -46,50 +48,6 @@ impl SourceSize {
         self.bytes = self.bytes.saturating_sub(bytes);
         self.without_text = self.without_text.saturating_sub(u64::from(is_without_text));
     }
-}
-
-/// The part of this replica of a cluster in the index of a plugin.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum IndexRole {
-    /// The index is not shared.
-    #[default]
-    Unshared,
-    /// It builds the index for all replicas.
-    Building,
-    /// It fetches the index from the replica that builds it.
-    Following,
-    /// It indexes for itself, because it cannot rely on another replica at the moment.
-    Alone,
-}
-
-impl IndexRole {
-    /// The names of the roles in a shared index.
-    pub const SHARED: [&'static str; 3] = ["building", "following", "alone"];
-
-    /// Returns the name of the role.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Unshared => "unshared",
-            Self::Building => "building",
-            Self::Following => "following",
-            Self::Alone => "alone",
-        }
-    }
-}
-
-/// The numbers of snapshots of a plugin's index since it was loaded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SnapshotCounts {
-    /// Snapshots that this replica has published.
-    pub published: u64,
-    /// Snapshots that this replica has fetched.
-    pub fetched: u64,
-    /// Snapshots that were rejected: they are forged, damaged or invalid.
-    pub rejected: u64,
-    /// Requests and transfers that have failed.
-    pub failed: u64,
 }
 
 /// The state of a plugin in the index.

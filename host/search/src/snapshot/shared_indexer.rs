@@ -12,11 +12,12 @@ use mcp_host_base::shared_snapshots::{Published, Snapshot};
 use tokio::time::{Instant, sleep};
 
 use super::importer::{Fetched, ImportTarget};
+use super::role::IndexRole;
 use super::turn::{Turn, TurnState};
 use super::{SharedIndex, TransferError};
 use crate::error::IndexError;
 use crate::indexer::{Indexer, Progress};
-use crate::status::{Gaps, IndexRole, Report, SourceId};
+use crate::status::{Gaps, Report, SourceId};
 use crate::updater::later;
 
 /// The pause after an upload, as a multiple of its duration.
