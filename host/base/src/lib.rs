@@ -10,6 +10,7 @@
 //! | [`share_limiter`], [`fair_semaphore`], [`keyed_rate`], [`weak_map`] | limits with a share, permits with a queue, and a rate, for each client; values that the users of one key share |
 //! | [`shared_buckets`] | the interface of plugins' key-value buckets to a store that several hosts share |
 //! | [`informational`], [`bounded_body`] | bounds on what servers send to the host over HTTP: informational responses (1xx); the size and the chunks of bodies |
+//! | [`shared_snapshots`] | the interface of search to a store of index snapshots that several hosts share |
 //! | [`escape`], [`text`] | untrusted text for logs and terminals; quotation, truncation |
 //! | `seccomp` | filters of system calls |
 //! | `tls_client` | the certificates of servers that TLS clients of this host accept |
@@ -36,6 +37,7 @@ pub mod regular_file;
 pub mod seccomp;
 pub mod share_limiter;
 pub mod shared_buckets;
+pub mod shared_snapshots;
 #[cfg(feature = "sqlite")]
 pub mod sqlite_file;
 #[cfg(feature = "testing")]

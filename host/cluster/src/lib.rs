@@ -17,6 +17,8 @@
 //! | [`presence`] | a roster with a task that performs its outputs: one for each host |
 //! | [`session`] | the records of sessions that any replica can continue |
 //! | [`buckets`] | the names of plugins' shared buckets in the engine |
+//! | [`lease`] | a lease for work that one replica does for all |
+//! | `snapshots` | the names and the stored form of index snapshots in the engine |
 //! | [`engine`] | the interface to an engine; a model of one, for tests and simulations; NATS |
 
 #![cfg_attr(
@@ -32,6 +34,7 @@
 mod bounded_json;
 pub mod buckets;
 pub mod engine;
+pub mod lease;
 pub mod member;
 pub mod message;
 pub mod poll;
@@ -43,6 +46,8 @@ pub mod session;
 pub mod share;
 #[cfg(test)]
 mod simulation;
+#[cfg(feature = "nats")]
+mod snapshots;
 
 pub use self::bounded_json::JsonError;
 pub use self::replica::{ReplicaId, ReplicaIdError};

@@ -21,9 +21,9 @@ use mcp_host_cluster::share::{ShardName, ShareStats, SharedPolls};
 use mcp_host_engine::plugin::Plugin;
 
 #[cfg(not(feature = "cluster"))]
-pub(crate) use self::absent::shared_buckets;
+pub(crate) use self::absent::{shared_buckets, snapshot_store};
 #[cfg(feature = "cluster")]
-pub(crate) use self::nats::shared_buckets;
+pub(crate) use self::nats::{shared_buckets, snapshot_store};
 
 /// The cluster that this host is a replica of.
 #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "without the feature there is none"))]

@@ -4,8 +4,9 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, OnceLock};
 
 use mcp_host_base::shared_buckets::SharedBuckets;
+use mcp_host_base::shared_snapshots::SnapshotStore;
 use mcp_host_cluster::ReplicaId;
-use mcp_host_cluster::engine::nats::{Login, Nats, NatsBuckets, NatsError, NatsOptions};
+use mcp_host_cluster::engine::nats::{Login, Nats, NatsBuckets, NatsError, NatsOptions, NatsSnapshots};
 use mcp_host_cluster::presence::Presence;
 use mcp_host_cluster::session::SessionStore;
 use mcp_host_cluster::share::SharedPolls;
@@ -40,6 +41,18 @@ pub(crate) fn shared_buckets(config: &Config) -> Result<Option<Arc<dyn SharedBuc
     let Some(cluster) = &config.cluster else { return Ok(None) };
     let buckets = NatsBuckets::new(options(cluster, String::new()), cluster.name.as_str())?;
     Ok(Some(Arc::new(buckets)))
+}
+
+/// Returns the snapshots of search indexes that the replicas of a config's cluster share; none without a cluster. Connects at the first use.
+///
+/// # Errors
+///
+/// An application made the config, and it is not valid.
+pub(crate) fn snapshot_store(config: &Config) -> Result<Option<Arc<dyn SnapshotStore>>, NatsError> {
+    let Some(cluster) = &config.cluster else { return Ok(None) };
+    let name = cluster.name.as_str();
+    let options = options(cluster, format!("mcp-host-{name}"));
+    Ok(Some(Arc::new(NatsSnapshots::new(options, name, cluster.lease.duration())?)))
 }
 
 impl Replicas {
