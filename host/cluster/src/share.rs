@@ -65,6 +65,16 @@ impl ShardName {
         Self(format!("{cluster}.{hexadecimal}.{shard}"))
     }
 
+    /// Returns the name of another shard of the same plugin.
+    pub(crate) fn sibling(&self, shard: u32) -> Self {
+        Self(format!("{}.{shard}", self.plugin()))
+    }
+
+    /// Returns the part of the name that all shards of the plugin have in common.
+    pub(crate) fn plugin(&self) -> &str {
+        self.0.rsplit_once('.').map_or(self.0.as_str(), |(plugin, _)| plugin)
+    }
+
     /// The subject of its messages.
     pub fn subject(&self) -> String {
         format!("mcp-host.1.{}", self.0)
@@ -135,8 +145,8 @@ struct State {
     start: Instant,
     member: Mutex<Member>,
     news: Mutex<News>,
-    /// Notified when there are news.
-    has_news: Notify,
+    /// Notified when there are news, of this shard or of another one of the plugin.
+    has_news: Arc<Notify>,
     /// Notified when the member has something to do.
     has_outputs: Notify,
     closing: Notify,
@@ -177,11 +187,22 @@ impl State {
 impl SharedPolls {
     /// Starts sharing. The task runs on the current runtime until this value is dropped.
     pub fn start<E: Engine>(engine: E, me: ReplicaId, shard: ShardName, lease: Duration) -> Self {
+        Self::start_with(engine, me, shard, lease, Arc::default())
+    }
+
+    /// Starts sharing as [`start`](Self::start) does. There is a notification when there are news.
+    pub(crate) fn start_with<E: Engine>(
+        engine: E,
+        me: ReplicaId,
+        shard: ShardName,
+        lease: Duration,
+        has_news: Arc<Notify>,
+    ) -> Self {
         let state = Arc::new(State {
             start: Instant::now(),
             member: Mutex::new(Member::new(me, lease, fastrand::u64(..))),
             news: Mutex::default(),
-            has_news: Notify::new(),
+            has_news,
             has_outputs: Notify::new(),
             closing: Notify::new(),
             invalid: AtomicU64::new(0),
@@ -191,6 +212,21 @@ impl SharedPolls {
         let task = Task { engine, shard, lease, state: state.clone(), request: None };
         tokio::spawn(task.run());
         Self { state }
+    }
+
+    /// Returns the number of shards of the plugin: see [`Member::shards`].
+    pub(crate) fn shards(&self) -> u32 {
+        self.state.member().shards()
+    }
+
+    /// Sets how the plugin is divided here: see [`Member::set_division`].
+    pub(crate) fn set_division(&self, need: u32, held: usize) {
+        self.state.member().set_division(need, held);
+    }
+
+    /// Returns whether there are news.
+    pub(crate) fn has_news(&self) -> bool {
+        !self.state.news().is_empty()
     }
 
     /// Sets the paths that are watched here, and the number of requested polls so far.
@@ -516,6 +552,7 @@ mod tests {
             assert_ne!(first, other);
         }
         assert!(first.subject().starts_with("mcp-host.1.a.") && first.subject().ends_with(".0"), "{first:?}");
+        assert_eq!(first.sibling(1), name("a", &[b"x", b"y"], 1));
     }
 
     #[test]

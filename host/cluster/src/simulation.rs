@@ -79,10 +79,29 @@ pub(crate) enum Bug {
     PartialCounted,
     /// Notifications are not checked against the rules.
     PolicyNotAsked,
+    /// A path that moves to another shard is in neither until the next poll.
+    InNoShard,
+    /// A path that moves to another shard leaves the old one at once.
+    MovedAtOnce,
+    /// A path that moves to another shard leaves the old one without a last poll there.
+    MovedBeforeLastPoll,
+    /// A path that moves counts as polled although its call has failed.
+    UnansweredHasMoved,
 }
 
 thread_local! {
     static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+    static MAX_PATHS: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// Returns the maximum number of paths of a shard in this thread, if a test has set it.
+pub(crate) fn planted_max_paths() -> Option<usize> {
+    MAX_PATHS.get()
+}
+
+/// Sets the maximum number of paths of a shard in this thread, or none for the usual one.
+pub(crate) fn plant_max_paths(max: Option<usize>) {
+    MAX_PATHS.set(max);
 }
 
 /// Returns whether this thread simulates a bug.

@@ -13,11 +13,14 @@ use super::{
     Content, Found, Member, Output, OwnTokens, Polling, Purpose, Request, Revision, Role, Seen, SharedPoll, Stored,
     Time, WriteFailure, part,
 };
+use crate::division::{comfortable, max_paths, shard_count};
 #[cfg(test)]
 use crate::simulation::{Bug, is_planted};
 
 /// The maximum time for which a new holder collects the other replicas' wants.
 const MAX_COLLECTING: Duration = Duration::from_millis(500);
+/// The number of leases after which a holder may halve the number of shards.
+const SETTLED: u32 = 30;
 /// The number of consecutive failed polls after which another replica may try.
 const MAX_FAILURES: u32 = 3;
 
@@ -50,6 +53,8 @@ pub(super) struct Holding {
     /// Whether a replica waits for a poll.
     is_wanted: bool,
     failures: u32,
+    /// When it last changed the number of shards, or took the lease.
+    divided: Time,
     wants: Wants,
 }
 
@@ -230,7 +235,7 @@ impl Member {
             Content::Record(record) => (record.holder.is_none_or(|holder| holder == self.me), Some(record.clone())),
         };
         if !is_free && now < until {
-            self.read_at = Some(until.saturating_add(self.jitter(20)));
+            self.read_at = Some(until.saturating_add(self.jitter(20)).saturating_add(self.burden));
             return;
         }
         let revision = *revision;
@@ -336,6 +341,7 @@ impl Member {
             unknown: None,
             is_wanted: true,
             failures: 0,
+            divided: now,
             wants: Wants::default(),
             record,
         };
@@ -384,6 +390,15 @@ impl Member {
         holding.wants.forget_silent(since);
         holding.wants.drop_late_parts(now, self.lease);
         let (paths, covers) = holding.wants.union(me, version, &self.wanted);
+        let (load, need) = (paths.len().saturating_add(holding.wants.uncovered()), holding.wants.need().max(self.need));
+        let age = now.saturating_sub(holding.divided);
+        let shards =
+            fitting_shards(self.shards, load, need, age >= self.lease, age >= self.lease.saturating_mul(SETTLED));
+        if shards != self.shards {
+            // The others hear of it with the next message that the record was written.
+            (self.shards, holding.divided) = (shards, now);
+            self.outputs.push_back(Output::Wake);
+        }
         holding.is_wanted = false;
         let mut tokens = holding.tokens.clone();
         if let Some(tokens) = &mut tokens {
@@ -536,7 +551,8 @@ impl Member {
         let Role::Holding(holding) = &self.role else { return };
         let Record { history, epoch, round, covers, .. } = &*holding.record;
         let (history, epoch, round, covers) = (*history, *epoch, *round, covers.clone());
-        let message = Message::Counted { history, epoch, revision: holding.revision, round, covers };
+        let (revision, shards) = (holding.revision, self.shards);
+        let message = Message::Counted { history, epoch, revision, round, covers, shards };
         self.outputs.push_back(Output::Publish(message));
     }
 
@@ -578,6 +594,18 @@ impl Member {
             holding.wants.own_changed();
         }
     }
+}
+
+/// Returns the number of shards of a plugin, of which the first has this number of wanted paths, and of whose replicas one needs `need`
+/// shards for itself.
+fn fitting_shards(shards: u32, load: usize, need: u32, may_grow: bool, may_shrink: bool) -> u32 {
+    let max = max_paths();
+    let fitting = match load {
+        _ if may_grow && load > comfortable(max) => shards.saturating_mul(2),
+        _ if may_shrink && load <= max / 8 => shards / 2,
+        _ => shards,
+    };
+    shard_count(fitting.max(need))
 }
 
 /// Returns whether two sets have an element in common. Looks up each element of the smaller set in the other one: a replica
@@ -654,5 +682,23 @@ mod tests {
         assert!(comparisons(&many, &few) < 300);
         assert!(intersects(&numbers(3, 0), &many) && intersects(&many, &numbers(3, 0)));
         assert!(!intersects(&numbers(0, 0), &many));
+    }
+
+    #[test]
+    fn the_number_of_shards_doubles_with_the_paths_and_halves_when_few_are_left() {
+        for (shards, load, need, may_grow, may_shrink, expected) in [
+            (1, 15_000, 1, true, true, 1),
+            (1, 15_001, 1, true, false, 2),
+            (1, 15_001, 1, false, false, 1),
+            (1, 100, 7, false, false, 8),
+            (4, 2501, 1, true, true, 4),
+            (4, 2500, 1, true, true, 2),
+            (4, 2500, 1, true, false, 4),
+            (4, 2500, 4, true, true, 4),
+            (1, 0, 1, true, true, 1),
+            (16, 100_000, u32::MAX, true, true, 16),
+        ] {
+            assert_eq!(fitting_shards(shards, load, need, may_grow, may_shrink), expected, "{shards} {load} {need}");
+        }
     }
 }

@@ -40,7 +40,7 @@ fn said(member: &mut Member) -> (usize, usize) {
 
 fn counted(seq: u64, covered: u64) -> Message {
     let round = Round { epoch: 1, seq, parts: 0 };
-    Message::Counted { history: 1, epoch: 1, revision: seq, round, covers: Covers::from([(ME, covered)]) }
+    Message::Counted { history: 1, epoch: 1, revision: seq, round, covers: Covers::from([(ME, covered)]), shards: 1 }
 }
 
 #[test]
