@@ -89,7 +89,7 @@ pub const MAX_PATHS: usize = 20_000;
 /// The time for which a replica waits for the holder to poll a new path.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The maximum number of held leases that make this replica take another one later.
-const MAX_BURDEN: u32 = 4;
+const MAX_BURDEN: u32 = 2;
 /// The maximum number of versions that are not covered yet.
 const MAX_PENDING: usize = 1024;
 
@@ -257,6 +257,16 @@ impl Member {
         }
     }
 
+    /// Returns whether changes of this replica's paths until now are known only by the rounds of polls for all replicas. Then a poll of its
+    /// own paths may not compare them with the last state that was known; otherwise a round may not.
+    pub fn relies_on_rounds(&self) -> bool {
+        match &self.role {
+            Role::Alone => self.relies_on_chain,
+            Role::Following => true,
+            Role::Holding(holding) => holding.relies(),
+        }
+    }
+
     /// Returns the number of shards of the plugin, as the holder last published it. It means something in the first shard only.
     pub fn shards(&self) -> u32 {
         self.shards
@@ -266,7 +276,7 @@ impl Member {
     /// shards of the plugin this replica has the lease: others that have fewer take the next one earlier.
     pub fn set_division(&mut self, need: u32, held: usize) {
         let held = u32::try_from(held).unwrap_or(u32::MAX).min(MAX_BURDEN);
-        (self.need, self.burden) = (shard_count(need), part(self.lease, 40).saturating_mul(held));
+        (self.need, self.burden) = (shard_count(need), part(self.lease, 20).saturating_mul(held));
     }
 
     /// Sets the paths that this replica watches, and the number of requests for polls so far.
@@ -504,7 +514,8 @@ impl Member {
             completed = Some(requested);
         }
         if let Some(requested) = completed {
-            self.outputs.push_back(Output::Completed(requested));
+            let relied = self.relies_on_rounds();
+            self.outputs.push_back(Output::Completed { requested, relied });
         }
         if version >= self.version {
             self.waiting_since = None;

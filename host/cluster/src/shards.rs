@@ -110,10 +110,20 @@ impl Shards {
         Parts { parts: parts.collect(), needs_poll }
     }
 
-    /// Records that a shard was polled, here or by another replica: all requests up to this number were served, except of the `unanswered`
-    /// paths. Returns whether paths can go on moving, for which the paths must be divided again.
-    pub fn polled(&self, shard: u32, number: u64, unanswered: &HashSet<Path>) -> bool {
-        self.division().polled(shard, number, unanswered)
+    /// Records a poll of this replica's own paths in a shard: it has served all requests up to this number, except of the `unanswered` paths.
+    /// `relied` is whether the replica [relied on rounds](SharedPolls::relies_on_rounds) when the poll began. Returns whether paths can go on
+    /// moving, for which they must be divided again.
+    pub fn own_polled(&self, shard: u32, number: u64, unanswered: &HashSet<Path>, relied: bool) -> bool {
+        self.division().polled(shard, number, unanswered, !relied)
+    }
+
+    /// Records what the news of a shard report: rounds that have served requests. Returns whether paths can go on moving.
+    pub fn heard(&self, shard: u32, news: &News) -> bool {
+        let mut division = self.division();
+        if let Some(completed) = news.completed {
+            division.served(shard, completed);
+        }
+        news.relied.is_some_and(|relied| division.polled(shard, relied, &HashSet::new(), true))
     }
 
     /// Returns the number up to which all requests were served, in all shards.
@@ -166,3 +176,6 @@ impl ShardsStats {
         RoleName::ALL.iter().zip(self.roles).find(|(one, _)| **one == role).map_or(0, |(_, count)| count)
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

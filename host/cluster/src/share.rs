@@ -99,6 +99,8 @@ pub struct News {
     pub listing: bool,
     /// The number up to which all requests were served.
     pub completed: Option<u64>,
+    /// The number up to which they were served by rounds that this replica [relies](Member::relies_on_rounds) on.
+    pub relied: Option<u64>,
     /// Whether there may be something to poll.
     pub wake: bool,
 }
@@ -222,6 +224,11 @@ impl SharedPolls {
     /// Sets how the plugin is divided here: see [`Member::set_division`].
     pub(crate) fn set_division(&self, need: u32, held: usize) {
         self.state.member().set_division(need, held);
+    }
+
+    /// Returns whether this replica relies on rounds: see [`Member::relies_on_rounds`].
+    pub fn relies_on_rounds(&self) -> bool {
+        self.state.member().relies_on_rounds()
     }
 
     /// Returns whether there are news.
@@ -422,9 +429,10 @@ impl<E: Engine> Task<E> {
                     self.request = Some(tokio::spawn(written));
                 }
                 Output::Changed { changed, listing } => self.state.tell(|news| news.add(changed, listing)),
-                Output::Completed(requested) => {
-                    self.state.tell(|news| news.completed = news.completed.max(Some(requested)));
-                }
+                Output::Completed { requested, relied } => self.state.tell(|news| {
+                    news.completed = news.completed.max(Some(requested));
+                    news.relied = news.relied.max(Some(requested).filter(|_| relied));
+                }),
                 Output::Wake => self.state.tell(|news| news.wake = true),
             }
         }

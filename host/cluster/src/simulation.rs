@@ -14,7 +14,8 @@
 //! | providers | `provider` |
 //! | streams, and what each may see | records, and a table for each version of the rules |
 //!
-//! A world has one to three *shards*: leases of their own, which different replicas hold. The paths of a shard are polled in *groups*, each
+//! In a world of `shards`, the number of shards changes, and paths move between them. In all other worlds it stays the same: a world has
+//! one to three *shards*: leases of their own, which different replicas hold. The paths of a shard are polled in *groups*, each
 //! with a token of its own; groups are small here (`max_items`), so that few paths are many groups.
 //!
 //! The checked promise (`world::check`): each stream with an active subscription to a path, which its principal may see, is notified of each
@@ -29,6 +30,7 @@ mod calls;
 mod command;
 mod provider;
 mod replica;
+mod shards;
 mod world;
 
 use std::cell::Cell;
@@ -85,6 +87,8 @@ pub(crate) enum Bug {
     MovedAtOnce,
     /// A path that moves to another shard leaves the old one without a last poll there.
     MovedBeforeLastPoll,
+    /// A path that moves leaves the old shard after a poll that does not compare it with the state that was known.
+    RelianceIgnored,
     /// A path that moves counts as polled although its call has failed.
     UnansweredHasMoved,
 }

@@ -35,8 +35,14 @@ pub enum Output {
         /// Whether the listing may have changed.
         listing: bool,
     },
-    /// All requests up to this number were served by a poll.
-    Completed(u64),
+    /// All requests up to this number were served by a round of polls for all replicas.
+    Completed {
+        /// The number.
+        requested: u64,
+        /// Whether the round has compared all paths with the last state that was known here:
+        /// [`Member::relies_on_rounds`](super::Member::relies_on_rounds).
+        relied: bool,
+    },
     /// Begin a [poll](super::Member::begin_poll) now.
     Wake,
 }

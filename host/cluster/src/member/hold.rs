@@ -20,7 +20,7 @@ use crate::simulation::{Bug, is_planted};
 /// The maximum time for which a new holder collects the other replicas' wants.
 const MAX_COLLECTING: Duration = Duration::from_millis(500);
 /// The number of leases after which a holder may halve the number of shards.
-const SETTLED: u32 = 30;
+const SETTLED: u32 = if cfg!(test) { 3 } else { 30 };
 /// The number of consecutive failed polls after which another replica may try.
 const MAX_FAILURES: u32 = 3;
 
@@ -74,6 +74,11 @@ impl Holding {
     /// Returns whether this replica polls its own paths, too.
     pub(super) fn polls_own(&self) -> bool {
         self.polls_own
+    }
+
+    /// Returns whether subscribers here rely on the record's tokens.
+    pub(super) fn relies(&self) -> bool {
+        !self.polls_own || self.owes
     }
 
     /// Records that the last own poll was made.
@@ -428,7 +433,7 @@ impl Member {
     /// were not polled yet.
     fn covered_without(&self, covers: Covers, lost: &BTreeSet<Arc<str>>, left: &BTreeSet<Arc<str>>) -> Covers {
         let Role::Holding(holding) = &self.role else { return covers };
-        let relies = !holding.polls_own || holding.owes;
+        let relies = holding.relies();
         let covered = |(replica, version)| {
             let is_me = replica == self.me;
             let paths = if is_me { Some(&self.wanted) } else { holding.wants.paths(replica) }?;
@@ -464,7 +469,7 @@ impl Member {
     /// them. If the rounds no longer cover paths that were notified by rounds, everything is notified once.
     fn poll_own_beside(&mut self, is_covered: bool) {
         let Role::Holding(holding) = &mut self.role else { return };
-        let has_relied = !holding.polls_own || holding.owes;
+        let has_relied = holding.relies();
         if !std::mem::replace(&mut holding.polls_own, true) {
             self.tokens = OwnTokens::None;
         }

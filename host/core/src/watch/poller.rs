@@ -17,7 +17,7 @@
 //! [shards](mcp_host_cluster::shards), which are polled one after the other, each with its own tokens; changes of the listing belong to
 //! the first one.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -319,11 +319,12 @@ impl Poller {
         let began = Instant::now();
         match shared.begin_poll() {
             Plan::Own { tokens, tell_all, handover } => {
+                let relied = shared.relies_on_rounds();
                 self.shard(shard).polls.begin_own(began, tokens, tell_all, handover);
                 let result = self.poll_own(shard, watched).await;
                 let polls = &self.shard(shard).polls;
                 let polled = if result.is_ok() { polls.own_polled() } else { OwnPolled::Failed };
-                if result.is_ok() && shards.polled(shard, requested, &polls.unanswered_since(began)) {
+                if result.is_ok() && shards.own_polled(shard, requested, &polls.unanswered_since(began), relied) {
                     self.state.wake.notify_one();
                 }
                 shared.own_polled(polled);
@@ -416,6 +417,7 @@ impl Poller {
 
     /// Notifies subscribers of another replica's findings in a shard. Returns whether this replica may have something to poll.
     async fn tell_news(&self, shards: &Shards, shard: u32, news: News) -> bool {
+        let goes_on = shards.heard(shard, &news);
         let News { changed, all_changed, listing, completed, wake, .. } = news;
         if all_changed || listing || !changed.is_empty() {
             self.state.plugin.data_changed();
@@ -434,12 +436,12 @@ impl Poller {
             self.state.plugin.drop_cached_pages(DroppedFor::Whole);
             self.state.listing.mark_dirty();
         }
-        let Some(completed) = completed else { return wake };
-        if let Some(polls) = self.polls.get(&shard) {
-            *polls.unserved.lock() = Arc::default();
+        if completed.is_some() {
+            if let Some(polls) = self.polls.get(&shard) {
+                *polls.unserved.lock() = Arc::default();
+            }
+            self.publish(shards.completed());
         }
-        let goes_on = shards.polled(shard, completed, &HashSet::new());
-        self.publish(shards.completed());
         wake || goes_on
     }
 
