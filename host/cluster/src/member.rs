@@ -51,6 +51,11 @@
 //! history, so the followers detect a gap. If the value changes, replicas of another version write it: this replica does not overwrite it,
 //! and polls for itself.
 //!
+//! # Shards
+//!
+//! A [division](crate::division) determines which paths a replica watches in this shard. The holder of the first shard decides how many
+//! shards there are, because it knows the paths of all replicas. Nothing here depends on which paths belong to a shard.
+//!
 //! # Bounds
 //!
 //! A replica that wants more than [`MAX_PATHS`] paths of a shard shares none of them and polls them for itself. The holder polls at most [`MAX_PATHS`] different

@@ -43,7 +43,8 @@
 //! # Replicas of a cluster
 //!
 //! With `[cluster]`, one replica polls a provider for all replicas ([`replicas`]), if the provider sees the same on all
-//! of them. That replica publishes the changes to the others, which notify their own subscribers. A replica that may
+//! of them. That replica publishes the changes to the others, which notify their own subscribers. The paths of a plugin
+//! with very many are divided among several replicas ([`shards`](mcp_host_cluster::shards)). A replica that may
 //! have missed a message polls for itself, and notifies all subscribers below the mount once. A replica that drops
 //! cached responses because of a change makes all others drop theirs, too, even those without subscribers: a client may
 //! be notified by one replica and read from another.

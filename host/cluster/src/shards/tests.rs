@@ -130,7 +130,7 @@ impl<'a> Replica<'a> {
 /// Serves until a condition holds.
 async fn serve_until(replicas: &mut [Replica<'_>], what: &str, is_met: impl Fn(&[Replica<'_>]) -> bool) {
     let began = Instant::now();
-    while !is_met(replicas) {
+    while !is_met(&*replicas) {
         for replica in &mut *replicas {
             replica.serve().await;
         }
@@ -144,6 +144,10 @@ fn are_shared(replicas: &[Replica<'_>], shards: usize) -> bool {
     let used: BTreeSet<_> = replicas.iter().flat_map(|replica| &replica.used).collect();
     let count = |role| replicas.iter().map(move |replica| replica.shards.stats().count(role)).sum::<u32>();
     used.len() >= shards && count(RoleName::Alone) == 0 && usize::try_from(count(RoleName::Holding)) == Ok(used.len())
+}
+
+fn all_told(replicas: &[Replica<'_>]) -> bool {
+    replicas.iter().all(|replica| replica.untold.is_empty())
 }
 
 /// Edits paths, of which each replica must be told that watches them from the beginning.
@@ -167,7 +171,6 @@ pub(crate) async fn check<E: Engine>(engine: impl Fn() -> E) {
     serve_until(&mut replicas, "all paths are shared", |replicas| are_shared(replicas, 4)).await;
     let holders = replicas.iter().filter(|replica| replica.shards.stats().count(RoleName::Holding) > 0).count();
     assert!(holders > 1, "one replica holds all shards");
-    let all_told = |replicas: &[Replica<'_>]| replicas.iter().all(|replica| replica.untold.is_empty());
     edit(&provider, &mut replicas, 0..100);
     serve_until(&mut replicas, "all are told", all_told).await;
 

@@ -666,7 +666,7 @@ impl World {
             self.note(0, || format!("the provider fails for p{path}"));
             self.after(mends, 0, Event::Mend { path });
         }
-        let next = self.milliseconds(500, 8000);
+        let next = self.milliseconds(300, 3000);
         self.after(next, 0, Event::Break);
     }
 
@@ -806,7 +806,7 @@ fn each_bug_that_is_planted_in_the_division_is_found() {
         (Bug::UnansweredHasMoved, Weather::BadPaths),
         (Bug::RelianceIgnored, Weather::Storm),
     ] {
-        let found = (0..1000).find_map(|seed| Some((seed, run(seed, weather, Some(bug), false).failure?)));
+        let found = (0..3000).find_map(|seed| Some((seed, run(seed, weather, Some(bug), false).failure?)));
         let (seed, failure) = found.unwrap_or_else(|| panic!("{bug:?} is not found"));
         println!("{bug:?} is found with seed {seed}: {failure}");
     }
