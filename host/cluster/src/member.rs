@@ -53,7 +53,7 @@
 //!
 //! # Shards
 //!
-//! A [division](crate::division) determines which paths a replica watches in this shard. The holder of the first shard decides how many
+//! A division (`crate::division`) determines which paths a replica watches in this shard. The holder of the first shard decides how many
 //! shards there are, because it knows the paths of all replicas. Nothing here depends on which paths belong to a shard.
 //!
 //! # Bounds
