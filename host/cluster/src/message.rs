@@ -114,7 +114,7 @@ pub struct Want {
 }
 
 /// The number of shards of a replica whose version does not divide plugins.
-fn one_shard() -> u32 {
+pub(crate) fn one_shard() -> u32 {
     1
 }
 

@@ -87,8 +87,9 @@ impl Holding {
     }
 
     /// Returns the next record to write: with the published round, or only as a confirmation.
-    fn next_record(&self) -> (Box<Record>, Purpose) {
+    fn next_record(&self, shards: u32) -> (Box<Record>, Purpose) {
         let mut record = self.record.clone();
+        record.shards = shards;
         match &self.moved {
             Some(Moved { parts, covers, tokens }) => {
                 let seq = record.round.seq.saturating_add(1);
@@ -154,7 +155,7 @@ impl Member {
             return;
         }
         if holding.moved.is_some() || holding.confirmed.saturating_add(renewal_interval) <= now {
-            let ((record, purpose), expected) = (holding.next_record(), Some(holding.revision));
+            let ((record, purpose), expected) = (holding.next_record(self.shards), Some(holding.revision));
             self.write(now, expected, record, purpose);
         }
     }
@@ -219,6 +220,7 @@ impl Member {
             round: Round::default(),
             covers: Covers::new(),
             tokens: Vec::new(),
+            shards: self.shards,
         })
     }
 
@@ -322,6 +324,8 @@ impl Member {
         if matches!(self.role, Role::Holding(_)) {
             return;
         }
+        // The number of shards continues, too, whatever this replica has heard.
+        self.shards = shard_count(record.shards);
         // If the record's tokens do not continue this replica's chain, something was missed.
         let is_in_step = self.chain.as_ref().is_some_and(|chain| chain.is_in_step(&record, self.me));
         if !is_in_step {
@@ -554,9 +558,9 @@ impl Member {
 
     fn publish_counted(&mut self) {
         let Role::Holding(holding) = &self.role else { return };
-        let Record { history, epoch, round, covers, .. } = &*holding.record;
-        let (history, epoch, round, covers) = (*history, *epoch, *round, covers.clone());
-        let (revision, shards) = (holding.revision, self.shards);
+        let Record { history, epoch, round, covers, shards, .. } = &*holding.record;
+        let (history, epoch, round, covers, shards) = (*history, *epoch, *round, covers.clone(), *shards);
+        let revision = holding.revision;
         let message = Message::Counted { history, epoch, revision, round, covers, shards };
         self.outputs.push_back(Output::Publish(message));
     }
