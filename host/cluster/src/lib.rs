@@ -12,7 +12,9 @@
 //! | `replica` | the identity of a replica |
 //! | [`message`], [`record`], `bounded_json` | the messages between replicas, and the records in the bucket |
 //! | [`poll`] | the polls of one plugin: the groups of paths and their tokens. Without input and output |
-//! | [`share`] | a member with a task that performs its outputs: the interface for the watch of plugins |
+//! | [`share`] | a member with a task that performs its outputs |
+//! | `division` | the division of a plugin's watched paths into shards. Without input and output |
+//! | [`shards`] | all shards of one plugin: the interface for the watch of plugins |
 //! | [`roster`] | the state machine that tracks which replicas are alive, and which cached responses are stale |
 //! | [`presence`] | a roster with a task that performs its outputs: one for each host |
 //! | [`session`] | the records of sessions that any replica can continue |
@@ -33,6 +35,7 @@
 
 mod bounded_json;
 pub mod buckets;
+mod division;
 pub mod engine;
 pub mod lease;
 pub mod member;
@@ -43,6 +46,7 @@ pub mod record;
 mod replica;
 pub mod roster;
 pub mod session;
+pub mod shards;
 pub mod share;
 #[cfg(test)]
 mod simulation;

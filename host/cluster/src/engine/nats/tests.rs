@@ -308,6 +308,13 @@ async fn while_the_bucket_is_full_a_replica_polls_for_itself_and_afterwards_for_
 }
 
 #[tokio::test]
+async fn different_replicas_poll_the_shards_of_a_plugin_on_a_server_and_no_change_is_lost() {
+    let server = Server::start(&[]).await;
+    connected(&server.connect(Login::None)).await;
+    crate::shards::tests::check(|| server.connect(Login::None)).await;
+}
+
+#[tokio::test]
 async fn a_server_is_told_who_connects_and_refuses_others() {
     let server = Server::start(&["--user", "host", "--pass", "hunter2"]).await;
     let login = |password: &str| Login::Password("host".to_owned(), password.to_owned());

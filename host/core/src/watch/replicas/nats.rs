@@ -9,7 +9,7 @@ use mcp_host_cluster::ReplicaId;
 use mcp_host_cluster::engine::nats::{Login, Nats, NatsBuckets, NatsError, NatsOptions, NatsSnapshots};
 use mcp_host_cluster::presence::Presence;
 use mcp_host_cluster::session::SessionStore;
-use mcp_host_cluster::share::SharedPolls;
+use mcp_host_cluster::shards::Shards;
 use mcp_host_config::Config;
 use mcp_host_config::cluster::{Cluster, NatsCredentials, SessionPlace};
 
@@ -77,7 +77,7 @@ impl Replicas {
             .then(|| SessionStore::new(engine.with_session_bucket(format!("mcp-host-{name}-SESSIONS")), me, timeout));
         Ok(Some(Self {
             name,
-            start: Box::new(move |shard| SharedPolls::start(engine.clone(), me, shard, lease)),
+            start: Box::new(move |shard| Shards::start(engine.clone(), me, shard, lease)),
             join: Box::new(move |observer| {
                 let (engine, name) = &joined;
                 Presence::start(engine.clone(), me, name, lease, max_replicas, observer)
