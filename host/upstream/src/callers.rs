@@ -44,7 +44,7 @@ use crate::tokens::TokenClient;
 /// The maximum number of clients.
 const MAX_CLIENTS: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 /// The maximum number of programs, not counting the host's own.
-const MAX_PROGRAMS: NonZeroUsize = NonZeroUsize::new(16).unwrap();
+pub(crate) const MAX_PROGRAMS: NonZeroUsize = NonZeroUsize::new(16).unwrap();
 
 /// The kind of callers that have their own clients, and the credentials.
 enum Holder {

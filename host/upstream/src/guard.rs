@@ -2,22 +2,24 @@
 //!
 //! All that an upstream sends is counted where it is received, in event streams ([`http`](crate::http)) and on pipes
 //! ([`pipes`](crate::pipes)), in token buckets of events and of bytes ([`Buckets`]): messages, and what is no message, such as empty lines,
-//! comments, events that cannot be decoded, and answers that no request waits for. A chunk, or a read of a pipe, counts as at least 64 bytes ([`shortfall`]).
-//! One answer to each request is not counted. Each request also permits [`BESIDES`] short events, because servers send such events with each
-//! answer, for example the id of its stream. The connections with one identity, one after another, have the same buckets, so that a new
-//! connection has no new burst. All identities of an upstream have buckets together, which are [`IDENTITIES`] times as large.
+//! comments, events that cannot be decoded, and answers that no request waits for. A chunk, or a read of a pipe, counts as at least 64 bytes
+//! ([`shortfall`]). One answer to each request is not counted. Each request also permits [`BESIDES`] short events, because servers send such
+//! events with each answer, for example the id of its stream. The connections with one identity, one after another, have the same buckets,
+//! so that a new connection has no new burst. All identities of an upstream have buckets together, which are [`IDENTITIES`] times as large.
 //!
 //! An excess ends the connection ([`Allowance`]). It is opened again with back-off, as after a failed attempt.
 //!
-//! Notifications that the host does not use (progress, logs, tools, prompts) are dropped before they are processed. Requests of the server
-//! are answered here: `ping` by a result, and all others by an error, because the host declares no capabilities. At most [`MAX_ANSWERS`] of
-//! these answers wait until they are sent; further requests are dropped, as is a request whose id is longer than [`MAX_ID`] bytes.
+//! Notifications that the host does not use (progress, logs, tools, prompts), or that their stream was not opened for, are dropped before
+//! they are processed. Requests of the server are answered here: `ping` by a result, and all others by an error, because the host declares no
+//! capabilities. At most [`MAX_ANSWERS`] of these answers wait until they are sent; further requests are dropped, as is a request whose id is
+//! longer than [`MAX_ID`] bytes.
 //!
 //! rmcp counts the ids of requests from 0, so the requests of all identities would have equal ids. If a reverse proxy confused responses of
 //! two identities, one would receive the content of the other. So a random number of the connection is added to the ids of
 //! [asked](is_asked) requests.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher as _, RandomState};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -28,8 +30,8 @@ use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use mcp_host_base::bounded_body::shortfall;
 use rmcp::RoleClient;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, ClientResult, ErrorCode, ErrorData, JsonRpcMessage,
-    RequestId, ServerNotification, ServerRequest,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, ClientResult, ErrorCode, ErrorData, GetMeta as _,
+    JsonRpcMessage, RequestId, ServerNotification, ServerRequest,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -301,7 +303,9 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
             self.ids.restore_in_received(&mut message);
             match message {
                 JsonRpcMessage::Request(request) => self.answer(&request.request, request.id),
-                JsonRpcMessage::Notification(notification) if !is_wanted(&notification.notification) => {}
+                JsonRpcMessage::Notification(notification)
+                    if !is_wanted(&notification.notification) || !self.ids.is_requested(&notification.notification) => {
+                }
                 message => return Some(message),
             }
         }
@@ -316,13 +320,35 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
 struct Ids {
     /// The number that is added to the ids of [asked](is_asked) requests. It is greater than all ids of rmcp.
     first: i64,
-    /// The ids of open streams. They are not replaced, because notifications contain the id of their stream.
-    streams: HashSet<RequestId>,
+    /// The open streams by their ids, which are not replaced, because notifications contain the id of their stream.
+    streams: HashMap<RequestId, Filter>,
+    hasher: RandomState,
+}
+
+/// The notifications that a stream was opened for.
+struct Filter {
+    /// The hashes of the URIs.
+    resources: HashSet<u64>,
+    has_listing: bool,
 }
 
 impl Ids {
     fn new() -> Self {
-        Self { first: random_first_id(), streams: HashSet::new() }
+        Self { first: random_first_id(), streams: HashMap::new(), hasher: RandomState::new() }
+    }
+
+    /// Returns whether a notification belongs to no stream, or its stream was opened for it. For any other, rmcp would cancel the stream,
+    /// and the host would notify of all resources when it has opened the stream again.
+    fn is_requested(&self, notification: &ServerNotification) -> bool {
+        let stream = notification.get_meta().subscription_id().and_then(|id| self.streams.get(&id));
+        let Some(filter) = stream else { return true };
+        match notification {
+            ServerNotification::ResourceUpdatedNotification(updated) => {
+                filter.resources.contains(&self.hasher.hash_one(updated.params.uri.as_str()))
+            }
+            ServerNotification::ResourceListChangedNotification(_) => filter.has_listing,
+            _ => true,
+        }
     }
 
     /// Replaces the id of an asked request in the request, and in the notification that cancels it.
@@ -330,14 +356,18 @@ impl Ids {
         let is_asked = is_asked(message);
         let id = match message {
             JsonRpcMessage::Request(request) => {
-                if matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)) {
-                    self.streams.insert(request.id.clone());
+                if let ClientRequest::SubscriptionsListenRequest(listen) = &request.request {
+                    let wanted = &listen.params.notifications;
+                    let uris = wanted.resource_subscriptions.iter().flatten();
+                    let resources = uris.map(|uri| self.hasher.hash_one(uri.as_str())).collect();
+                    let filter = Filter { resources, has_listing: wanted.resources_list_changed == Some(true) };
+                    self.streams.insert(request.id.clone(), filter);
                 }
                 Some(&mut request.id).filter(|_| is_asked)
             }
             JsonRpcMessage::Notification(notification) => match &mut notification.notification {
                 ClientNotification::CancelledNotification(cancelled) => {
-                    cancelled.params.request_id.as_mut().filter(|id| !self.streams.remove(*id))
+                    cancelled.params.request_id.as_mut().filter(|id| self.streams.remove(*id).is_none())
                 }
                 _ => None,
             },
@@ -468,6 +498,23 @@ mod tests {
         let listen = r#"{"jsonrpc":"2.0","id":9,"method":"subscriptions/listen","params":{"notifications":{}}}"#;
         assert_eq!((id_sent(&mut ids, listen), id_sent(&mut ids, &cancel(9))), (9, 9));
         assert!(ids.streams.is_empty());
+    }
+
+    #[test]
+    fn a_notification_that_its_stream_was_not_opened_for_is_dropped() {
+        let mut ids = Ids::new();
+        let listen = r#"{"jsonrpc":"2.0","id":9,"method":"subscriptions/listen","params":{"notifications":{"resourceSubscriptions":["x:a"]}}}"#;
+        ids.replace_in_sent(&mut serde_json::from_str(listen).unwrap());
+        let is_requested = |stream: u64, method: &str, uri: &str| {
+            let text = format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/resources/{method}","params":{{"uri":"{uri}","_meta":{{"io.modelcontextprotocol/subscriptionId":{stream}}}}}}}"#
+            );
+            let message: RxJsonRpcMessage<RoleClient> = serde_json::from_str(&text).unwrap();
+            let JsonRpcMessage::Notification(notification) = message else { panic!("{text}") };
+            ids.is_requested(&notification.notification)
+        };
+        assert!(is_requested(9, "updated", "x:a") && is_requested(8, "updated", "x:b"));
+        assert!(!is_requested(9, "updated", "x:b") && !is_requested(9, "list_changed", ""));
     }
 
     #[test]
