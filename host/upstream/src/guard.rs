@@ -28,6 +28,7 @@ use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use mcp_host_base::bounded_body::shortfall;
+use parking_lot::Mutex;
 use rmcp::RoleClient;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, ClientResult, ErrorCode, ErrorData, GetMeta as _,
@@ -146,6 +147,31 @@ pub(crate) struct Allowance {
     excess: OnceLock<Excess>,
     /// Cancelled by the first excess.
     exceeded: CancellationToken,
+    /// The pending requests whose responses end when they are cancelled.
+    cancellable: Mutex<HashMap<RequestId, CancellationToken>>,
+}
+
+/// Is cancelled when its request is.
+pub(crate) struct Cancellation {
+    id: RequestId,
+    token: CancellationToken,
+    allowance: Arc<Allowance>,
+}
+
+impl Cancellation {
+    pub(crate) async fn cancelled(&self) {
+        self.token.cancelled().await;
+    }
+
+    pub(crate) fn token(&self) -> CancellationToken {
+        self.token.clone()
+    }
+}
+
+impl Drop for Cancellation {
+    fn drop(&mut self) {
+        self.allowance.cancellable.lock().remove(&self.id);
+    }
 }
 
 impl Allowance {
@@ -187,6 +213,20 @@ impl Allowance {
     /// Returns the first excess.
     pub(crate) fn excess(&self) -> Option<Excess> {
         self.excess.get().copied()
+    }
+
+    /// Returns the cancellation of a request that is being sent.
+    pub(crate) fn cancellation(self: &Arc<Self>, id: RequestId) -> Cancellation {
+        let token = CancellationToken::new();
+        self.cancellable.lock().insert(id.clone(), token.clone());
+        Cancellation { id, token, allowance: self.clone() }
+    }
+
+    /// Cancels a request.
+    pub(crate) fn cancel(&self, id: &RequestId) {
+        if let Some(token) = self.cancellable.lock().get(id) {
+            token.cancel();
+        }
     }
 
     /// Records that a request waits for an answer, which is not counted.
@@ -285,6 +325,13 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
         mut item: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         self.ids.replace_in_sent(&mut item);
+        if let JsonRpcMessage::Notification(notification) = &item
+            && let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+            && let Some(id) = &cancelled.params.request_id
+        {
+            // Before the notification is sent, which waits for other notifications.
+            self.allowance.cancel(id);
+        }
         self.inner.send(item)
     }
 

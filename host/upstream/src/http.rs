@@ -38,7 +38,7 @@ use tokio::sync::Semaphore;
 
 pub(crate) use self::events::MAX_RETRY;
 
-use self::events::{Events, Previous, RawEvents, Streams, events, raw_events, reopened};
+use self::events::{Events, Previous, RawEvents, Streams, events, raw_events, reopened, until_cancelled};
 use crate::connections::{Connections, ReceivedBody, SendError};
 use crate::guard::{Allowance, Excess};
 use crate::message::{Decoder, LONG, Undecoded, is_asked};
@@ -122,6 +122,8 @@ pub(crate) enum HttpError {
     Token(String),
     #[error(transparent)]
     Excess(#[from] Excess),
+    #[error("the request was cancelled")]
+    Cancelled,
 }
 
 /// Returns the text of an error with its causes, because the text of hyper's errors omits them.
@@ -337,6 +339,84 @@ impl HttpClient {
         }));
     }
 
+    /// Posts a message of rmcp.
+    async fn post(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        headers: HashMap<HeaderName, HeaderValue>,
+        limits: StreamableHttpResponseLimits,
+    ) -> Result<StreamableHttpPostResponse, Failed> {
+        let body = serde_json::to_vec(&message).map_err(failed)?;
+        let response = self.send(Method::POST, &uri, session.as_deref(), headers, body.into()).await?;
+        let (status, reuse) = (response.status(), response.body().reuse());
+        let request = match &message {
+            ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
+        if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
+            // A request has an answer: this is the response to another message.
+            if request.is_none() {
+                reuse.permit();
+            } else {
+                self.streams.allowance().await_answer();
+            }
+            return Ok(StreamableHttpPostResponse::Accepted);
+        }
+        if status == StatusCode::NOT_FOUND && session.is_some() {
+            return Err(StreamableHttpError::SessionExpired);
+        }
+        let (new_session, retry_after) = (header(&response, HEADER_SESSION_ID), header(&response, "retry-after"));
+        let (is_json, is_asked) = (is_type(&response, JSON_MIME_TYPE), is_asked(&message));
+        if !status.is_success() {
+            let max = if is_json { limits.max_json_response_size } else { MAX_ERROR_BODY };
+            // A body that is too long or ends early must not hide the status.
+            let mut body = response.into_body();
+            let text = read(&mut body, max).await.unwrap_or_default();
+            let answered = self.decoder.decode_any(text, is_asked).await.ok();
+            if request.is_some() && answered.as_ref().and_then(id_of) == request.as_ref() {
+                reuse.permit();
+            }
+            if let Some(answer) = legacy_answer(&message, status, answered.as_ref()).filter(|_| session.is_none()) {
+                return Ok(answer);
+            }
+            return match answered {
+                Some(error @ JsonRpcMessage::Error(_)) if is_json => {
+                    Ok(StreamableHttpPostResponse::Json(error, new_session))
+                }
+                _ => Err(HttpStatusError::new(status.as_u16(), retry_after).into()),
+            };
+        }
+        if is_type(&response, EVENT_STREAM_MIME_TYPE) {
+            let (max, allowance) = (limits.max_sse_event_size, self.streams.allowance());
+            if request.is_some() {
+                allowance.await_answer();
+            }
+            let events = events(response.into_body(), max, self.decoder, is_asked, request, allowance);
+            return Ok(StreamableHttpPostResponse::Sse(events, new_session));
+        }
+        let Some(id) = request else {
+            // A notification needs no answer.
+            return Ok(StreamableHttpPostResponse::Accepted);
+        };
+        if !is_json {
+            let found =
+                response.headers().get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()).into());
+            return Err(StreamableHttpError::UnexpectedContentType(found));
+        }
+        let mut body = response.into_body();
+        let text = read(&mut body, limits.max_json_response_size).await?;
+        match self.decoder.decode_any(text, is_asked).await {
+            Ok(message) if is_answer(&message, &id) => {
+                reuse.permit();
+                Ok(StreamableHttpPostResponse::Json(message, new_session))
+            }
+            Ok(_) => Err(StreamableHttpError::UnexpectedServerResponse(Cow::Borrowed("an answer to another request"))),
+            Err(error) => Err(StreamableHttpError::UnexpectedServerResponse(Cow::Owned(error.to_string()))),
+        }
+    }
+
     async fn decode(&self, body: Bytes, id: &RequestId, thread: Thread) -> Result<ServerJsonRpcMessage, Undecoded> {
         match thread {
             Thread::OfCall => {
@@ -473,73 +553,20 @@ impl StreamableHttpClient for HttpClient {
         headers: HashMap<HeaderName, HeaderValue>,
         limits: StreamableHttpResponseLimits,
     ) -> Result<StreamableHttpPostResponse, Failed> {
-        let body = serde_json::to_vec(&message).map_err(failed)?;
-        let response = self.send(Method::POST, &uri, session.as_deref(), headers, body.into()).await?;
-        let (status, reuse) = (response.status(), response.body().reuse());
-        let request = match &message {
-            ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
-            _ => None,
+        let ClientJsonRpcMessage::Request(request) = &message else {
+            return self.post(uri, message, session, headers, limits).await;
         };
-        if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
-            // A request has an answer: this is the response to another message.
-            if request.is_none() {
-                reuse.permit();
-            } else {
-                self.streams.allowance().await_answer();
-            }
-            return Ok(StreamableHttpPostResponse::Accepted);
-        }
-        if status == StatusCode::NOT_FOUND && session.is_some() {
-            return Err(StreamableHttpError::SessionExpired);
-        }
-        let (new_session, retry_after) = (header(&response, HEADER_SESSION_ID), header(&response, "retry-after"));
-        let (is_json, is_asked) = (is_type(&response, JSON_MIME_TYPE), is_asked(&message));
-        if !status.is_success() {
-            let max = if is_json { limits.max_json_response_size } else { MAX_ERROR_BODY };
-            // A body that is too long or ends early must not hide the status.
-            let mut body = response.into_body();
-            let text = read(&mut body, max).await.unwrap_or_default();
-            let answered = self.decoder.decode_any(text, is_asked).await.ok();
-            if request.is_some() && answered.as_ref().and_then(id_of) == request.as_ref() {
-                reuse.permit();
-            }
-            if let Some(answer) = legacy_answer(&message, status, answered.as_ref()).filter(|_| session.is_none()) {
-                return Ok(answer);
-            }
-            return match answered {
-                Some(error @ JsonRpcMessage::Error(_)) if is_json => {
-                    Ok(StreamableHttpPostResponse::Json(error, new_session))
-                }
-                _ => Err(HttpStatusError::new(status.as_u16(), retry_after).into()),
-            };
-        }
-        if is_type(&response, EVENT_STREAM_MIME_TYPE) {
-            let (max, allowance) = (limits.max_sse_event_size, self.streams.allowance());
-            if request.is_some() {
-                allowance.await_answer();
-            }
-            let events = events(response.into_body(), max, self.decoder, is_asked, request, allowance);
-            return Ok(StreamableHttpPostResponse::Sse(events, new_session));
-        }
-        let Some(id) = request else {
-            // A notification needs no answer.
-            return Ok(StreamableHttpPostResponse::Accepted);
+        let cancellation = self.streams.allowance().cancellation(request.id.clone());
+        let response = tokio::select! {
+            () = cancellation.cancelled() => return Err(failed(HttpError::Cancelled)),
+            response = self.post(uri, message, session, headers, limits) => response?,
         };
-        if !is_json {
-            let found =
-                response.headers().get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()).into());
-            return Err(StreamableHttpError::UnexpectedContentType(found));
-        }
-        let mut body = response.into_body();
-        let text = read(&mut body, limits.max_json_response_size).await?;
-        match self.decoder.decode_any(text, is_asked).await {
-            Ok(message) if is_answer(&message, &id) => {
-                reuse.permit();
-                Ok(StreamableHttpPostResponse::Json(message, new_session))
+        Ok(match response {
+            StreamableHttpPostResponse::Sse(events, session) => {
+                StreamableHttpPostResponse::Sse(until_cancelled(events, cancellation), session)
             }
-            Ok(_) => Err(StreamableHttpError::UnexpectedServerResponse(Cow::Borrowed("an answer to another request"))),
-            Err(error) => Err(StreamableHttpError::UnexpectedServerResponse(Cow::Owned(error.to_string()))),
-        }
+            response => response,
+        })
     }
 
     async fn delete_session(
