@@ -48,8 +48,9 @@ pub(super) async fn run(program: PathBuf, request: CompileRequest, limits: &Comp
     if request.can_outlive_host {
         command.process_group(0);
     }
+    let CompileRequest { digest, codegen, is_urgent, can_outlive_host, .. } = request;
     let child = command
-        .args(CompileJob::new(request.digest, limits, request.is_debuggable, request.can_outlive_host).arguments())
+        .args(CompileJob::new(digest, limits, codegen, is_urgent, can_outlive_host).arguments())
         .env_clear()
         .env(CHILD_ENV_VAR, "1")
         // In the environment, because every user of the machine may read arguments.
