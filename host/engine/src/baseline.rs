@@ -1,7 +1,7 @@
 //! The baseline compiler: a second engine, for components under development.
 //!
 //! Winch compiles each function in one pass. For a component with CPython it takes a fifth of the time that Cranelift takes,
-//! and its code is about 1.5 to 3 times as slow. It does not support all of WebAssembly: components of JavaScript have tail
+//! and its code takes about 1.5 times the processor time. It does not support all of WebAssembly: components of JavaScript have tail
 //! calls. So a component is first compiled by Winch, by Cranelift if Winch rejects it, and later by Cranelift in any case
 //! (module `compilations`).
 //!
