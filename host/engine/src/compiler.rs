@@ -1,7 +1,7 @@
 //! Compilation of components, in this process or in a child process under limits.
 //!
 //! In a child, the operating system bounds the compilation of hostile input, so it need not be trusted. The child is the
-//! current executable or another program, started with the host's arguments and only three environment variables. Before it
+//! current executable or another program, started with the host's arguments and only a few environment variables. Before it
 //! reads a byte, it limits its own CPU time and address space, takes a low priority, so that serving is not slowed down (unless
 //! an author waits for the code), and confines itself by Landlock and seccomp to its standard streams, memory and threads (module `confinement`). It is killed at
 //! its deadline, and by any system call that only an attacker would make. Its standard input is the component's file, so no
