@@ -189,6 +189,8 @@ async fn a_loop_in_python_has_its_line_if_its_stack_is_asked_for() {
 async fn a_trap_in_c_has_its_line_and_a_loop_in_go_its_function() {
     for (language, path, expected) in [
         ("c", "trap", ["trapped: wasm trap: wasm `unreachable` instruction executed", "abort", "granted.c:"]),
+        // In WebAssembly, address 0 is memory: without the sanitizer this would not trap.
+        ("c", "null", ["trapped: wasm trap: wasm `unreachable` instruction executed", "read", "granted.c:"]),
         ("go", "loop", ["it ran for longer than `limits.cpu` (500ms)", "main.endless", "main.granted.Read"]),
     ] {
         let plugin = Plugin::new("granted", &fixture(&format!("granted-{language}")), "granted:///");
