@@ -12,13 +12,13 @@
 //! the disk was full, the file changed meanwhile. [`clear_failures`](Compilations::clear_failures) drops all
 //! failures.
 //!
-//! On an engine with a baseline compiler (module `baseline`), a component that is not in the cache is compiled twice. The
-//! result of the job is the code of the baseline compiler, or, if that rejects the component, optimized code. Then the
-//! component is compiled to optimized code in the background, for the cache only: for other commands and the next start.
-//! A new version of the file ends this.
+//! On an engine with a baseline compiler (module `baseline`), a component that is not in the cache is compiled twice.
+//! The result of the job is the code of the baseline compiler, or, if that rejects the component, optimized code. Then
+//! the component is compiled to optimized code in the background, for the cache only: for other commands and the next
+//! start. A new version of the file ends this.
 //!
-//! Bounds: one concurrent compiler per processor, and one in the background per component file under development, at a low
-//! priority unless an author waits for the code, each within `server.compile`.
+//! Bounds: one concurrent compiler per processor, and one in the background per component file under development, at a
+//! low priority unless an author waits for the code, each within `server.compile`.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

@@ -1,13 +1,14 @@
 //! Compilation of components, in this process or in a child process under limits.
 //!
-//! In a child, the operating system bounds the compilation of hostile input, so it need not be trusted. The child is the
-//! current executable or another program, started with the host's arguments and only a few environment variables. Before it
-//! reads a byte, it limits its own CPU time and address space, takes a low priority, so that serving is not slowed down (unless
-//! an author waits for the code), and confines itself by Landlock and seccomp to its standard streams, memory and threads
-//! (module `confinement`). It is killed at its deadline, and by any system call that only an attacker would make. Its standard
-//! input is the component's file, so no component is ever in the host's own memory, and its standard output is the file for the
-//! code. It compiles only input with the given digest: a file that changes meanwhile is never mistaken for the checked one
-//! (TOCTOU). A crash of the compiler becomes an error message of the host.
+//! In a child, the operating system bounds the compilation of hostile input, so it need not be trusted. The child is
+//! the current executable or another program, started with the host's arguments and only a few environment variables.
+//! Before it reads a byte, it limits its own CPU time and address space, takes a low priority, so that serving is not
+//! slowed down (unless an author waits for the code), and confines itself by Landlock and seccomp to its standard
+//! streams, memory and threads (module `confinement`). It is killed at its deadline, and by any system call that only
+//! an attacker would make. Its standard input is the component's file, so no component is ever in the host's own
+//! memory, and its standard output is the file for the code. It compiles only input with the given digest: a file that
+//! changes meanwhile is never mistaken for the checked one (TOCTOU). A crash of the compiler becomes an error message
+//! of the host.
 //!
 //! A child outlives its host if a later host can use its code: clients over stdio end a host seconds after its start, and a
 //! component with an interpreter takes longer to compile. So the child has its own process group, which signals to the host's

@@ -130,10 +130,10 @@ impl EngineOptions {
         self
     }
 
-    /// Compiles components first with a compiler that is several times as fast, and whose code is slower, and then again for full
-    /// speed, in the background: for the author of a provider. A component that this compiler does not support is compiled for
-    /// full speed at once. Without effect with a debugger, or if components are compiled [in this
-    /// process](Compiler::InProcess).
+    /// Compiles components first with a compiler that is several times as fast, and whose code is slower, and then
+    /// again for full speed, in the background: for the author of a provider. A component that this compiler does not
+    /// support is compiled for full speed at once. Without effect with a debugger, or if components are compiled [in
+    /// this process](Compiler::InProcess).
     #[must_use]
     pub fn baseline_compiler(mut self) -> Self {
         self.has_baseline = true;

@@ -34,8 +34,8 @@ impl Completion {
     /// 100 of the others.
     pub const MAX_VALUES: usize = 1000;
 
-    /// Returns the `candidates` that start with `typed`, each once, at most [`MAX_VALUES`](Self::MAX_VALUES) of them, in
-    /// input order.
+    /// Returns the `candidates` that start with `typed`, each once, at most [`MAX_VALUES`](Self::MAX_VALUES) of them,
+    /// in input order.
     ///
     /// ```
     /// use mcp_provider::Completion;

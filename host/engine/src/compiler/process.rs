@@ -22,8 +22,8 @@ use super::{
 
 /// The child's number of compiler threads, for the library that starts them.
 const THREADS_ENV_VAR: &str = "RAYON_NUM_THREADS";
-/// The child's settings of jemalloc, if its program allocates by it: freed memory is not returned to the system. The child lives for
-/// seconds and uses the memory again, which takes a tenth less processor time, and a tenth more memory.
+/// The child's settings of jemalloc, if its program allocates by it: freed memory is not returned to the system. The
+/// child lives for seconds and uses the memory again, which takes a tenth less processor time, and a tenth more memory.
 const ALLOCATOR_SETTINGS: (&str, &str) = ("_RJEM_MALLOC_CONF", "dirty_decay_ms:-1,muzzy_decay_ms:-1");
 /// The maximum length of the child's standard error that is kept, in bytes.
 const MAX_MESSAGE: u64 = 4096;
