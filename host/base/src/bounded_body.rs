@@ -1,4 +1,4 @@
-//! Bodies that the host receives in one buffer: responses to its requests, and small requests to it.
+//! Bodies that the host receives in one buffer: responses to its requests, and requests to it.
 //!
 //! hyper returns each chunk of a body in a buffer of its own, which takes up to seventy bytes of memory beside its content, and a
 //! microsecond. A body in chunks of one byte would so take many times its size. Here the content is appended to one buffer, and short
@@ -22,11 +22,35 @@ pub enum BodyError<E> {
     #[error("the body has more than {0} bytes")]
     TooLarge(usize),
     /// The body consists of too many short chunks.
-    #[error("the body consists of too many short chunks; expected chunks of {MIN_CHUNK} bytes or more")]
-    ShortChunks,
+    #[error(transparent)]
+    ShortChunks(ShortChunks),
     /// The body broke off.
     #[error(transparent)]
     Receive(#[from] E),
+}
+
+/// A body consists of too many short chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the body consists of too many short chunks; expected chunks of {MIN_CHUNK} bytes or more")]
+pub struct ShortChunks;
+
+/// The short chunks of one body so far.
+#[derive(Debug, Default)]
+pub struct ChunkCounter {
+    /// The sum of all [shortfalls](shortfall).
+    missing: usize,
+}
+
+impl ChunkCounter {
+    /// Counts a chunk of this length.
+    ///
+    /// # Errors
+    ///
+    /// The body has too many short chunks.
+    pub fn count(&mut self, length: usize) -> Result<(), ShortChunks> {
+        self.missing = self.missing.saturating_add(shortfall(length));
+        if self.missing > MAX_SHORTFALL { Err(ShortChunks) } else { Ok(()) }
+    }
 }
 
 /// Returns the number of bytes by which a chunk of this length is shorter than the length that counts at least.
@@ -41,16 +65,13 @@ pub fn shortfall(length: usize) -> usize {
 /// See [`BodyError`]. The rest of the body was not received.
 pub async fn receive<B: Body<Data = Bytes> + Unpin>(mut body: B, max: usize) -> Result<Bytes, BodyError<B::Error>> {
     let reserved = usize::try_from(body.size_hint().lower().min(MAX_RESERVED)).unwrap_or(usize::MAX);
-    let (mut received, mut missing) = (Vec::with_capacity(reserved.min(max)), 0_usize);
+    let (mut received, mut chunks) = (Vec::with_capacity(reserved.min(max)), ChunkCounter::default());
     while let Some(frame) = body.frame().await {
         let Ok(chunk) = frame?.into_data() else { continue };
         if chunk.len() > max.saturating_sub(received.len()) {
             return Err(BodyError::TooLarge(max));
         }
-        missing = missing.saturating_add(shortfall(chunk.len()));
-        if missing > MAX_SHORTFALL {
-            return Err(BodyError::ShortChunks);
-        }
+        chunks.count(chunk.len()).map_err(BodyError::ShortChunks)?;
         received.extend_from_slice(&chunk);
     }
     Ok(received.into())
@@ -82,8 +103,8 @@ mod tests {
     #[tokio::test]
     async fn a_body_in_short_chunks_has_a_maximum_number_of_them() {
         assert_eq!(receive(chunks(1, 60_000), usize::MAX).await.unwrap().len(), 60_000);
-        assert!(matches!(receive(chunks(1, 70_000), usize::MAX).await, Err(BodyError::ShortChunks)));
-        assert!(matches!(receive(chunks(0, usize::MAX), usize::MAX).await, Err(BodyError::ShortChunks)));
+        assert!(matches!(receive(chunks(1, 70_000), usize::MAX).await, Err(BodyError::ShortChunks(_))));
+        assert!(matches!(receive(chunks(0, usize::MAX), usize::MAX).await, Err(BodyError::ShortChunks(_))));
         assert_eq!(receive(chunks(64, 1_000_000), usize::MAX).await.unwrap().len(), 64_000_000);
     }
 }

@@ -3,6 +3,7 @@
 //! | limit | applies to | beyond it |
 //! |---|---|---|
 //! | `body` | one body | 413 |
+//! | about 65,000 short chunks ([`ChunkCounter`]) | one body | 400 |
 //! | `read-timeout` | the time until it is complete | 408 |
 //! | a quarter of `body-memory`, or one body if that is more | all bodies of one client on one connection | 503, `Retry-After` |
 //! | `client-share` or `principal-share` of `body-memory`, or one body if that is more | all bodies of one client but the first [`UNCOUNTED_BYTES`] bytes of each | 503, `Retry-After` |
@@ -18,6 +19,7 @@ use axum::http::StatusCode;
 use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
+use mcp_host_base::bounded_body::{ChunkCounter, ShortChunks};
 use mcp_host_base::share_limiter::{LimitReached, ShareLimiter, ShareLimits, SharePermit};
 use mcp_host_config::http::HttpServerLimits;
 use tokio::time::timeout;
@@ -48,6 +50,7 @@ enum BodyRejection {
     Timeout,
     NoCapacity(LimitReached),
     Incomplete,
+    ShortChunks(ShortChunks),
 }
 
 impl BodyLimiter {
@@ -85,6 +88,7 @@ impl BodyLimiter {
             of_connection: connection.map(|connection| connection.0.empty_permit(client.clone())),
             of_client: self.0.empty_permit(client.clone()),
         };
+        let mut chunks = ChunkCounter::default();
         while let Some(frame) = body.frame().await {
             let Ok(data) = frame.map_err(|_| BodyRejection::Incomplete)?.into_data() else { continue };
             let before = received.bytes.len();
@@ -92,6 +96,7 @@ impl BodyLimiter {
             if length > most {
                 return Err(BodyRejection::TooLarge(limits.body.bytes()));
             }
+            chunks.count(data.len()).map_err(BodyRejection::ShortChunks)?;
             if let Some(permit) = &mut received.of_connection {
                 permit.grow(data.len(), of_connection).map_err(BodyRejection::NoCapacity)?;
             }
@@ -136,6 +141,7 @@ impl IntoResponse for BodyRejection {
             }
             Self::Timeout => (StatusCode::REQUEST_TIMEOUT, "the body takes too long\n").into_response(),
             Self::Incomplete => (StatusCode::BAD_REQUEST, "the body breaks off\n").into_response(),
+            Self::ShortChunks(error) => (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
             Self::NoCapacity(exhausted) => {
                 let text = match exhausted {
                     LimitReached::ClientShare => {
@@ -232,13 +238,30 @@ mod tests {
         );
     }
 
+    /// A body in chunks of one byte.
+    fn in_single_bytes(bytes: usize) -> Body {
+        let frames = std::iter::repeat_n(axum::body::Bytes::from_static(b" "), bytes);
+        Body::from_stream(futures::stream::iter(frames.map(Ok::<_, std::convert::Infallible>)))
+    }
+
+    #[tokio::test]
+    async fn a_body_of_too_many_short_chunks_is_refused() {
+        let (all, limits) = (BodyLimiter::default(), limits());
+        let client = ClientId::from_address(Ipv4Addr::LOCALHOST.into());
+        let refused = all.receive(in_single_bytes(70_000), None, &client, &limits).await.unwrap_err();
+        assert_eq!(refused.status(), StatusCode::BAD_REQUEST);
+        let text = axum::body::to_bytes(refused.into_body(), 1000).await.unwrap();
+        assert!(text.starts_with(b"the body consists of too many short chunks"), "{text:?}");
+        assert_eq!(all.0.overall(), 0);
+        assert!(all.receive(in_single_bytes(60_000), None, &client, &limits).await.is_ok());
+    }
+
     #[test]
     fn a_body_costs_its_bytes_however_many_frames_it_comes_in() {
-        const BYTES: usize = 256 << 10;
+        const BYTES: usize = 60_000;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let (all, connection, limits) = (BodyLimiter::default(), BodyLimiter::default(), limits());
-        let frames = std::iter::repeat_n(axum::body::Bytes::from_static(b" "), BYTES);
-        let body = Body::from_stream(futures::stream::iter(frames.map(Ok::<_, std::convert::Infallible>)));
+        let body = in_single_bytes(BYTES);
         let client = ClientId::from_address(Ipv4Addr::LOCALHOST.into());
         let mut received = None;
         let spent = allocation_counter::measure(|| {

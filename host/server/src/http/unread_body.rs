@@ -4,7 +4,7 @@
 //! separately may not have sent the body yet. It then keeps the connection and sends its next request on it, which fails. Over
 //! HTTP/2 the stream is reset, and some clients (curl) lose a response that is followed by a reset. So before the response to a
 //! rejected request is sent, the rest of its body is discarded, if it is at most [`MAX_DISCARDED`] bytes long and arrives within
-//! [`MAX_WAIT`]. If not, a response over HTTP/1.1 declares that the connection is closed (RFC 9112, section 9.6).
+//! [`MAX_WAIT`]. Short chunks count as longer ones ([`shortfall`]). If not, a response over HTTP/1.1 declares that the connection is closed (RFC 9112, section 9.6).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use axum::response::Response;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::body::Buf as _;
+use mcp_host_base::bounded_body::shortfall;
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
@@ -71,7 +72,10 @@ async fn discard<B: HttpBody + Unpin>(mut body: B) -> bool {
     while let Some(allowed) = left {
         match body.frame().await {
             None => return true,
-            Some(Ok(frame)) => left = allowed.checked_sub(frame.data_ref().map_or(0, |data| data.remaining())),
+            Some(Ok(frame)) => {
+                let length = frame.data_ref().map_or(0, |data| data.remaining());
+                left = allowed.checked_sub(length.saturating_add(shortfall(length)));
+            }
             Some(Err(_)) => return false,
         }
     }
@@ -146,6 +150,9 @@ mod tests {
         assert!(!is_kept(Body::from(vec![0; MAX_DISCARDED + 1]), Version::HTTP_11).await);
         let endless = stream::repeat(0).map(|_| Ok::<_, io::Error>(Bytes::from_static(&[0; 1024])));
         assert!(!is_kept(Body::from_stream(endless), Version::HTTP_11).await);
+        let short = |count| stream::iter((0..count).map(|_| Ok::<_, io::Error>(Bytes::from_static(&[0]))));
+        assert!(is_kept(Body::from_stream(short(1000)), Version::HTTP_11).await);
+        assert!(!is_kept(Body::from_stream(short(20_000)), Version::HTTP_11).await, "each chunk costs time");
         assert!(!is_kept(silent(), Version::HTTP_11).await);
         assert!(is_kept(silent(), Version::HTTP_2).await, "a stream of HTTP/2 is no connection");
         let broken = stream::once(async { Err::<Bytes, _>(io::Error::other("cut")) }).boxed();

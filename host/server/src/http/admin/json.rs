@@ -114,7 +114,7 @@ pub(super) async fn receive_body(request: Request) -> Result<Bytes, Refusal> {
     let body = body.map_err(|_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time", None))?;
     let body = body.map_err(|error| match error {
         BodyError::TooLarge(_) => Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string(), None),
-        BodyError::ShortChunks => Refusal::bad_request(error.to_string()),
+        BodyError::ShortChunks(_) => Refusal::bad_request(error.to_string()),
         BodyError::Receive(_) => Refusal::bad_request("the body is not complete"),
     })?;
     match declared {

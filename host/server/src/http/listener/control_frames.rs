@@ -2,7 +2,8 @@
 //!
 //! Each frame costs the server some work, and none counts towards a limit of requests (CVE-2019-9512, -9513, -9515). The same is true of
 //! empty DATA frames (CVE-2019-9518), and of HEADERS on a stream that is already open or closed: trailers, which are ignored on a stream that
-//! the server has reset. DATA frames with content are bounded by the size of the body, and the HEADERS of a request by the size of the head.
+//! the server has reset. Long DATA frames are bounded by the size of the body, and the HEADERS of a request by the size of the head. A
+//! [short](shortfall) DATA frame with content counts as a part of such a frame, also on a stream that the server has reset.
 //! So each connection has a token bucket for such frames: a burst of [`BURST`], [`RATE`] per second, [`PER_REQUEST`] more for each request,
 //! and one more for each [`SENT_BYTES`] bytes that the server sends. A request has a greater stream id than all requests before (RFC 9113,
 //! section 5.1.1). When the bucket is empty, the server stops reading and closes the connection (GOAWAY).
@@ -13,6 +14,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use mcp_host_base::bounded_body::shortfall;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -27,6 +29,8 @@ const PER_REQUEST: u64 = 8;
 const SENT_BYTES: u64 = 64;
 /// The number of units in a token.
 const UNIT: u64 = 1000;
+/// The number of units for a short DATA frame: about 66,000 are as many as [`BURST`] other frames.
+const SHORT_DATA: u64 = UNIT / 16;
 
 /// The length of the connection preface.
 const PREFACE: usize = 24;
@@ -83,9 +87,9 @@ impl Bucket {
         }
     }
 
-    /// Takes a token for one frame. Returns false if the bucket is empty.
-    fn take(&mut self) -> bool {
-        let left = self.tokens.checked_sub(UNIT);
+    /// Takes the units for one frame. Returns false if the bucket is empty.
+    fn take(&mut self, units: u64) -> bool {
+        let left = self.tokens.checked_sub(units);
         self.tokens = left.unwrap_or(self.tokens);
         left.is_some()
     }
@@ -117,14 +121,19 @@ impl<S> ControlFrames<S> {
                 let stream = u32::from_be_bytes(stream) & (u32::MAX >> 1);
                 self.header_len = 0;
                 self.skip = usize::try_from(u32::from_be_bytes([0, high, middle, low])).unwrap_or(usize::MAX);
+                // The least content that a padded frame of this length may have.
+                let content = self.skip.saturating_sub(if flags & PADDED == 0 { 0 } else { MAX_PADDING });
                 match kind {
-                    // A padded frame of this length may have no content.
-                    DATA if self.skip > if flags & PADDED == 0 { 0 } else { MAX_PADDING } => {}
+                    DATA if content > 0 => {
+                        if shortfall(content) > 0 && !self.bucket.take(SHORT_DATA) {
+                            return false;
+                        }
+                    }
                     HEADERS if stream > self.last_stream => {
                         self.last_stream = stream;
                         self.bucket.add(PER_REQUEST.saturating_mul(UNIT));
                     }
-                    _ if !self.bucket.take() => return false,
+                    _ if !self.bucket.take(UNIT) => return false,
                     _ => {}
                 }
             }
@@ -270,14 +279,26 @@ mod tests {
     }
 
     #[test]
+    fn short_frames_of_a_body_are_counted_as_parts() {
+        for (flags, len) in [(0, 1), (0, 63), (PADDED, 257), (PADDED, 319)] {
+            let frames = |count| repeated(frame_of(1, DATA, flags, len), count);
+            assert!(!is_flood(10_000, 0, frames(60_000)), "{len}");
+            assert!(is_flood(10_000, 0, frames(70_000)), "{len}");
+        }
+        for (flags, len) in [(0, 64), (PADDED, 320)] {
+            assert!(!is_flood(10_000, 0, repeated(frame_of(1, DATA, flags, len), 70_000)), "{len}");
+        }
+    }
+
+    #[test]
     fn the_bucket_is_filled_by_time() {
         let now = Instant::now();
         let mut bucket = Bucket::new(now);
-        while bucket.take() {}
+        while bucket.take(UNIT) {}
         for millis in 1..=1000 {
             bucket.fill(now + Duration::from_millis(millis));
         }
-        assert_eq!(std::iter::repeat_with(|| bucket.take()).take_while(|taken| *taken).count(), 100);
+        assert_eq!(std::iter::repeat_with(|| bucket.take(UNIT)).take_while(|taken| *taken).count(), 100);
     }
 
     #[tokio::test]
