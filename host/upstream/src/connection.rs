@@ -6,8 +6,9 @@
 //! server sent too much ([`guard`](crate::guard)), calls fail until the back-off ends. A connection that lasted for [`LASTING`] resets it.
 //!
 //! A connection that is [watched](Connector::watch) is opened again without a call. Health check: a connection that has been silent for
-//! [`CHECK_INTERVAL`] gets a request without side effects: `ping`, or without sessions `server/discover`. So [`health`](crate::health)
-//! knows whether the server is reachable. An administrator's [reset](Connector::reset) ends the back-off.
+//! [`CHECK_INTERVAL`], or on which the HTTP exchange of one request failed, gets a request without side effects: `ping`, or without
+//! sessions `server/discover`. So [`health`](crate::health) knows whether the server is reachable, and a request on which the server fails
+//! does not end the connection of all. An administrator's [reset](Connector::reset) ends the back-off.
 
 mod error;
 mod opener;
@@ -82,6 +83,8 @@ struct Inner {
     attempts: tokio::sync::Mutex<Attempts>,
     /// Notified when the back-off was reset.
     reset: Notify,
+    /// Notified when the exchange of a request failed.
+    doubted: Notify,
 }
 
 /// The state of the attempts to connect.
@@ -127,6 +130,7 @@ impl Connector {
             current: Mutex::default(),
             attempts: tokio::sync::Mutex::new(Attempts { backoff: new_backoff(), failed: None, opened: None }),
             reset: Notify::new(),
+            doubted: Notify::new(),
         };
         Ok(Self { inner: Arc::new(inner), runtime })
     }
@@ -210,6 +214,16 @@ impl Connector {
     /// Drops a failed connection, unless it was already replaced.
     pub(crate) fn fail(&self, link: &Link) {
         self.inner.fail(link);
+    }
+
+    /// Has a [watched](Self::watch) connection checked immediately, because the exchange of a request on it failed. It is dropped if the
+    /// check fails, too.
+    pub(crate) fn doubt(&self, link: &Link) {
+        if link.is_open() {
+            self.inner.doubted.notify_one();
+        } else {
+            self.inner.fail(link);
+        }
     }
 }
 
@@ -309,6 +323,7 @@ impl Inner {
                 tokio::select! {
                     () = self.opener.health().lost() => {}
                     () = self.reset.notified() => self.check(&link).await,
+                    () = self.doubted.notified() => self.check(&link).await,
                     () = tokio::time::sleep(CHECK_INTERVAL) => {
                         if self.opener.health().is_doubtful(CHECK_INTERVAL) {
                             self.check(&link).await;

@@ -6,7 +6,9 @@ use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use mcp_host_model::provider::{Body, Contents, Entry, Icon, Template};
-use mcp_host_model::resource::{Role, Theme};
+use mcp_host_model::resource::{Meta, Notice, Role, Theme};
+use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::answer::{self, Annotations};
@@ -71,6 +73,32 @@ fn meta(meta: Option<&RawValue>) -> Option<String> {
     (!is_empty).then(|| text.to_owned())
 }
 
+/// The notices in metadata.
+#[derive(Deserialize)]
+struct Noticed<'a> {
+    #[serde(borrow, rename = "mcp-host/notices")]
+    notices: Option<&'a RawValue>,
+}
+
+/// Returns the metadata, the text of an object with members, with another notice before all others. No tree of the metadata is built.
+pub(crate) fn with_notice(meta: Option<String>, notice: Notice) -> String {
+    let mut own = Meta::new();
+    notice.push_to(&mut own);
+    let own = Value::Object(own).to_string();
+    let Some(meta) = meta else { return own };
+    let others = serde_json::from_str(&meta).ok().and_then(|Noticed { notices }| notices);
+    let others = others.and_then(|others| others.get().strip_prefix('[')?.strip_suffix(']')).unwrap_or_default();
+    let own = match others.trim_ascii().is_empty() {
+        true => own,
+        false => own.strip_suffix("]}").map(|own| format!("{own},{others}]}}")).unwrap_or(own),
+    };
+    // Of two members with one name, the last one holds.
+    match (meta.trim_ascii_end().strip_suffix('}'), own.strip_prefix('{')) {
+        (Some(meta), Some(own)) => format!("{meta},{own}"),
+        _ => own,
+    }
+}
+
 fn icons(icons: Vec<answer::Icon>) -> Vec<Icon> {
     let convert = |icon: answer::Icon| {
         let mut converted = Icon::new(icon.src);
@@ -98,6 +126,8 @@ fn annotations(annotations: Option<Annotations>) -> (Vec<Role>, Option<f64>, Opt
 
 #[cfg(test)]
 mod tests {
+    use mcp_host_model::resource::NoticeKind;
+
     use super::*;
 
     #[test]
@@ -111,6 +141,23 @@ mod tests {
         assert_eq!(entry.meta.as_deref(), Some(r#"{"a/b":[1]}"#));
         assert_eq!(entry.icons[0].theme, Some(Theme::Dark));
         assert!(entry.subscribable && entry.ttl == Some(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn a_notice_is_added_to_metadata_and_to_notices() {
+        let noticed = |meta: Option<&str>| -> Meta {
+            let notice = Notice::new(NoticeKind::Incomplete, "1".to_owned());
+            serde_json::from_str(&with_notice(meta.map(str::to_owned), notice)).unwrap()
+        };
+        let texts = |meta: &Meta| Notice::all_in(meta).into_iter().map(|notice| notice.text).collect::<Vec<_>>();
+        assert_eq!(texts(&noticed(None)), ["1"]);
+        for meta in [r#"{"a/b": [1] }"#, r#"{"a/b":[1],"mcp-host/notices":[ ]}"#, r#"{"a/b":[1],"mcp-host/notices":7}"#]
+        {
+            let meta = noticed(Some(meta));
+            assert_eq!((texts(&meta), &meta["a/b"]), (vec!["1".to_owned()], &serde_json::json!([1])));
+        }
+        let meta = r#"{"mcp-host/notices":[{"kind":"stale","text":"2"}],"a/b":1}"#;
+        assert_eq!(texts(&noticed(Some(meta))), ["1", "2"]);
     }
 
     #[test]

@@ -40,6 +40,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::health::Health;
 use crate::message::{is_asked, random_first_id};
+use crate::server_info;
 use crate::updates::Updates;
 
 /// The burst of events, or of lines.
@@ -348,6 +349,9 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
                 return None;
             };
             self.ids.restore_in_received(&mut message);
+            if let JsonRpcMessage::Response(response) = &mut message {
+                server_info::reduce(&mut response.result);
+            }
             match message {
                 JsonRpcMessage::Request(request) => self.answer(&request.request, request.id),
                 JsonRpcMessage::Notification(notification)

@@ -17,6 +17,7 @@
 //! | [`http`], [`connections`] | streamable HTTP, over a pool of hyper's connections |
 //! | [`pipes`], [`process`] | pipes; a program with pipes |
 //! | [`message`] | decoding of messages within the memory limit |
+//! | [`server_info`] | what a server says of itself, reduced to what the host uses |
 //! | [`guard`] | limits of what a server sends without a request |
 //! | [`updates`], [`subscriptions`], [`polling`] | recorded changes, and their detection by subscriptions or by polling |
 //! | [`slots`] | bulkheads for the host's own requests |
@@ -63,6 +64,7 @@ mod pipes;
 mod polling;
 pub mod process;
 mod provider;
+mod server_info;
 mod slots;
 mod subscriptions;
 mod tokens;

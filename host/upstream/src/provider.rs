@@ -29,7 +29,7 @@ use mcp_host_model::provider::{
     ChangeSet, Contents, Entry, Failure, Outage, Page, Program, Programs, Provider, ProviderInfo, Result, Template,
     async_trait,
 };
-use mcp_host_model::resource::{Argument, Completion};
+use mcp_host_model::resource::{Argument, Completion, Notice, NoticeKind};
 use parking_lot::Mutex;
 use rmcp::model::{
     ArgumentInfo, ClientRequest, CompleteRequest, CompleteRequestParams, CompletionContext, ListResourcesRequest,
@@ -347,7 +347,7 @@ impl Shared {
         let asks = || Failure::denied("the upstream requests input of its user, which the host does not support");
         let items = result.items.ok_or_else(asks)?;
         let mut contents = Vec::with_capacity(items.len());
-        let is_empty = items.is_empty();
+        let count = items.len();
         for one in items {
             let of = if one.uri == spelling { Some(path.to_owned()) } else { self.path("read", &one.uri) };
             let Some(of) = of else { continue };
@@ -357,10 +357,20 @@ impl Shared {
             entry.subscribable = self.polls || link.can_subscribe();
             contents.push(convert::contents(one, entry).map_err(Failure::internal)?);
         }
-        match (contents.is_empty(), is_empty) {
-            (false, _) => Ok(contents),
-            (true, true) => Err(Failure::NotFound),
-            (true, false) => Err(Failure::internal("all contents have URIs that cannot be mapped")),
+        let left_out = count.saturating_sub(contents.len());
+        let noticed = contents.iter().position(|one| one.entry.path == path).unwrap_or_default();
+        match contents.get_mut(noticed) {
+            Some(noticed) if left_out > 0 => {
+                // Without the URIs, which rules cannot judge.
+                let text =
+                    format!("{left_out} of {count} contents of the upstream are left out: their URIs cannot be mapped");
+                let notice = Notice::new(NoticeKind::Incomplete, text);
+                noticed.entry.meta = Some(convert::with_notice(noticed.entry.meta.take(), notice));
+                Ok(contents)
+            }
+            Some(_) => Ok(contents),
+            None if count == 0 => Err(Failure::NotFound),
+            None => Err(Failure::internal("all contents have URIs that cannot be mapped")),
         }
     }
 
@@ -490,7 +500,8 @@ impl Shared {
         }
     }
 
-    /// The failure of a request. A connection that failed is dropped.
+    /// The failure of a request. A connection that failed is dropped. If only the exchange of this request failed, the connection is checked
+    /// first: the server may fail on this request alone, and others use the connection.
     fn failure(&self, link: &Link, error: ServiceError, requested: Option<&str>) -> Failure {
         match error {
             ServiceError::McpError(error) => errors::failure(&self.mapping, &error, requested),
@@ -507,7 +518,10 @@ impl Shared {
                     let why = if refuses { "refuses the credentials of the host" } else { "violates the protocol" };
                     return Failure::unavailable(format!("the upstream {why}"));
                 }
-                self.connector.fail(link);
+                match http::is_of_one_exchange(&error) {
+                    true => self.connector.doubt(link),
+                    false => self.connector.fail(link),
+                }
                 Failure::unavailable("the connection to the upstream failed")
             }
         }

@@ -88,6 +88,12 @@ async fn an_exchanged_prefix_is_in_every_place() {
     let contents = up.read("a").await.unwrap();
     assert_eq!(contents.iter().map(|one| one.entry.path.as_str()).collect::<Vec<_>>(), ["a", "below"]);
     assert_eq!(contents[1].body, Body::Blob(vec![0xff, 0]));
+    let meta = contents[0].entry.meta.as_deref().unwrap_or_default();
+    assert!(
+        meta.contains(r#""incomplete""#) && meta.contains("1 of 3 contents of the upstream are left out"),
+        "{meta}"
+    );
+    assert!(!meta.contains("passwd") && contents[1].entry.meta.is_none(), "{meta}");
     let completed = up.complete("{+path}", &Argument::new("path", ""), &[]).await.unwrap();
     assert_eq!((completed.values, completed.total), (vec!["x".to_owned()], Some(1)));
     assert_eq!(up.read("b").await, Err(Failure::invalid("files://nas/b is locked")));

@@ -1,5 +1,7 @@
 //! Servers that send without end over HTTP, or make the host send without end. All of it happens without a call.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -204,6 +206,77 @@ async fn a_body_in_chunks_of_one_byte_fails_its_call_alone() {
         assert!(up.read("x:chunks").await.is_err());
         wait_for(async || up.read("x:1").await.is_ok()).await;
     }
+}
+
+/// A response that breaks off.
+fn broken() -> Response {
+    let body = Body::from_stream(futures::stream::iter([Ok("{"), Err(std::io::Error::other("broken"))]));
+    Response::builder().header("content-type", "application/json").body(body).unwrap()
+}
+
+/// The acknowledgement of a subscription, in a stream that does not end.
+fn listening(message: &Value) -> Response {
+    let acknowledged = json!({ "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": {
+        "_meta": { "io.modelcontextprotocol/subscriptionId": message["id"] },
+        "notifications": message["params"]["notifications"] } });
+    let first = Ok::<_, std::io::Error>(format!("data: {acknowledged}\n\n"));
+    events(Body::from_stream(futures::stream::iter([first]).chain(futures::stream::pending())))
+}
+
+#[tokio::test]
+async fn a_request_whose_exchange_breaks_off_does_not_end_the_connection_of_others() {
+    let read = move |message: &Value| match message["params"]["uri"].as_str() {
+        Some("x:broken") => broken(),
+        uri => json(message, json!({ "resultType": "complete", "contents": [{ "uri": uri, "text": "1" }] })),
+    };
+    let pending = || events(Body::from_stream(futures::stream::pending::<Result<&str, std::io::Error>>()));
+    let sessions = Server::start(move |method, message| match message["method"].as_str() {
+        Some("resources/read") => read(message),
+        Some("ping") => json(message, json!({})),
+        _ => answer(method, message, pending),
+    });
+    let stateless = Server::start(move |_, message| match message["method"].as_str() {
+        Some("resources/read") => read(message),
+        Some("subscriptions/listen") => listening(message),
+        _ => json(
+            message,
+            json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"], "ttlMs": 0, "cacheScope": "public",
+                "capabilities": { "resources": { "subscribe": true } } }),
+        ),
+    });
+    let watched = vec!["x:1".to_owned()];
+    for (server, subscribing) in [(sessions.await, "resources/subscribe"), (stateless.await, "subscriptions/listen")] {
+        let up = mcp_host_upstream::connect(&server.plugin("")).await.unwrap();
+        wait_for(async || up.changes(&watched, None).await.is_ok() && server.count(subscribing) >= 1).await;
+        let before = server.count(subscribing);
+        for _ in 0..5 {
+            let failed = up.read("x:broken").await;
+            assert!(matches!(failed, Err(Failure::Unavailable { .. })), "{failed:?}");
+            assert!(up.read("x:1").await.is_ok() && up.changes(&watched, None).await.is_ok());
+        }
+        // The connection was checked instead.
+        wait_for(async || server.count("ping") >= 1 || server.count("server/discover") >= 2).await;
+        assert!(server.count("initialize") <= 1 && server.count(subscribing) == before, "{subscribing}");
+        assert_eq!(up.outage(), None);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_breaks_off_each_exchange_is_unreachable_at_once() {
+    let is_broken = Arc::new(AtomicBool::new(false));
+    let breaks = is_broken.clone();
+    let server = Server::start(move |method, message| match breaks.load(Ordering::SeqCst) {
+        true => broken(),
+        false => answer(method, message, || status(405, "")),
+    })
+    .await;
+    let up = mcp_host_upstream::connect(&server.plugin("")).await.unwrap();
+    assert!(up.read("x:1").await.is_ok());
+    is_broken.store(true, Ordering::SeqCst);
+    assert!(up.read("x:1").await.is_err());
+    // Before the next health check of a silent connection.
+    let unreachable = wait_for(async || up.outage().is_some());
+    assert!(tokio::time::timeout(Duration::from_secs(5), unreachable).await.is_ok());
 }
 
 #[tokio::test]

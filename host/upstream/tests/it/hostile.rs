@@ -20,6 +20,7 @@
 //! | dies in each state | `an_upstream_that_dies_in_whatever_state_is_started_again_and_serves` |
 //! | comes back as something else: another revision, without resources | `an_upstream_that_comes_back_as_another_server_is_served_as_that` |
 //! | asks the host itself: for samples, for input, with long ids | `an_upstream_that_asks_the_host_itself_learns_nothing`; `guard.rs`, `few_answers_to_requests_of_the_server_wait_until_they_are_sent` |
+//! | breaks off the exchange of one request | `floods.rs`, `a_request_whose_exchange_breaks_off_does_not_end_the_connection_of_others` |
 //! | redirects, refuses credentials, or ends sessions | `http.rs` |
 //! | swaps its certificate | end to end, `a_server_with_a_certificate_of_somebody_else_is_told_nothing` |
 
