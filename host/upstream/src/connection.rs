@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 use rmcp::model::{ClientRequest, DiscoverRequest, DiscoverRequestParams, PingRequest};
 use rmcp::service::{PeerRequestOptions, ServiceError};
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
 
 pub use self::error::ConnectError;
@@ -83,8 +83,8 @@ struct Inner {
     attempts: tokio::sync::Mutex<Attempts>,
     /// Notified when the back-off was reset.
     reset: Notify,
-    /// Notified when the exchange of a request failed.
-    doubted: Notify,
+    /// Permits one check of a connection on which the exchange of a request failed.
+    doubts: Arc<Semaphore>,
 }
 
 /// The state of the attempts to connect.
@@ -130,7 +130,7 @@ impl Connector {
             current: Mutex::default(),
             attempts: tokio::sync::Mutex::new(Attempts { backoff: new_backoff(), failed: None, opened: None }),
             reset: Notify::new(),
-            doubted: Notify::new(),
+            doubts: Arc::new(Semaphore::new(1)),
         };
         Ok(Self { inner: Arc::new(inner), runtime })
     }
@@ -216,14 +216,19 @@ impl Connector {
         self.inner.fail(link);
     }
 
-    /// Has a [watched](Self::watch) connection checked immediately, because the exchange of a request on it failed. It is dropped if the
-    /// check fails, too.
+    /// Checks a connection on which the exchange of a request failed, unless one is being checked. It is dropped if the check fails, too.
     pub(crate) fn doubt(&self, link: &Link) {
-        if link.is_open() {
-            self.inner.doubted.notify_one();
-        } else {
-            self.inner.fail(link);
+        if !link.is_open() {
+            return self.inner.fail(link);
         }
+        let Ok(permit) = self.inner.doubts.clone().try_acquire_owned() else { return };
+        let inner = self.inner.clone();
+        self.runtime.spawn(async move {
+            let _permit = permit;
+            if let Some(link) = inner.open_link() {
+                inner.check(&link).await;
+            }
+        });
     }
 }
 
@@ -323,7 +328,6 @@ impl Inner {
                 tokio::select! {
                     () = self.opener.health().lost() => {}
                     () = self.reset.notified() => self.check(&link).await,
-                    () = self.doubted.notified() => self.check(&link).await,
                     () = tokio::time::sleep(CHECK_INTERVAL) => {
                         if self.opener.health().is_doubtful(CHECK_INTERVAL) {
                             self.check(&link).await;

@@ -49,6 +49,8 @@ use crate::updates::Updates;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum size of an error's body that is not JSON, in bytes.
 const MAX_ERROR_BODY: usize = 64 * 1024;
+/// The maximum size of an event in a stream of notifications, in bytes.
+const MAX_NOTIFICATION: usize = 256 << 10;
 /// The maximum number of other messages in an event stream before the answer.
 const MAX_OTHERS: usize = 1000;
 /// The maximum time to read an event stream to its end after the answer, so that its connection can be reused.
@@ -233,6 +235,10 @@ impl HttpClient {
         Self { connections, credentials, updates, decoder, streams, ending }
     }
 
+    fn with_empty_pool(&self) -> Self {
+        Self { connections: self.connections.separate(), ..self.clone() }
+    }
+
     /// Begins a connection of rmcp. What the server sends without a request is counted in this allowance.
     pub(crate) fn begin_connection(&self, allowance: Arc<Allowance>) {
         self.streams.begin_connection(allowance);
@@ -359,7 +365,10 @@ impl HttpClient {
         limits: StreamableHttpResponseLimits,
     ) -> Result<StreamableHttpPostResponse, Failed> {
         let body = serde_json::to_vec(&message).map_err(failed)?;
-        let response = self.send(Method::POST, &uri, session.as_deref(), headers, body.into()).await?;
+        // On a connection that was idle, the request could be sent twice, and the server would keep a session that nobody uses.
+        let on_new_connection = is_initialize(&message).then(|| self.with_empty_pool());
+        let client = on_new_connection.as_ref().unwrap_or(self);
+        let response = client.send(Method::POST, &uri, session.as_deref(), headers, body.into()).await?;
         let (status, reuse) = (response.status(), response.body().reuse());
         let request = match &message {
             ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
@@ -399,7 +408,9 @@ impl HttpClient {
             };
         }
         if is_type(&response, EVENT_STREAM_MIME_TYPE) {
-            let (max, allowance) = (limits.max_sse_event_size, self.streams.allowance());
+            let max = limits.max_sse_event_size;
+            let max = if is_listening(&message) { max.min(MAX_NOTIFICATION) } else { max };
+            let allowance = self.streams.allowance();
             if request.is_some() {
                 allowance.await_answer();
             }
@@ -490,6 +501,17 @@ fn id_of(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
         JsonRpcMessage::Error(error) => error.id.as_ref(),
         JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
     }
+}
+
+fn is_initialize(message: &ClientJsonRpcMessage) -> bool {
+    let ClientJsonRpcMessage::Request(request) = message else { return false };
+    matches!(request.request, ClientRequest::InitializeRequest(_))
+}
+
+/// Returns whether a message opens a stream of notifications.
+fn is_listening(message: &ClientJsonRpcMessage) -> bool {
+    let ClientJsonRpcMessage::Request(request) = message else { return false };
+    matches!(request.request, ClientRequest::SubscriptionsListenRequest(_))
 }
 
 fn is_error(message: &ServerJsonRpcMessage) -> bool {
@@ -634,6 +656,7 @@ impl StreamableHttpClient for HttpClient {
         if opened.previous.is_some() {
             self.updates.gap();
         }
+        let max = if opened.has_notifications { max.min(MAX_NOTIFICATION) } else { max };
         let allowance = self.streams.allowance();
         // Every answer in such a stream is an answer to a request of `ask`.
         let events = events(response.into_body(), max, self.decoder, true, None, allowance);

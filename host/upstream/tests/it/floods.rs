@@ -262,6 +262,20 @@ async fn a_request_whose_exchange_breaks_off_does_not_end_the_connection_of_othe
 }
 
 #[tokio::test]
+async fn an_event_of_notifications_is_short_also_if_it_does_not_end() {
+    let unfinished = || {
+        events(Body::from_stream(
+            futures::stream::iter([Ok::<_, std::io::Error>(format!("data: {}", "x".repeat(1 << 20)))])
+                .chain(futures::stream::pending()),
+        ))
+    };
+    let server = Server::start(move |method, message| answer(method, message, unfinished)).await;
+    let _up = mcp_host_upstream::connect(&server.plugin("")).await.unwrap();
+    // The stream is ended, and opened again.
+    wait_for(async || server.count("GET") >= 2).await;
+}
+
+#[tokio::test]
 async fn a_server_that_breaks_off_each_exchange_is_unreachable_at_once() {
     let is_broken = Arc::new(AtomicBool::new(false));
     let breaks = is_broken.clone();
@@ -282,7 +296,7 @@ async fn a_server_that_breaks_off_each_exchange_is_unreachable_at_once() {
 #[tokio::test]
 async fn a_flood_that_a_failed_request_cuts_short_has_back_off_too() {
     // Less than a burst, for each connection.
-    let flood = || events(format!(":{}\n\n", "x".repeat(12 << 20)));
+    let flood = || events(format!(":{}\n\n", "x".repeat(100 << 10)).repeat(120));
     let server = Server::start(move |method, message| match (method, message["method"].as_str()) {
         (_, Some("resources/read")) => status(404, ""),
         _ => answer(method, message, flood),

@@ -1,5 +1,6 @@
 //! Streamable HTTP: the negotiation, the token, errors and sizes.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::Request;
+use axum::extract::{ConnectInfo, Request};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
 use futures::StreamExt as _;
@@ -154,6 +155,41 @@ async fn a_server_of_sessions_is_fallen_back_to_and_gets_the_token_in_each_reque
         (&headers["mcp-session-id"], &headers["mcp-protocol-version"]),
         (&"s1".parse().unwrap(), &"2025-06-18".parse().unwrap())
     );
+}
+
+/// On a connection that was idle, the request could be sent twice.
+#[tokio::test]
+async fn a_session_is_begun_on_a_new_connection() {
+    let ports = Arc::new(Mutex::new(Vec::new()));
+    let log = ports.clone();
+    let handler = move |request: Request| {
+        let log = log.clone();
+        async move {
+            let port = request.extensions().get::<ConnectInfo<SocketAddr>>().unwrap().0.port();
+            let (parts, body) = request.into_parts();
+            let body = axum::body::to_bytes(body, 1 << 20).await.unwrap_or_default();
+            let message: Value = serde_json::from_slice(&body).unwrap_or_default();
+            log.lock().push((message["method"].as_str().unwrap_or_default().to_owned(), port));
+            if message["method"] == "server/discover" {
+                let error = json!({ "code": -32601, "message": "?" });
+                let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "error": error });
+                return json_text(answer.to_string());
+            }
+            with_session(&parts.method, &message, |uri| {
+                json(&message, json!({ "contents": [{ "uri": uri, "text": "1" }] }))
+            })
+        }
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let service = Router::new().fallback(handler).into_make_service_with_connect_info::<SocketAddr>();
+    let serve = async move { axum::serve(listener, service).await.unwrap_or_default() };
+    let server = Server { url, received: Arc::default(), _task: AbortOnDropHandle::new(tokio::spawn(serve)) };
+    let up = mcp_host_upstream::connect(&server.plugin("")).await.unwrap();
+    assert!(up.read("x:1").await.is_ok());
+    let ports = ports.lock();
+    let (position, (_, port)) = ports.iter().enumerate().find(|(_, (method, _))| method == "initialize").unwrap();
+    assert!(ports[..position].iter().all(|(_, before)| before != port), "{ports:?}");
 }
 
 #[tokio::test]
