@@ -9,7 +9,7 @@
 //! | [`followers`] | a broadcast of events, which slow receivers lose |
 //! | [`share_limiter`], [`fair_semaphore`], [`keyed_rate`], [`weak_map`] | limits with a share, permits with a queue, and a rate, for each client; values that the users of one key share |
 //! | [`shared_buckets`] | the interface of plugins' key-value buckets to a store that several hosts share |
-//! | [`informational`], [`bounded_body`] | bounds on what servers send to the host over HTTP: informational responses (1xx); the size and the chunks of bodies |
+//! | [`informational`], [`bounded_body`] | bounds on what is sent to the host over HTTP: informational responses (1xx); the size and the chunks of bodies |
 //! | [`shared_snapshots`] | the interface of search to a store of index snapshots that several hosts share |
 //! | [`escape`], [`text`] | untrusted text for logs and terminals; quotation, truncation |
 //! | `seccomp` | filters of system calls |

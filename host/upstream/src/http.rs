@@ -158,11 +158,12 @@ pub(crate) fn is_answered(error: &ServiceError) -> bool {
 /// Returns whether the exchange of one request failed. This shows nothing about other requests, unless the server cannot be connected to.
 pub(crate) fn is_of_one_exchange(error: &ServiceError) -> bool {
     let ServiceError::TransportSend(error) = error else { return false };
-    match error.error.downcast_ref::<Failed>() {
-        None | Some(StreamableHttpError::TransportChannelClosed) => false,
-        Some(StreamableHttpError::Client(HttpError::Send(SendError::Connect(_)))) => false,
-        Some(_) => true,
-    }
+    let Some(error) = error.error.downcast_ref::<Failed>() else { return false };
+    !matches!(
+        error,
+        StreamableHttpError::TransportChannelClosed
+            | StreamableHttpError::Client(HttpError::Send(SendError::Connect(_)))
+    )
 }
 
 /// Returns whether the error shows that the server is unavailable: it rejects the credentials, or the status is 5xx.
