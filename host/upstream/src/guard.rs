@@ -169,7 +169,7 @@ impl<T> Guarded<T> {
     /// Marks the connection as ended, and wakes the host and the connection's watch, which open another one.
     fn end(&self) {
         if let Some(excess) = self.allowance.excess() {
-            self.health.exceeded(excess);
+            self.health.exceeded(&excess.to_string());
         }
         self.has_ended.store(true, Ordering::Release);
         self.updates.wake();
