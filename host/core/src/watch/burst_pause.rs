@@ -25,6 +25,12 @@ const MIN_FACTOR: u32 = 4;
 /// The maximum pause after work that takes less than a quarter of it.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
+/// The initial and the maximum back-off after a failed walk.
+pub(super) const FAILED_WALK_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// The minimum and the maximum pause between two walks.
+pub(super) const MIN_WALK_PAUSE: Duration = Duration::from_millis(100);
+pub(super) const MAX_WALK_PAUSE: Duration = Duration::from_secs(30);
+
 /// Returns the pause after work that took `took`.
 pub(super) fn burst_pause(took: Duration) -> Duration {
     let shortest = took.saturating_mul(MIN_FACTOR);

@@ -33,11 +33,11 @@ use mcp_host_sandbox::sql::DatabaseNotifications;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::burst_pause::{EventPause, burst_pause};
+use super::context::BATCH_SIZE;
 use super::mailbox::Mailbox;
 use super::poll_metrics::{PollCause, PollTrigger};
 use super::provider_calls::ProviderCalls;
-use super::state::{BATCH_SIZE, PollOutcome, Unserved, WatcherState};
-use super::views::Owed;
+use super::state::{Owed, PollOutcome, Unserved, WatcherState};
 use crate::response_cache::DroppedFor;
 
 /// The bounds of a provider's hint, unless the interval of the config lies outside of them.

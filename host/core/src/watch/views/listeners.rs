@@ -5,16 +5,9 @@
 //! provider with a client for each identity has one once the identity has called it. Such a view takes no place of a subscription to a
 //! resource, and it ends when the provider has dropped the client, as the least recently used one.
 //!
-//! # Who is notified
-//!
-//! A change is reported by a poll of the view, and is notified to subscribers with the view's identity at that time. One that may see the
-//! whole listing is notified without a walk: it may see whatever has changed. For one that may see only a part, the listing is walked on
-//! behalf of a subscriber with this identity, and compared with its [fingerprint](super::super::listing): it must not learn of changes that
-//! it may not see. These walks are throttled as all others.
-//!
 //! # What may have been missed
 //!
-//! A [check](Views::check) assigns each subscriber to the view of its identity. A subscriber whose identity, credentials or rules have
+//! A [check](super::checks) assigns each subscriber to the view of its identity. A subscriber whose identity, credentials or rules have
 //! changed, that is new to this generation of the plugin, or whose view had ended, may have missed a change: it is notified once, after the
 //! next poll of its view. If it sees nothing any more, or the provider does not want a view for its new identity, it is notified
 //! immediately. A subscriber whose view has ended because the client was dropped is notified when there is a client again.
@@ -22,47 +15,14 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use mcp_host_base::backoff::Backoff;
-use mcp_host_model::caller::{Caller, Identity};
-use tokio::time::{Instant, sleep_until};
+use mcp_host_model::caller::Identity;
 
-use super::super::burst_pause::burst_pause;
-use super::super::listing::{FAILED_WALK_BACKOFF, ListingTask, MAX_WALK_PAUSE, MIN_WALK_PAUSE};
+use super::super::context::BATCH_SIZE;
 use super::super::mailbox::Mailbox;
-use super::super::state::{BATCH_SIZE, WatcherState};
-use super::{Found, Purpose, Refused, Table, View, Views};
-use crate::access::{Access, Principal};
+use super::Views;
+use super::table::{Found, Listener, Purpose, Refused, Table, View};
+use crate::access::Access;
 use crate::catalog::{may_see_listing, may_see_whole_listing};
-
-/// A subscriber of the listing at the last check.
-#[derive(Clone, Copy)]
-pub(super) struct Listener {
-    /// None if it saw nothing.
-    identity: Option<Identity>,
-    /// The number of changes of its credentials at that time.
-    credential_changes: u64,
-    /// Whether it might see the whole listing.
-    sees_whole: bool,
-    /// The watcher of the view that notifies it; none if there is no view for it.
-    view: Option<u64>,
-    /// Whether it may have missed a change.
-    has_missed: bool,
-    /// The check that saw it, or the last one before it began to listen.
-    check: u64,
-}
-
-impl Listener {
-    /// Whether both see the same.
-    fn sees_as(&self, other: &Self) -> bool {
-        (self.identity, self.credential_changes, self.sees_whole)
-            == (other.identity, other.credential_changes, other.sees_whole)
-    }
-
-    /// Whether there has been no view for it yet, because the provider did not want one.
-    fn is_fresh(&self) -> bool {
-        self.identity.is_some() && self.view.is_none() && !self.has_missed
-    }
-}
 
 /// A subscriber of the listing, as a check has found it.
 pub(super) struct FoundListener {
@@ -232,103 +192,5 @@ impl Views {
             return None;
         }
         Some(self.open(table, identity, mailbox, Purpose::Listing))
-    }
-}
-
-/// The subscribers of the listing that have the identity of a view now.
-#[derive(Default)]
-struct Listening {
-    /// Those that may see the whole listing.
-    whole: Vec<Arc<Mailbox>>,
-    /// Those that may see only a part, with their principals.
-    part: Vec<(Arc<Mailbox>, Principal)>,
-    /// One of the latter, as the caller.
-    caller: Option<Caller>,
-}
-
-impl WatcherState {
-    /// Returns a subscriber of the listing with the identity of this view, as the caller. None if the listing is not to be watched for it.
-    pub(super) fn listening_caller(&self) -> Option<Caller> {
-        let scope = self.view.as_ref().filter(|scope| self.plugin.reports_listing(&scope.identity))?;
-        let listeners: Vec<_> = scope.listeners.lock().values().cloned().collect();
-        listeners.iter().find_map(|mailbox| {
-            let (identity, caller) = self.identity(mailbox)?;
-            let is_listening = || self.context.subscription_index().is_watching_listing(mailbox.id);
-            (identity == scope.identity && is_listening()).then_some(caller)
-        })
-    }
-
-    /// Notifies these subscribers of the listing, if they still have the identity of this view.
-    pub(in crate::watch) async fn notify_owed_listing(&self, owed: &HashSet<u64>) {
-        let Some(scope) = self.view.as_ref().filter(|_| !owed.is_empty()) else { return };
-        let listeners: Vec<_> = scope.listeners.lock().values().cloned().collect();
-        let is_owed = |mailbox: &Arc<Mailbox>| owed.contains(&mailbox.id) && self.concerns(mailbox);
-        let owed: Vec<_> = listeners.into_iter().filter(is_owed).collect();
-        self.context.notify_listeners(&owed).await;
-    }
-
-    fn listening(&self, access: &Access) -> Listening {
-        let mut listening = Listening::default();
-        let Some(scope) = &self.view else { return listening };
-        let listeners: Vec<_> = scope.listeners.lock().values().cloned().collect();
-        for mailbox in listeners {
-            let Some((_, caller)) = self.identity(&mailbox).filter(|(identity, _)| *identity == scope.identity) else {
-                continue;
-            };
-            let (principal, mount) = (mailbox.principal(), self.plugin.mount());
-            let policy = access.policy(&principal);
-            if may_see_whole_listing(&policy, mount) {
-                listening.whole.push(mailbox);
-            } else if may_see_listing(&policy, mount) {
-                listening.part.push((mailbox, principal));
-                listening.caller = Some(caller);
-            }
-        }
-        listening
-    }
-}
-
-/// Notifies the subscribers of the listing in a view of its changes.
-pub(super) async fn notify(state: Arc<WatcherState>) {
-    let task = ListingTask::new(state.clone());
-    let new_backoff = || Backoff::new(FAILED_WALK_BACKOFF.0, FAILED_WALK_BACKOFF.1);
-    let (mut backoff, mut rest) = (new_backoff(), Instant::now());
-    // The version that was notified, the rules of the last walk, and whether that failed.
-    let (mut version, mut walked_access, mut has_failed) = (0, None::<Arc<Access>>, false);
-    loop {
-        state.listing.dirty.notified().await;
-        sleep_until(rest).await;
-        let began = Instant::now();
-        let access = state.context.access.load_full();
-        let Listening { whole, part, caller } = state.listening(&access);
-        let principals: HashSet<_> = part.iter().map(|(_, principal)| principal.clone()).collect();
-        let has_new = !task.untracked(&principals).is_empty();
-        if has_new {
-            // This poll makes every later change detectable. A failure is ignored, because the next successful poll reports the changes.
-            let _ = state.wait_for_poll().await;
-        }
-        let now = state.listing.version();
-        let has_changed = std::mem::replace(&mut version, now) != now;
-        if has_changed {
-            state.context.notify_listeners(&whole).await;
-        }
-        let are_rules_new = walked_access.as_ref().is_none_or(|walked| !Arc::ptr_eq(walked, &access));
-        let is_due = has_new || has_changed || are_rules_new || has_failed;
-        let Some(caller) = caller.filter(|_| is_due) else { continue };
-        let walking = task.refresh_fingerprints(principals, &access);
-        let refreshed = Caller::scope_view(Some(caller), walking).await;
-        let changed = part.into_iter().filter(|(_, principal)| refreshed.changed.contains(principal));
-        let changed: Vec<_> = changed.map(|(mailbox, _)| mailbox).collect();
-        state.context.notify_listeners(&changed).await;
-        (walked_access, has_failed) = (Some(access), refreshed.has_failed);
-        let least = if has_failed {
-            state.listing.dirty.notify_one();
-            backoff.next_delay()
-        } else {
-            backoff = new_backoff();
-            MIN_WALK_PAUSE
-        };
-        let pause = burst_pause(began.elapsed()).clamp(least, MAX_WALK_PAUSE.max(least));
-        rest = Instant::now().checked_add(pause).unwrap_or(rest);
     }
 }
