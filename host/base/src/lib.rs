@@ -10,7 +10,7 @@
 //! | [`share_limiter`], [`fair_semaphore`], [`keyed_rate`], [`weak_map`] | limits with a share, permits with a queue, and a rate, for each client; values that the users of one key share |
 //! | [`shared_buckets`] | the interface of plugins' key-value buckets to a store that several hosts share |
 //! | [`informational`] | a bound on informational responses (1xx) to requests of the host |
-//! | [`escape`], [`text`] | untrusted text for logs and terminals; quotation, truncation |
+//! | [`escape`], [`text`] | untrusted text for logs and terminals; quotation, truncation, errors with their causes |
 //! | `seccomp` | filters of system calls |
 //! | `tls_client` | the certificates of servers that TLS clients of this host accept |
 //! | [`trace`] | the spans of a request that is traced, and the trace that a client continues |
