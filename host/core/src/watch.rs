@@ -50,8 +50,8 @@
 //!
 //! # Views
 //!
-//! If changes depend on the caller, as at an upstream with a token for each principal, each identity has a poller of its own, and
-//! its updates, those of the listing included, go to subscribers with this identity only ([`views`]). Other replicas do not poll for it.
+//! If changes depend on the caller, as at an upstream with a token for each principal, each identity has a poller of its own. Its
+//! updates, including updates of the listing, go only to subscribers with this identity ([`views`]). Each replica polls its own views.
 //!
 //! # Preparations
 //!

@@ -1,10 +1,10 @@
 //! Limits of what an upstream sends without a request.
 //!
-//! Each connection has an [`Allowance`]: token buckets of events and of bytes. All that an upstream sends is counted where it is received, in
-//! event streams ([`http`](crate::http)) and on pipes ([`pipes`](crate::pipes)): messages, and what is no message, such as empty lines,
-//! comments, events that cannot be decoded, and answers that no request waits for. One answer to each request is not counted. An excess ends
-//! the connection. It is opened again with back-off, as after a failed attempt. Each request also permits [`BESIDES`] short events, because
-//! servers send such events with each answer, for example the id of its stream.
+//! Each connection has an [`Allowance`]: token buckets of events and of bytes. Everything that an upstream sends is counted where it is
+//! received, in event streams ([`http`](crate::http)) and on pipes ([`pipes`](crate::pipes)): messages, and also empty lines, comments,
+//! events that cannot be decoded, and answers that no request waits for. One answer to each request is not counted. When a bucket is empty,
+//! the connection ends. It is opened again with back-off, as after a failed attempt. Each request also permits [`BESIDES`] short events,
+//! because servers send such events with each answer, for example the id of its stream.
 //!
 //! Notifications that the host does not use (progress, logs, tools, prompts) are dropped before they are processed. A request whose id is
 //! longer than [`MAX_ID`] bytes is dropped, because its answer, which contains the id, may be queued for long.
@@ -41,7 +41,7 @@ const MAX_SHORT: usize = 1024;
 /// The maximum length of a request's id in bytes.
 const MAX_ID: usize = 1024;
 
-/// What an upstream has exceeded.
+/// The limit that an upstream has exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Excess {
     /// The token bucket of events.
@@ -57,7 +57,7 @@ pub(crate) enum Excess {
     Line,
 }
 
-/// What an upstream may send on one connection without a request.
+/// The token buckets of one connection, for everything that an upstream sends without a request.
 #[derive(Debug)]
 pub(crate) struct Allowance {
     events: DefaultDirectRateLimiter,

@@ -307,7 +307,8 @@ impl Provider for UpstreamProvider {
 }
 
 impl Shared {
-    /// Returns the upstream's URI of a path: as listed, else in canonical form. A path that was not listed and is not canonical is not found.
+    /// Returns the upstream's URI of a path: as listed, else in canonical form. A path that was neither listed nor is in canonical form is
+    /// not found.
     fn spelling(&self, path: &str) -> Result<String> {
         match self.listed.lock().spelling(path) {
             Spelling::Listed(spelling) => Ok(spelling.to_owned()),

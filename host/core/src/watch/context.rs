@@ -139,7 +139,7 @@ impl WatchContext {
         }
     }
 
-    /// Notifies those of these subscribers that are subscribers of the listing.
+    /// Notifies the subscribers of the listing among these subscribers.
     pub(super) async fn notify_listeners(&self, mailboxes: &[Arc<Mailbox>]) {
         for batch in mailboxes.chunks(BATCH_SIZE) {
             self.subscription_index().notify_listeners(batch);

@@ -30,17 +30,17 @@ use crate::catalog::{may_see_listing, may_see_whole_listing};
 /// The subscribers of the listing that have the identity of a view now.
 #[derive(Default)]
 struct Listening {
-    /// Those that may see the whole listing.
+    /// The subscribers that may see the whole listing.
     whole: Vec<Arc<Mailbox>>,
-    /// Those that may see only a part, with their principals.
+    /// The subscribers that may see only a part, with their principals.
     part: Vec<(Arc<Mailbox>, Principal)>,
-    /// One of the latter, as the caller.
+    /// One of the latter, on whose behalf the listing is walked.
     caller: Option<Caller>,
 }
 
 impl WatcherState {
-    /// Returns the paths that subscribers with this identity watch now, and one of these subscribers as the caller: if there is none, one of
-    /// the listing. `None` without such subscribers.
+    /// Returns the paths that subscribers with this identity watch now, and one of these subscribers as the caller. Without subscribers of
+    /// resources, the caller is a subscriber of the listing. `None` without any subscribers.
     pub(super) async fn watched_in_view(&self, identity: Identity) -> Option<(Vec<(Uri, Path)>, Caller)> {
         let mount = self.plugin.mount();
         let (mut members, mut caller, mut from) = (HashMap::new(), None, None);
@@ -84,6 +84,7 @@ impl WatcherState {
         self.context.notify_listeners(&owed).await;
     }
 
+    /// Returns the subscribers of the listing that have the identity of this view now.
     fn listening(&self, access: &Access) -> Listening {
         let mut listening = Listening::default();
         let Some(scope) = &self.view else { return listening };

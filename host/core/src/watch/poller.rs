@@ -308,7 +308,7 @@ impl Poller {
                 () = may_poll => return PollTrigger::now(PollCause::Replica),
                 () = shared.wait_for_news() => {}
             }
-            // News that have been taken are delivered, whatever else happens.
+            // Not cancelled by another branch: news that were taken must be delivered.
             wakes |= self.tell_news(shared.take_news()).await;
         }
     }

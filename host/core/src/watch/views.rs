@@ -9,7 +9,7 @@
 //!
 //! # The listing
 //!
-//! Subscribers of the listing are members of views, too ([`listeners`]). A view for the listing only takes no place of a subscription.
+//! Subscribers of the listing are members of views, too ([`listeners`]). Views for the listing only have a limit of their own.
 //!
 //! # Lifetime
 //!
@@ -21,9 +21,9 @@
 //!
 //! A plugin has at most [`ProviderInfo::views`](mcp_host_model::provider::ProviderInfo::views) views for resources, and
 //! [`MAX_LISTING_VIEWS`] for the listing only. A principal may use any number of access tokens, and causes at most
-//! [`MAX_VIEWS_OF_PRINCIPAL`](table::MAX_VIEWS_OF_PRINCIPAL) views of either kind. Each view is charged with [`VIEW_MEMORY`] to the principal's memory for subscriptions.
-//! Beyond these limits a subscription is refused, and a subscriber with a new identity is tried again at the next check. A check takes at
-//! most a seventeenth of the time ([`burst_pause`](super::burst_pause)).
+//! [`MAX_VIEWS_OF_PRINCIPAL`](table::MAX_VIEWS_OF_PRINCIPAL) views of either kind. Each view is charged with [`VIEW_MEMORY`] to the
+//! principal's memory for subscriptions. Beyond these limits a subscription is refused, and a subscriber with a new identity is tried again
+//! at the next check. A check takes at most a seventeenth of the time ([`burst_pause`](super::burst_pause)).
 //!
 //! Several principals may have one identity, such as the members of a group with a token. If the charged principal has no subscriber in
 //! the view any more, a check charges another principal that has one. Otherwise the remaining principals would use the view for free, and
@@ -73,7 +73,7 @@ pub(super) struct Views {
 }
 
 impl Views {
-    /// Creates no view yet.
+    /// Creates an empty table.
     pub(super) fn new(plugin: &Arc<CachedPlugin>, context: &Arc<WatchContext>) -> Arc<Self> {
         Arc::new(Self {
             plugin: plugin.clone(),

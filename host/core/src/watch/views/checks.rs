@@ -127,7 +127,7 @@ impl Views {
         (lost, listening)
     }
 
-    /// Leaves the listing only to each view that has no subscriber of a resource any more, according to a check.
+    /// Turns each view without a subscriber of a resource, according to a check, into a view for the listing only.
     fn release_resources(&self, table: &mut Table, found: &HashMap<u64, Found>) {
         let subscribed: HashSet<_> = found.values().filter_map(|found| found.identity).collect();
         for (identity, view) in &mut table.views {
@@ -135,7 +135,7 @@ impl Views {
             let is_settled = view.leases == 0 && view.settled == Some(view.entered);
             if is_settled && view.purpose != Purpose::Listing && !subscribed.contains(identity) {
                 view.purpose = Purpose::Listing;
-                // It exists already, so it counts beyond the limits, too.
+                // The view exists already, so it is counted beyond the limits, too.
                 let unlimited = ShareLimits { client: usize::MAX, overall: usize::MAX };
                 if let Ok(count) = table.counts.listing.acquire(view.charge.count.client(), unlimited) {
                     view.charge.count = count;

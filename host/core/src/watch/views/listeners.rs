@@ -1,16 +1,17 @@
-//! Subscribers of the listing at a plugin with views: each is notified of changes of the listing that its own identity has.
+//! Subscribers of the listing at a plugin with views: each is notified of changes of its own identity's listing.
 //!
-//! A session listens to the listing of all plugins without naming one, and a stream of `subscriptions/listen` if it requests so. So a
-//! subscriber of the listing alone begins a view only if the provider [wants it](mcp_host_model::provider::Provider::reports_listing): a
-//! provider with a client for each identity has one once the identity has called it. Such a view takes no place of a subscription to a
-//! resource, and it ends when the provider has dropped the client, as the least recently used one.
+//! A session subscribes to the listing of all plugins, whether it uses a plugin or not; a stream of `subscriptions/listen` does so on
+//! request. So a subscriber of the listing begins a view only if the provider
+//! [reports the listing of its identity](mcp_host_model::provider::Provider::reports_listing). A provider with a client for each identity
+//! does so while it has the client, which exists after the first call. Such a view does not count against the limit of views for resources. It
+//! ends when the provider evicts the client as the least recently used one.
 //!
-//! # What may have been missed
+//! # Missed changes
 //!
 //! A [check](super::checks) assigns each subscriber to the view of its identity. A subscriber whose identity, credentials or rules have
 //! changed, that is new to this generation of the plugin, or whose view had ended, may have missed a change: it is notified once, after the
-//! next poll of its view. If it sees nothing any more, or the provider does not want a view for its new identity, it is notified
-//! immediately. A subscriber whose view has ended because the client was dropped is notified when there is a client again.
+//! next poll of its view. If it sees nothing any more, or the provider does not report the listing of its new identity, it is notified
+//! immediately. A subscriber whose view has ended because the client was evicted is notified when there is a client again.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -34,16 +35,17 @@ pub(super) struct FoundListener {
 #[derive(Default)]
 struct Members {
     mailboxes: BTreeMap<u64, Arc<Mailbox>>,
-    /// Those to notify once, after the next poll.
+    /// The members to notify once, after the next poll.
     owed: HashSet<u64>,
-    /// Whether one was not in this view before.
+    /// Whether there is a new member.
     has_new: bool,
-    /// Whether one may see only a part of the listing.
+    /// Whether a member may see only a part of the listing.
     has_part: bool,
 }
 
 impl Views {
-    /// Records a subscriber that begins to listen. Must be called before it is a subscriber of the listing: a check notifies an unknown one.
+    /// Records a subscriber that begins to listen. Must be called before it is registered as a subscriber of the listing,
+    /// because a check notifies unknown subscribers.
     pub(in crate::watch) fn note_listener(&self, mailbox: &Arc<Mailbox>) {
         let FoundListener { found, sees_whole } = self.find_listener(&self.context.access.load_full(), mailbox);
         let Found { credential_changes, identity, .. } = found;
@@ -55,7 +57,7 @@ impl Views {
         }
     }
 
-    /// Has a new subscriber of the listing assigned to a view, if there is one for it.
+    /// Requests a check, which assigns a new subscriber of the listing to a view, if the provider reports the listing of its identity.
     pub(in crate::watch) fn listener_came(&self, mailbox: &Mailbox) {
         if self.identity(mailbox).is_some_and(|identity| self.plugin.reports_listing(&identity)) {
             self.identities_changed();
@@ -134,7 +136,7 @@ impl Views {
                         let of_view = members.entry(identity).or_default();
                         now.view = Some(view.state.id);
                         if !is_same || before.is_some_and(|before| before.view != now.view) {
-                            // A view that is about to end does not.
+                            // Prevents the end of an idle view.
                             view.entered = view.entered.saturating_add(1);
                             of_view.has_new = true;
                             if !is_fresh {
@@ -165,7 +167,7 @@ impl Views {
             if had_some && is_empty {
                 view.state.unwatched.notify_one();
             }
-            // In this order: a poll that takes what is owed knows the subscribers.
+            // After the listeners, so that a poll that takes the pending notifications finds their subscribers.
             scope.owed.lock().listing.extend(owed);
             if has_new {
                 view.state.wake.notify_one();
@@ -180,7 +182,7 @@ impl Views {
         told
     }
 
-    /// Returns the view of a subscriber of the listing; none if the provider does not want one.
+    /// Returns the view of a subscriber of the listing; none if the provider does not report the listing of the identity.
     fn view_of_listing<'a>(
         self: &Arc<Self>,
         table: &'a mut Table,

@@ -57,7 +57,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Counts a view of a principal, within the limits; `max` is that of all principals.
+    /// Counts a view of a principal, within the limits. `max` is the limit for all principals.
     pub(super) fn add(
         &self,
         purpose: Purpose,
@@ -79,13 +79,14 @@ impl Counts {
     }
 }
 
-/// What the principal is charged with that has caused a view, or another one that uses it now.
+/// The charge for a view, to the principal that caused it, or to another one that uses it now.
 pub(super) struct ViewCharge {
     /// One of the views for its purpose.
     pub(super) count: SharePermit<Requester>,
     pub(super) memory: SharePermit<Requester>,
 }
 
+/// The view of an identity.
 pub(super) struct View {
     pub(super) state: Arc<WatcherState>,
     pub(super) lookups: Arc<Lookups>,
@@ -94,13 +95,14 @@ pub(super) struct View {
     pub(super) leases: usize,
     /// The number of leases and of new subscribers of the listing since the beginning.
     pub(super) entered: u64,
-    /// This number at the beginning of the last check; none if there were leases.
+    /// The value of `entered` at the beginning of the last check; none if there were leases.
     pub(super) settled: Option<u64>,
     pub(super) charge: ViewCharge,
     pub(super) _polling: AbortOnDropHandle<Option<()>>,
     pub(super) _notifying: AbortOnDropHandle<Option<()>>,
 }
 
+/// A subscriber of resources at the last check.
 pub(super) struct Seen {
     /// None if it saw nothing.
     pub(super) identity: Option<Identity>,
@@ -117,7 +119,7 @@ pub(super) struct Found {
     pub(super) identity: Option<Identity>,
 }
 
-/// Why there is no view.
+/// The reason why there is no view.
 pub(super) enum Refused {
     /// The plugin was replaced.
     Closed,
@@ -168,7 +170,7 @@ impl Listener {
             == (other.identity, other.credential_changes, other.sees_whole)
     }
 
-    /// Whether there has been no view for it yet, because the provider did not want one.
+    /// Whether there has been no view for it yet, because the provider did not report the listing of its identity.
     pub(super) fn is_fresh(&self) -> bool {
         self.identity.is_some() && self.view.is_none() && !self.has_missed
     }
@@ -198,8 +200,8 @@ impl Table {
         self.checks
     }
 
-    /// Charges each view whose principal has no subscriber in it to one that has, according to a check. Without room for it, the view stays
-    /// charged as it is until a later check.
+    /// Moves the charge for each view whose charged principal has no subscriber in it, according to a check, to a principal that has one.
+    /// If that principal has reached a limit, the charge stays until a later check.
     pub(super) fn charge_users<'f>(
         &mut self,
         found: impl Iterator<Item = &'f Found>,
