@@ -34,7 +34,8 @@
 //!   within the budget ([`message`]).
 //! - Everything that a server sends besides answers to requests is counted, including data that are not messages. Above a limit, the
 //!   connection ends ([`guard`]).
-//! - Spellings and metadata of listings take at most half of `memory` ([`listed`]), and pages that were read ahead at most an eighth ([`walks`]).
+//! - Spellings and metadata of listings take at most half of `memory` ([`listed`]), and pages that were read ahead at most an eighth
+//!   ([`walks`]).
 //! - A text of an upstream is used as a URI only after it was mapped. A URI that cannot be mapped is dropped and logged.
 //!
 //! # Revisions

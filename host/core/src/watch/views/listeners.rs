@@ -3,8 +3,8 @@
 //! A session subscribes to the listing of all plugins, whether it uses a plugin or not; a stream of `subscriptions/listen` does so on
 //! request. So a subscriber of the listing begins a view only if the provider
 //! [reports the listing of its identity](mcp_host_model::provider::Provider::reports_listing). A provider with a client for each identity
-//! does so while it has the client, which exists after the first call. Such a view does not count against the limit of views for resources. It
-//! ends when the provider evicts the client as the least recently used one.
+//! does so while it has the client, which exists after the first call. Such a view does not count against the limit of views for
+//! resources. It ends when the provider evicts the client as the least recently used one.
 //!
 //! # Missed changes
 //!
