@@ -36,6 +36,7 @@ version: 0.1
 storage: { filesystem: { rootdirectory: $dir/data } }
 http: { addr: "$at", tls: { certificate: $dir/tls.pem, key: $dir/tls.key } }
 END
+> registry.log
 "$registry" serve registry.yml > registry.log 2>&1 &
 running=$!
 tries=0

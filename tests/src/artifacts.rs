@@ -68,6 +68,12 @@ pub fn client_program(path: &str) -> PathBuf {
     require_built(&format!("clients/{path}"), "cargo xtask clients")
 }
 
+/// Returns a path below `target/clients` if it exists, for clients that `cargo xtask clients` installs only on request.
+pub fn optional_client(path: &str) -> Option<PathBuf> {
+    let file = target_dir().join("clients").join(path);
+    file.exists().then_some(file)
+}
+
 /// Returns the path of the Node.js that is installed beside the conformance suite: programs of the tests need a newer one than
 /// most machines have. Where there is none for the machine, it is the machine's own.
 ///

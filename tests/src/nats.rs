@@ -76,6 +76,13 @@ impl NatsServer {
         answer["state"]["messages"].as_u64().expect("a number of messages")
     }
 
+    /// The subjects of the messages in a stream of JetStream.
+    pub async fn subjects_of(&self, stream: &str) -> Vec<String> {
+        let answer = self.request(&format!("$JS.API.STREAM.INFO.{stream}"), "{\"subjects_filter\":\">\"}").await;
+        let subjects = answer["state"]["subjects"].as_object().cloned().unwrap_or_default();
+        subjects.into_iter().map(|(subject, _)| subject).collect()
+    }
+
     /// Creates a stream of JetStream.
     pub async fn create_stream(&self, config: &Value) {
         let name = config["name"].as_str().expect("a stream has a name");

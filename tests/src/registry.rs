@@ -130,6 +130,15 @@ impl Registry {
         fs::remove_dir_all(self.repository().join(format!("_manifests/tags/{tag}"))).expect("the tag is there");
     }
 
+    /// The manifest at a tag, and the config that it names.
+    pub fn published(&self, tag: &str) -> (Value, Value) {
+        let json = |digest: &str| serde_json::from_slice(&self.blob(digest)).expect("it is JSON");
+        let manifest: Value = json(&self.linked(&format!("_manifests/tags/{tag}/current/link")));
+        let config = manifest.pointer("/config/digest").and_then(Value::as_str).expect("a manifest has a config");
+        let config = json(config);
+        (manifest, config)
+    }
+
     /// What it answers to those who get a signed version, by the paths of the requests in their order.
     pub fn answers(&self, tag: &str) -> Vec<(String, Reply)> {
         let manifest_digest = self.linked(&format!("_manifests/tags/{tag}/current/link"));

@@ -152,6 +152,19 @@ fn every_guest_is_a_member_of_the_guests_workspace() {
     }
 }
 
+/// Cargo hashes the absolute path of a package outside of its workspace into the names of symbols, so a component would
+/// have other bytes in another directory.
+#[test]
+fn providers_are_made_of_packages_inside_of_their_workspace() {
+    let guests = manifest("plugins/Cargo.toml");
+    let dependencies = table_at(&guests, &["workspace", "dependencies"]);
+    let paths: Vec<_> = dependencies.values().filter_map(|dependency| dependency.get("path")?.as_str()).collect();
+    assert!(paths.contains(&"sdk"), "the SDK has a link: {paths:?}");
+    assert!(paths.iter().all(|path| !path.starts_with("..")), "{paths:?}");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    assert_eq!(std::fs::read_link(root.join("plugins/sdk")).unwrap(), Path::new("../sdk-guest/rust"));
+}
+
 /// Runs `cargo tree` and returns its lines.
 fn tree(arguments: &[&str]) -> Vec<String> {
     let output = Command::new(env!("CARGO"))

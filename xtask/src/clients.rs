@@ -15,6 +15,7 @@
 //! | a validator for Kubernetes manifests | `tests/clients/kubernetes` | `target/clients/kubernetes` | `target/clients/kubernetes/bin/kubernetes-validate --strict …` |
 //! | Sigstore's signer, and its services as a mock | `tests/clients/sigstore` | `target/clients/sigstore` | `node target/clients/sigstore/sign.mjs`, with the Node.js of the tools |
 //! | Sigstore's verifier in Python | `tests/clients/sigstore-python` | `target/clients/sigstore-python` | `target/clients/sigstore-python/bin/python tests/clients/sigstore-python/verify.py …` |
+//! | `wkg`, another client of registries: only with `--wkg`, because building it takes minutes | crates.io | `target/clients/wkg` | `target/clients/wkg/bin/wkg` |
 //! | a browser driver and accessibility checks, for the console | `tests/clients/console` | `target/clients/console` | `node target/clients/console/console.mjs …` |
 //!
 //! Versions are locked in the sources. A stamp file in each installation contains the digest of its inputs, so that a
@@ -23,10 +24,32 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use clap::Args;
 
-use crate::install::{copy_into, npm_install, pip_install};
+use crate::install::{cargo_install, copy_into, npm_install, pip_install};
 use crate::progress::Progress;
 use crate::workspace::Workspace;
+
+/// The version of wkg.
+const WKG: &str = "0.16.1";
+
+#[derive(Debug, Args)]
+pub(crate) struct Clients {
+    /// Also build wkg, for the test of components from registries with that client; takes minutes
+    #[arg(long)]
+    wkg: bool,
+}
+
+impl Clients {
+    pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
+        install(workspace, progress)?;
+        if self.wkg {
+            let program = cargo_install("wkg", WKG, &[], workspace, progress)?;
+            copy_into(&program, &workspace.target().join("clients/wkg/bin"))?;
+        }
+        Ok(())
+    }
+}
 
 /// Installs all programs that are missing or out of date.
 pub(crate) fn install(workspace: &Workspace, progress: &Progress) -> Result<()> {

@@ -1,14 +1,16 @@
 //! `cargo xtask demo`: serves this repository with the example config, and reads it with a client.
 //!
 //! The task builds the providers and the host, serves `examples/demo.toml` on loopback, and runs a client that lists
-//! and reads resources over HTTP. Then it serves until it is interrupted; with `--once` it exits. The host is always
-//! shut down gracefully: it receives a signal first, and is killed only if it does not exit.
+//! and reads resources over HTTP. A release of the host in `target/release` is used if it is up to date. Then the task
+//! serves until it is interrupted; with `--once` it exits. The host is always shut down gracefully: it receives a signal
+//! first, and is killed only if it does not exit.
 
 mod host;
 
+use std::env;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -38,6 +40,9 @@ const SHOWN: [&str; 2] = ["files:///Cargo.toml?lines=1-4", "results:///latest"];
 
 /// The URI of the latest commits, which the client reads if there is a repository.
 const HISTORY: &str = "git://mcp-host/log/HEAD?limit=3";
+
+/// The sources of the host.
+const SOURCES: [&str; 5] = ["Cargo.lock", "Cargo.toml", "host", "sdk-guest", "wit"];
 
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
@@ -114,16 +119,45 @@ struct Programs {
     client: PathBuf,
 }
 
-/// Builds the host and the client, without the tests.
+/// Builds the client and, unless there is a release of it, the host, without the tests.
 fn build(workspace: &Workspace, progress: &Progress) -> Result<Programs> {
-    let mut step = progress.step("building the host (the first time about 8 minutes on two processors)");
+    let release = release(workspace);
     let mut command = workspace.cargo(workspace.root());
-    command.args(["build", "--package", "mcp-resource-host-cli", "--package", "smoke-client", "--bins"]);
+    command.args(["build", "--bins", "--package", "smoke-client"]);
+    let mut step = if release.is_some() {
+        command.arg("--no-default-features");
+        progress.step("building the client")
+    } else {
+        command.args(["--package", "mcp-resource-host-cli"]);
+        progress.step("building the host (the first time about 8 minutes on two processors)")
+    };
     let artifacts = cargo::build(command, workspace, progress, &mut step)?;
-    let programs =
-        Programs { host: cargo::program(&artifacts, "mcp-host")?, client: cargo::program(&artifacts, "smoke-client")? };
-    step.done(&format!("built {}", workspace.display(&programs.host)));
+    let client = cargo::program(&artifacts, "smoke-client")?;
+    let programs = match release {
+        Some(host) => {
+            step.done(&format!("built {}; {} is up to date", workspace.display(&client), workspace.display(&host)));
+            Programs { host, client }
+        }
+        None => {
+            let host = cargo::program(&artifacts, "mcp-host")?;
+            step.done(&format!("built {}", workspace.display(&host)));
+            Programs { host, client }
+        }
+    };
     Ok(programs)
+}
+
+/// Returns the release of the host, if there is one and no tracked source of it is newer.
+fn release(workspace: &Workspace) -> Option<PathBuf> {
+    let modified = |file: &Path| file.metadata().and_then(|metadata| metadata.modified()).ok();
+    let program = workspace.target().join("release").join(format!("mcp-host{}", env::consts::EXE_SUFFIX));
+    let built = modified(&program)?;
+    let mut git = Command::new("git");
+    git.args(["ls-files", "-z", "--"]).args(SOURCES).current_dir(workspace.root());
+    let sources = cargo::capture(&mut git).ok()?;
+    let mut sources = sources.split('\0').filter(|source| !source.is_empty());
+    let is_older = |source: &str| modified(&workspace.root().join(source)).is_some_and(|at| at <= built);
+    sources.all(is_older).then_some(program)
 }
 
 /// Runs `mcp-host check`, which compiles the components into the host's cache. During the compilation, a client would
@@ -156,6 +190,9 @@ fn arguments(command: &Command) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::time::{Duration, SystemTime};
+
     use super::*;
 
     const CONFIG_TEXT: &str = include_str!("../../examples/demo.toml");
@@ -163,6 +200,29 @@ mod tests {
     #[test]
     fn the_config_listens_where_the_demo_does() {
         assert!(CONFIG_TEXT.contains(&format!("http = \"{ADDRESS}\"")), "{CONFIG_TEXT}");
+    }
+
+    #[test]
+    fn a_release_is_used_unless_a_source_is_newer() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = Workspace::at(folder.path());
+        let write = |file: &str, age: u64| {
+            let file = folder.path().join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(&file, "").unwrap();
+            let time = SystemTime::now().checked_sub(Duration::from_secs(age)).unwrap();
+            fs::File::options().append(true).open(file).unwrap().set_modified(time).unwrap();
+        };
+        for arguments in [["init", "--quiet"].as_slice(), &["add", "host"]] {
+            write("host/lib.rs", 100);
+            cargo::capture(Command::new("git").args(arguments).current_dir(folder.path())).unwrap();
+        }
+        assert_eq!(release(&workspace), None);
+        let program = format!("target/release/mcp-host{}", env::consts::EXE_SUFFIX);
+        write(&program, 50);
+        assert_eq!(release(&workspace), Some(folder.path().join(&program)));
+        write("host/lib.rs", 10);
+        assert_eq!(release(&workspace), None);
     }
 
     #[test]

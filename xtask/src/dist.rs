@@ -15,15 +15,13 @@
 //! | `SHA256SUMS` | the digests of all files |
 //!
 //! The packages depend on the sources and not on the machine. They are built in a copy of the tracked files, paths in
-//! programs are replaced by names, and the time of all files is [`EPOCH`], else the time of the last commit. The
-//! providers are built in a second copy, whose root is the root of their workspace ([`guest_workspace`]). Equal
-//! programs give equal packages. To test packaging alone, another profile than `release` packs the programs of the
-//! working tree, and `--binary` packs a given program. All packages contain the program and the included providers, and
-//! have the version of `Cargo.toml`.
+//! programs are replaced by names, and the time of all files is [`EPOCH`], else the time of the last commit. Equal
+//! programs give equal packages. The providers are those of `cargo xtask plugins`, byte for byte. To test packaging
+//! alone, another profile than `release` packs the programs of the working tree, and `--binary` packs a given program.
+//! All packages contain the program and the included providers, and have the version of `Cargo.toml`.
 
 mod archive;
 mod deb;
-mod guest_workspace;
 mod homebrew;
 mod image;
 mod mcpb;
@@ -101,11 +99,7 @@ impl Dist {
             let sources = sources::copy(workspace, &work.join(directory))?;
             let programs = match &self.binary {
                 Some(program) => Programs::given(workspace, program)?,
-                None if self.profile == programs::RELEASE => {
-                    let guests = sources::copy(workspace, &work.join(directory).with_extension("guests"))?;
-                    guest_workspace::move_to_root(&guests)?;
-                    Programs::release(&sources, &guests, &version.target, progress)?
-                }
+                None if self.profile == programs::RELEASE => Programs::release(&sources, &version.target, progress)?,
                 None => Programs::of_working_tree(workspace, &self.profile, progress)?,
             };
             let (sources, version, publication, tools) = (&sources, &version, &publication, &tools);
@@ -133,6 +127,10 @@ impl Dist {
             let again = work.join("again");
             build("sources-in-another-directory", &again)?;
             verify::is_reproduced(&out, &again, progress)?;
+            if self.binary.is_none() && self.profile == programs::RELEASE {
+                let copy = Workspace::at(&work.join("sources"));
+                verify::providers_are_reproduced(workspace, &copy, progress)?;
+            }
         }
         Ok(())
     }

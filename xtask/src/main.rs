@@ -23,6 +23,7 @@ mod languages;
 mod map;
 mod plugins;
 mod progress;
+mod reproducible;
 mod search_quality;
 mod simulate;
 mod soak;
@@ -35,6 +36,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::clients::Clients;
 use crate::cluster::Cluster;
 use crate::demo::Demo;
 use crate::dist::Dist;
@@ -107,7 +109,7 @@ enum Task {
     /// Build the committed files of the console, after a change of its sources
     Console,
     /// Install the official clients and tools that the tests use, into target/clients
-    Clients,
+    Clients(Clients),
     /// Unpack the packages of Debian that the tests use, into target/debian
     Debian,
     /// Build the SDKs as packages, the example provider in each language and a new project in each, with their tests
@@ -148,7 +150,7 @@ fn run(task: Task, progress: &Progress) -> anyhow::Result<()> {
         Task::SearchQuality(task) => task.run(&workspace, progress),
         Task::Bindings => bindings::generate(&workspace, progress),
         Task::Console => console::generate(&workspace, progress),
-        Task::Clients => clients::install(&workspace, progress),
+        Task::Clients(task) => task.run(&workspace, progress),
         Task::Debian => debian::install(&workspace, progress),
         Task::Languages => languages::build(&workspace, progress),
         Task::Map(task) => task.run(&workspace),

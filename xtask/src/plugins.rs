@@ -10,14 +10,14 @@
 //! ```
 //!
 //! A separate run of cargo builds each provider, because cargo unifies the features of all packages of one run. So the
-//! bytes of a component do not depend on the other packages, and it has no features that only they need. The fixtures,
-//! which are never shipped, are built by one run. A component is replaced atomically, and only if its bytes changed, so
+//! bytes of a component do not depend on the other packages, and it has no features that only they need. Nor do they depend
+//! on the directory of the repository ([`crate::reproducible`]). The fixtures, which are never shipped, are built by one
+//! run. A component is replaced atomically, and only if its bytes changed, so
 //! that a running host never reads a partial file.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use cargo_metadata::{Artifact, Metadata, Package, PackageId};
@@ -26,6 +26,7 @@ use serde::Deserialize;
 
 use crate::cargo;
 use crate::progress::Progress;
+use crate::reproducible;
 use crate::toolchain::{self, TARGET};
 use crate::workspace::Workspace;
 
@@ -46,16 +47,6 @@ pub(crate) struct Plugins {
 impl Plugins {
     /// Builds the providers and prints their paths.
     pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
-        self.build(workspace, |_| Ok(()), progress)
-    }
-
-    /// Builds the providers. `configure` modifies each cargo command before it runs.
-    pub(crate) fn build(
-        &self,
-        workspace: &Workspace,
-        configure: impl Fn(&mut Command) -> Result<()>,
-        progress: &Progress,
-    ) -> Result<()> {
         let metadata = cargo::metadata(workspace.cargo(&workspace.guests()))?;
         let providers = select(discover(&metadata, self.fixtures)?, &self.names)?;
         let toolchain = toolchain::ensure(workspace, progress)?;
@@ -66,10 +57,10 @@ impl Plugins {
         for packages in runs(&providers) {
             let mut command = workspace.cargo(&workspace.guests());
             command.args(["build", "--release", "--target", TARGET]);
-            configure(&mut command)?;
             for package in packages {
                 command.args(["--package", package]);
             }
+            reproducible::configure_guests(&mut command, workspace, TARGET)?;
             toolchain.configure(&mut command)?;
             artifacts.extend(cargo::build(command, workspace, progress, &mut step)?);
         }

@@ -9,7 +9,8 @@
 //! | [`followers`] | a broadcast of events, which slow receivers lose |
 //! | [`share_limiter`], [`fair_semaphore`], [`keyed_rate`], [`weak_map`] | limits with a share, permits with a queue, and a rate, for each client; values that the users of one key share |
 //! | [`shared_buckets`] | the interface of plugins' key-value buckets to a store that several hosts share |
-//! | [`informational`] | a bound on informational responses (1xx) to requests of the host |
+//! | [`informational`], [`bounded_body`] | bounds on what servers send to the host over HTTP: informational responses (1xx); the size and the chunks of bodies |
+//! | [`shared_snapshots`] | the interface of search to a store of index snapshots that several hosts share |
 //! | [`escape`], [`text`] | untrusted text for logs and terminals; quotation, truncation, errors with their causes |
 //! | `seccomp` | filters of system calls |
 //! | `tls_client` | the certificates of servers that TLS clients of this host accept |
@@ -19,6 +20,7 @@
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 
 pub mod backoff;
+pub mod bounded_body;
 pub mod circuit_breaker;
 pub mod escape;
 pub mod fair_semaphore;
@@ -35,6 +37,7 @@ pub mod regular_file;
 pub mod seccomp;
 pub mod share_limiter;
 pub mod shared_buckets;
+pub mod shared_snapshots;
 #[cfg(feature = "sqlite")]
 pub mod sqlite_file;
 #[cfg(feature = "testing")]

@@ -17,7 +17,7 @@ use std::time::SystemTime;
 
 use chacha20poly1305::Key;
 use chacha20poly1305::aead::Generate;
-use hmac::{Hmac, KeyInit};
+use hmac::{Hmac, KeyInit, Mac as _};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use sha2::Sha256;
 use tempfile::NamedTempFile;
@@ -236,6 +236,17 @@ pub fn mac(secret: &[u8; SECRET_LEN]) -> Hmac<Sha256> {
     Hmac::new(&block)
 }
 
+/// Returns a value that depends on a secret and on each part, and reveals nothing about the secret (HMAC-SHA256). Different lists of parts
+/// have different values.
+pub fn derive(secret: &[u8; SECRET_LEN], parts: &[&[u8]]) -> [u8; SECRET_LEN] {
+    let mut mac = mac(secret);
+    for part in parts {
+        mac.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+        mac.update(part);
+    }
+    mac.finalize().into_bytes().into()
+}
+
 /// Generates a secret from the operating system's random numbers.
 pub fn random_secret() -> [u8; SECRET_LEN] {
     Key::generate().into()
@@ -250,6 +261,19 @@ mod tests {
 
     fn chmod(path: &Path, mode: u32) {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_derived_value_depends_on_the_secret_and_on_where_each_part_ends() {
+        let value = derive(&[1; SECRET_LEN], &[b"ab", b"c"]);
+        assert_eq!(derive(&[1; SECRET_LEN], &[b"ab", b"c"]), value);
+        for other in [
+            derive(&[2; SECRET_LEN], &[b"ab", b"c"]),
+            derive(&[1; SECRET_LEN], &[b"a", b"bc"]),
+            derive(&[1; SECRET_LEN], &[b"abc"]),
+        ] {
+            assert_ne!(other, value);
+        }
     }
 
     fn open() -> (tempfile::TempDir, PrivateDir) {

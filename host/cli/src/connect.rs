@@ -123,8 +123,8 @@ impl PlaceArgs {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ConnectError {
     /// No client is named.
-    #[error("`mcp-host connect` needs the name of a <CLIENT>")]
-    MissingClient,
+    #[error("`mcp-host {0}` needs the name of a <CLIENT>")]
+    MissingClient(&'static str),
     /// No client has this name.
     #[error("there is no client `{0}`")]
     NoClient(String),
@@ -201,14 +201,12 @@ impl CommandError for ConnectError {
 
     fn help(&self) -> Option<String> {
         match self {
-            Self::NoClient(_) | Self::MissingClient => {
-                let clients: Vec<_> = Client::value_variants().iter().map(|client| client.argument()).collect();
-                Some(format!(
-                    "name one of {}; for another one, `--json` prints the entry in the form that most clients read, and `npx add-mcp` \
-                     writes the files of some twenty more",
-                    clients.join(", ")
-                ))
-            }
+            Self::MissingClient("disconnect") => Some(format!("name one of {}", client_names())),
+            Self::NoClient(_) | Self::MissingClient(_) => Some(format!(
+                "name one of {}; for another one, `--json` prints the entry in the form that most clients read, and `npx add-mcp` \
+                 writes the files of some twenty more",
+                client_names()
+            )),
             Self::JsonAndClient(written) => Some(format!("leave out `--json`; a directory of that name is `./{written}`")),
             Self::NoHttp { .. } => Some(
                 "`--stdio` lets it start the server of the config; one at a URL is added as a connector in its settings".to_owned(),
@@ -246,6 +244,12 @@ impl Client {
             Syntax::Toml => toml_file::remove(text, self.servers_key(), name, url, force),
         }
     }
+}
+
+/// The names of all clients.
+fn client_names() -> String {
+    let names: Vec<_> = Client::value_variants().iter().map(|client| client.argument()).collect();
+    names.join(", ")
 }
 
 fn edit_help(error: &EditError, is_removal: bool) -> Option<String> {
@@ -305,7 +309,7 @@ impl Args {
             (Some(ClientOrPath::Path(written)), false) => {
                 Err(ConnectError::NoClient(written.to_string_lossy().into_owned()))
             }
-            (None, false) => Err(ConnectError::MissingClient),
+            (None, false) => Err(ConnectError::MissingClient("connect")),
             (first, true) => {
                 let first = first.iter().filter_map(|first| match first {
                     ClientOrPath::Path(path) => Some(PathBuf::from(path)),

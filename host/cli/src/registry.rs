@@ -324,11 +324,24 @@ impl Candidate {
         }
         match self.capabilities.is_empty() {
             true => rows.push(row("wants", "nothing")),
-            false => rows.extend(self.capabilities.iter().map(|capability| row("wants", &capability.to_string()))),
+            false => rows.extend(self.capabilities.iter().map(|capability| row("wants", &wanted(capability)))),
         }
         Table::without_headings().print(rows, output)?;
         Ok(())
     }
+}
+
+/// A capability, for people.
+fn wanted(capability: &Capability) -> String {
+    match capability {
+        Capability::Import(_) => format!("{capability} (imported; no need says what for)"),
+        _ => capability.to_string(),
+    }
+}
+
+/// A number of components, for people.
+fn counted(count: usize) -> String {
+    format!("{count} {}", if count == 1 { "component" } else { "components" })
 }
 
 /// A bill of materials, for people.

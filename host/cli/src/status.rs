@@ -306,7 +306,8 @@ pub(super) fn size(bytes: u64) -> String {
 /// The calls per second.
 #[expect(clippy::cast_precision_loss, reason = "it is shown with one digit after the point")]
 fn rate(recent: &RecentCalls) -> String {
-    format!("{:.1}", recent.calls as f64 * 1000.0 / recent.window_ms.max(1) as f64)
+    // A few calls within milliseconds of the start are no high rate.
+    format!("{:.1}", recent.calls as f64 * 1000.0 / recent.window_ms.max(1000) as f64)
 }
 
 /// A duration with two or three digits.
@@ -400,6 +401,8 @@ mod tests {
     fn calls_are_shown_per_second_and_durations_with_a_unit() {
         let recent = |calls| RecentCalls { window_ms: 60_000, calls, p50_us: None, p99_us: None };
         assert_eq!([rate(&recent(0)), rate(&recent(90)), rate(&recent(60_000))], ["0.0", "1.5", "1000.0"]);
+        let at_the_start = RecentCalls { window_ms: 5, ..recent(2) };
+        assert_eq!(rate(&at_the_start), "2.0");
         let shown = [0, 250, 1250, 12_500, 999_000, 1_250_000].map(duration);
         assert_eq!(shown, ["0 µs", "250 µs", "1.2 ms", "12 ms", "999 ms", "1.2 s"]);
     }

@@ -12,11 +12,15 @@
 //! | `replica` | the identity of a replica |
 //! | [`message`], [`record`], `bounded_json` | the messages between replicas, and the records in the bucket |
 //! | [`poll`] | the polls of one plugin: the groups of paths and their tokens. Without input and output |
-//! | [`share`] | a member with a task that performs its outputs: the interface for the watch of plugins |
+//! | [`share`] | a member with a task that performs its outputs |
+//! | `division` | the division of a plugin's watched paths into shards. Without input and output |
+//! | [`shards`] | all shards of one plugin: the interface for the watch of plugins |
 //! | [`roster`] | the state machine that tracks which replicas are alive, and which cached responses are stale |
 //! | [`presence`] | a roster with a task that performs its outputs: one for each host |
 //! | [`session`] | the records of sessions that any replica can continue |
 //! | [`buckets`] | the names of plugins' shared buckets in the engine |
+//! | [`lease`] | a lease for work that one replica does for all |
+//! | `snapshots` | the names and the stored form of index snapshots in the engine |
 //! | [`engine`] | the interface to an engine; a model of one, for tests and simulations; NATS |
 
 #![cfg_attr(
@@ -31,7 +35,9 @@
 
 mod bounded_json;
 pub mod buckets;
+mod division;
 pub mod engine;
+pub mod lease;
 pub mod member;
 pub mod message;
 pub mod poll;
@@ -40,9 +46,12 @@ pub mod record;
 mod replica;
 pub mod roster;
 pub mod session;
+pub mod shards;
 pub mod share;
 #[cfg(test)]
 mod simulation;
+#[cfg(feature = "nats")]
+mod snapshots;
 
 pub use self::bounded_json::JsonError;
 pub use self::replica::{ReplicaId, ReplicaIdError};

@@ -51,9 +51,14 @@
 //! history, so the followers detect a gap. If the value changes, replicas of another version write it: this replica does not overwrite it,
 //! and polls for itself.
 //!
+//! # Shards
+//!
+//! A division (`crate::division`) determines which paths a replica watches in this shard. The holder of the first shard decides how many
+//! shards there are, because it knows the paths of all replicas. Nothing here depends on which paths belong to a shard.
+//!
 //! # Bounds
 //!
-//! A replica that wants more than [`MAX_PATHS`] paths shares nothing and polls for itself. The holder polls at most [`MAX_PATHS`] different
+//! A replica that wants more than [`MAX_PATHS`] paths of a shard shares none of them and polls them for itself. The holder polls at most [`MAX_PATHS`] different
 //! paths; replicas whose paths do not fit are not covered, and poll for themselves. A replica publishes all of its wants in response to
 //! messages at most 20 times per lease.
 
@@ -70,6 +75,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::division::{max_paths, shard_count};
 use crate::message::Message;
 use crate::record::Record;
 use crate::replica::ReplicaId;
@@ -87,6 +93,8 @@ use self::listen::Chain;
 pub const MAX_PATHS: usize = 20_000;
 /// The time for which a replica waits for the holder to poll a new path.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// The maximum number of held leases that make this replica take another one later.
+const MAX_BURDEN: u32 = 2;
 /// The maximum number of versions that are not covered yet.
 const MAX_PENDING: usize = 1024;
 
@@ -147,8 +155,16 @@ pub struct Member {
     me: ReplicaId,
     lease: Duration,
     random: fastrand::Rng,
-    /// Whether this replica watches anything.
+    /// The number of shards of the plugin, as the holder last published it.
+    shards: u32,
+    /// The number of shards that this replica's paths of the plugin need.
+    need: u32,
+    /// How much later this replica takes a lease, because it holds others of the plugin.
+    burden: Duration,
+    /// Whether this replica watches anything, and shares it.
     is_active: bool,
+    /// Whether it watches so many paths that it polls them for itself, and shares nothing.
+    is_overfull: bool,
     wanted: BTreeSet<Arc<str>>,
     /// The version of `wanted`.
     version: u64,
@@ -193,7 +209,11 @@ impl Member {
             me,
             lease,
             random: fastrand::Rng::with_seed(seed),
+            shards: 1,
+            need: 1,
+            burden: Duration::ZERO,
             is_active: false,
+            is_overfull: false,
             wanted: BTreeSet::new(),
             version: 0,
             requested: 0,
@@ -234,6 +254,7 @@ impl Member {
     /// Returns the role of this replica.
     pub fn role(&self) -> RoleName {
         match &self.role {
+            _ if self.is_overfull => RoleName::Alone,
             _ if !self.is_active => RoleName::Idle,
             Role::Alone => RoleName::Alone,
             Role::Following => RoleName::Following,
@@ -241,18 +262,44 @@ impl Member {
         }
     }
 
+    /// Returns whether changes of this replica's paths until now are known only by the rounds of polls for all replicas. Then a poll of its
+    /// own paths may not compare them with the last state that was known; otherwise a round may not.
+    pub fn relies_on_rounds(&self) -> bool {
+        match &self.role {
+            Role::Alone => self.relies_on_chain,
+            Role::Following => true,
+            Role::Holding(holding) => holding.relies(),
+        }
+    }
+
+    /// Returns the number of shards of the plugin, as the holder last published it. It means something in the first shard only.
+    pub fn shards(&self) -> u32 {
+        self.shards
+    }
+
+    /// Sets the number of shards that this replica's paths of the plugin need, which the holder of the first shard is told; and of how many
+    /// shards of the plugin this replica has the lease: others that have fewer take the next one earlier.
+    pub fn set_division(&mut self, need: u32, held: usize) {
+        let held = u32::try_from(held).unwrap_or(u32::MAX).min(MAX_BURDEN);
+        (self.need, self.burden) = (shard_count(need), part(self.lease, 20).saturating_mul(held));
+    }
+
     /// Sets the paths that this replica watches, and the number of requests for polls so far.
     pub fn watch(&mut self, now: Time, paths: BTreeSet<Arc<str>>, requested: u64) {
-        if paths.len() > MAX_PATHS {
-            self.leave(now);
+        if paths.len() > max_paths() {
+            self.stop_sharing(now);
             return;
         }
+        let was_overfull = std::mem::take(&mut self.is_overfull);
         let is_new = !std::mem::replace(&mut self.is_active, true);
         let add: Vec<_> = paths.difference(&self.wanted).cloned().collect();
         let remove: Vec<_> = self.wanted.difference(&paths).cloned().collect();
         let waits = requested > self.requested || !add.is_empty();
         if is_new {
-            (self.read_at, self.tokens) = (Some(now), OwnTokens::None);
+            self.read_at = Some(now.saturating_add(self.burden));
+            if !was_overfull {
+                self.tokens = OwnTokens::None;
+            }
         }
         if !is_new && !waits && remove.is_empty() {
             return;
@@ -281,6 +328,9 @@ impl Member {
 
     /// Handles that this replica watches nothing any more.
     pub fn leave(&mut self, now: Time) {
+        if std::mem::take(&mut self.is_overfull) {
+            self.forget();
+        }
         if !std::mem::replace(&mut self.is_active, false) {
             return;
         }
@@ -290,6 +340,23 @@ impl Member {
         self.outputs.push_back(Output::Publish(Message::Leave { replica: self.me }));
         self.resign(now);
         self.forget();
+    }
+
+    /// Handles that this replica watches too many paths: from now on it polls them for itself, and shares nothing. If it relied on another
+    /// replica, everything is notified once.
+    fn stop_sharing(&mut self, now: Time) {
+        if self.is_overfull {
+            return;
+        }
+        self.resign(now);
+        self.lose_lease(now);
+        if std::mem::take(&mut self.relies_on_chain) {
+            (self.tell_all, self.tokens) = (true, OwnTokens::None);
+            self.stats.gaps = self.stats.gaps.saturating_add(1);
+        }
+        let (tokens, tell_all) = (self.tokens, self.tell_all);
+        self.leave(now);
+        (self.tokens, self.tell_all, self.is_overfull) = (tokens, tell_all, true);
     }
 
     /// Drops the chain and the tokens, because no further notification depends on them.
@@ -303,7 +370,7 @@ impl Member {
     /// Begins a poll, unless there is nothing to poll. Must be followed by [`own_polled`](Self::own_polled) or
     /// [`shared_polled`](Self::shared_polled).
     pub fn begin_poll(&mut self, now: Time) -> Plan {
-        if !self.is_active {
+        if !self.is_active && !self.is_overfull {
             return Plan::Nothing;
         }
         self.wake_at = None;
@@ -428,13 +495,13 @@ impl Member {
                 let position = Position { history: *history, epoch: *epoch, seq: *seq };
                 self.hear_changes(position, *part, changed, *listing);
             }
-            Message::Counted { history, epoch, revision, round, covers } => {
+            Message::Counted { history, epoch, revision, round, covers, shards } => {
                 let position = Position { history: *history, epoch: *epoch, seq: round.seq };
-                self.hear_counted(now, position, *revision, *round, covers);
+                self.hear_counted(now, position, *revision, *round, covers, *shards);
             }
             Message::Resigned { .. } => {
                 if !matches!(self.role, Role::Holding(_)) {
-                    self.read_at = Some(now.saturating_add(self.jitter(20)));
+                    self.read_at = Some(now.saturating_add(self.jitter(20)).saturating_add(self.burden));
                 }
             }
         }
@@ -452,7 +519,8 @@ impl Member {
             completed = Some(requested);
         }
         if let Some(requested) = completed {
-            self.outputs.push_back(Output::Completed(requested));
+            let relied = self.relies_on_rounds();
+            self.outputs.push_back(Output::Completed { requested, relied });
         }
         if version >= self.version {
             self.waiting_since = None;

@@ -78,6 +78,9 @@ pub enum Message {
         round: Round,
         /// The covered replicas.
         covers: Covers,
+        /// The number of shards of the plugin; only the first shard's counts.
+        #[serde(default = "one_shard")]
+        shards: u32,
     },
     /// The holder has given the lease back.
     Resigned {
@@ -105,6 +108,14 @@ pub struct Want {
     pub add: Vec<Arc<str>>,
     /// The paths that are removed.
     pub remove: Vec<Arc<str>>,
+    /// The number of shards that the replica's paths of the plugin need; only the first shard's counts.
+    #[serde(default = "one_shard")]
+    pub shards: u32,
+}
+
+/// The number of shards of a replica whose version does not divide plugins.
+pub(crate) fn one_shard() -> u32 {
+    1
 }
 
 /// Bytes that are not a message.
@@ -223,6 +234,7 @@ mod tests {
                 is_last: true,
                 add: paths(),
                 remove: vec![],
+                shards: 2,
             }),
             Message::Leave { replica },
             Message::Ask { epoch: 1, replica: None },
@@ -233,11 +245,40 @@ mod tests {
                 revision: 8,
                 round: Round { epoch: 1, seq: 2, parts: 3 },
                 covers: Covers::from([(replica, 2)]),
+                shards: 4,
             },
             Message::Resigned { epoch: 3 },
         ];
         for message in messages {
             assert_eq!(Message::decode(&message.encode().unwrap()).unwrap(), message);
+        }
+    }
+
+    #[test]
+    fn a_message_of_a_version_without_shards_means_one() {
+        let want = Want {
+            replica: ReplicaId::new(5),
+            base: None,
+            version: 1,
+            waits: false,
+            part: 0,
+            is_last: true,
+            add: vec![],
+            remove: vec![],
+            shards: 1,
+        };
+        let counted = Message::Counted {
+            history: 1,
+            epoch: 1,
+            revision: 1,
+            round: Round::default(),
+            covers: Covers::new(),
+            shards: 1,
+        };
+        for message in [Message::Want(want), counted] {
+            let mut value = serde_json::to_value(&message).unwrap();
+            value.as_object_mut().unwrap().remove("shards").unwrap();
+            assert_eq!(Message::decode(value.to_string().as_bytes()).unwrap(), message);
         }
     }
 
@@ -269,10 +310,11 @@ mod tests {
                 is_last: true,
                 add: Vec::new(),
                 remove: Vec::new(),
+                shards: u32::MAX,
             };
             let counted = |epoch, revision, round, version| {
                 let covers = Covers::from([(replica, version)]);
-                Message::Counted { history: u64::MAX, epoch, revision, round, covers }
+                Message::Counted { history: u64::MAX, epoch, revision, round, covers, shards: u32::MAX }
             };
             let changes = |epoch, seq| {
                 let (history, changed) = (u64::MAX, Vec::new());

@@ -125,6 +125,11 @@ impl<C: Clone + Eq + Hash + Send + Sync, F: Clone + Send + Sync> Polls<C, F> {
         unserved
     }
 
+    /// Returns the watched paths of this replica about which no call was answered since a time.
+    pub fn unanswered_since(&self, since: Instant) -> HashSet<Path> {
+        self.groups.unanswered_since(since).cloned().collect()
+    }
+
     /// Marks each watched path that its group's token does not cover, so that it is notified once its group has an answer. For a caller that
     /// has notified subscribers by itself.
     pub fn owe_uncovered(&mut self) {

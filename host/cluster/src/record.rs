@@ -11,6 +11,7 @@ use mcp_host_model::resource::MAX_TOKEN;
 use serde::{Deserialize, Serialize};
 
 use crate::bounded_json::{self, JsonError};
+use crate::message::one_shard;
 use crate::replica::ReplicaId;
 
 /// The maximum size of a record in bytes: NATS allows 1 MiB for one message.
@@ -44,6 +45,9 @@ pub struct Record {
     pub covers: Covers,
     /// The provider's tokens after that round, one for each group of paths.
     pub tokens: Vec<Option<String>>,
+    /// The number of shards of the plugin; only the first shard's counts.
+    #[serde(default = "one_shard")]
+    pub shards: u32,
 }
 
 /// A round of polls.
@@ -126,6 +130,7 @@ mod tests {
             round: Round { epoch: 1, seq: 9, parts: 2 },
             covers: Covers::from([(ReplicaId::new(1), 4)]),
             tokens: vec![Some("t".to_owned()), None],
+            shards: 2,
         }
     }
 

@@ -65,6 +65,16 @@ impl ShardName {
         Self(format!("{cluster}.{hexadecimal}.{shard}"))
     }
 
+    /// Returns the name of another shard of the same plugin.
+    pub(crate) fn sibling(&self, shard: u32) -> Self {
+        Self(format!("{}.{shard}", self.plugin()))
+    }
+
+    /// Returns the part of the name that all shards of the plugin have in common.
+    pub(crate) fn plugin(&self) -> &str {
+        self.0.rsplit_once('.').map_or(self.0.as_str(), |(plugin, _)| plugin)
+    }
+
     /// The subject of its messages.
     pub fn subject(&self) -> String {
         format!("mcp-host.1.{}", self.0)
@@ -89,6 +99,8 @@ pub struct News {
     pub listing: bool,
     /// The number up to which all requests were served.
     pub completed: Option<u64>,
+    /// The number up to which they were served by rounds that this replica [relies](Member::relies_on_rounds) on.
+    pub relied: Option<u64>,
     /// Whether there may be something to poll.
     pub wake: bool,
 }
@@ -135,8 +147,8 @@ struct State {
     start: Instant,
     member: Mutex<Member>,
     news: Mutex<News>,
-    /// Notified when there are news.
-    has_news: Notify,
+    /// Notified when there are news, of this shard or of another one of the plugin.
+    has_news: Arc<Notify>,
     /// Notified when the member has something to do.
     has_outputs: Notify,
     closing: Notify,
@@ -177,11 +189,22 @@ impl State {
 impl SharedPolls {
     /// Starts sharing. The task runs on the current runtime until this value is dropped.
     pub fn start<E: Engine>(engine: E, me: ReplicaId, shard: ShardName, lease: Duration) -> Self {
+        Self::start_with(engine, me, shard, lease, Arc::default())
+    }
+
+    /// Starts sharing as [`start`](Self::start) does. There is a notification when there are news.
+    pub(crate) fn start_with<E: Engine>(
+        engine: E,
+        me: ReplicaId,
+        shard: ShardName,
+        lease: Duration,
+        has_news: Arc<Notify>,
+    ) -> Self {
         let state = Arc::new(State {
             start: Instant::now(),
             member: Mutex::new(Member::new(me, lease, fastrand::u64(..))),
             news: Mutex::default(),
-            has_news: Notify::new(),
+            has_news,
             has_outputs: Notify::new(),
             closing: Notify::new(),
             invalid: AtomicU64::new(0),
@@ -191,6 +214,26 @@ impl SharedPolls {
         let task = Task { engine, shard, lease, state: state.clone(), request: None };
         tokio::spawn(task.run());
         Self { state }
+    }
+
+    /// Returns the number of shards of the plugin: see [`Member::shards`].
+    pub(crate) fn shards(&self) -> u32 {
+        self.state.member().shards()
+    }
+
+    /// Sets how the plugin is divided here: see [`Member::set_division`].
+    pub(crate) fn set_division(&self, need: u32, held: usize) {
+        self.state.member().set_division(need, held);
+    }
+
+    /// Returns whether this replica relies on rounds: see [`Member::relies_on_rounds`].
+    pub fn relies_on_rounds(&self) -> bool {
+        self.state.member().relies_on_rounds()
+    }
+
+    /// Returns whether there are news.
+    pub(crate) fn has_news(&self) -> bool {
+        !self.state.news().is_empty()
     }
 
     /// Sets the paths that are watched here, and the number of requested polls so far.
@@ -386,9 +429,10 @@ impl<E: Engine> Task<E> {
                     self.request = Some(tokio::spawn(written));
                 }
                 Output::Changed { changed, listing } => self.state.tell(|news| news.add(changed, listing)),
-                Output::Completed(requested) => {
-                    self.state.tell(|news| news.completed = news.completed.max(Some(requested)));
-                }
+                Output::Completed { requested, relied } => self.state.tell(|news| {
+                    news.completed = news.completed.max(Some(requested));
+                    news.relied = news.relied.max(Some(requested).filter(|_| relied));
+                }),
                 Output::Wake => self.state.tell(|news| news.wake = true),
             }
         }
@@ -516,6 +560,7 @@ mod tests {
             assert_ne!(first, other);
         }
         assert!(first.subject().starts_with("mcp-host.1.a.") && first.subject().ends_with(".0"), "{first:?}");
+        assert_eq!(first.sibling(1), name("a", &[b"x", b"y"], 1));
     }
 
     #[test]

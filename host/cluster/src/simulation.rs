@@ -14,7 +14,8 @@
 //! | providers | `provider` |
 //! | streams, and what each may see | records, and a table for each version of the rules |
 //!
-//! A world has one to three *shards*: leases of their own, which different replicas hold. The paths of a shard are polled in *groups*, each
+//! In a world of `shards`, the number of shards changes, and paths move between them. In all other worlds it stays the same: a world has
+//! one to three *shards*: leases of their own, which different replicas hold. The paths of a shard are polled in *groups*, each
 //! with a token of its own; groups are small here (`max_items`), so that few paths are many groups.
 //!
 //! The checked promise (`world::check`): each stream with an active subscription to a path, which its principal may see, is notified of each
@@ -29,6 +30,7 @@ mod calls;
 mod command;
 mod provider;
 mod replica;
+mod shards;
 mod world;
 
 use std::cell::Cell;
@@ -79,10 +81,31 @@ pub(crate) enum Bug {
     PartialCounted,
     /// Notifications are not checked against the rules.
     PolicyNotAsked,
+    /// A path that moves to another shard is in neither until the next poll.
+    InNoShard,
+    /// A path that moves to another shard leaves the old one at once.
+    MovedAtOnce,
+    /// A path that moves to another shard leaves the old one without a last poll there.
+    MovedBeforeLastPoll,
+    /// A path that moves leaves the old shard after a poll that does not compare it with the state that was known.
+    RelianceIgnored,
+    /// A path that moves counts as polled although its call has failed.
+    UnansweredHasMoved,
 }
 
 thread_local! {
     static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+    static MAX_PATHS: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// Returns the maximum number of paths of a shard in this thread, if a test has set it.
+pub(crate) fn planted_max_paths() -> Option<usize> {
+    MAX_PATHS.get()
+}
+
+/// Sets the maximum number of paths of a shard in this thread, or none for the usual one.
+pub(crate) fn plant_max_paths(max: Option<usize>) {
+    MAX_PATHS.set(max);
 }
 
 /// Returns whether this thread simulates a bug.

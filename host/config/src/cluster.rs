@@ -10,8 +10,8 @@
 //! | `max-replicas` | the maximum number of replicas by which the rates of clients are divided |
 //! | `sessions` | whether any replica can continue a session, or only the one that opened it |
 //!
-//! `polling` of a `[[plugin]]` selects the plugins that share their polls, and `shared = true` in `grants.keyvalue` the buckets that
-//! replicas share.
+//! `polling` of a `[[plugin]]` selects the plugins that share their polls, `shared = true` in `grants.keyvalue` the buckets that
+//! replicas share, and `shared = true` in `[search]` the indexes of plugins with shared polls.
 
 use std::fmt;
 use std::str::FromStr;
@@ -248,6 +248,7 @@ impl Config {
             table.report(Diagnostic::new(message, help).at(table.entry_span("cluster")));
         }
         self.report_shared_buckets(table);
+        self.report_shared_search(table);
     }
 
     /// Reports shared buckets in a config without a cluster.
@@ -268,6 +269,24 @@ impl Config {
                 table.report(Diagnostic::new(message, help).at(span));
             }
         }
+    }
+
+    /// Reports a shared search index in a config without a cluster, or without search.
+    fn report_shared_search(&self, table: &Table<'_>) {
+        if !self.search.as_ref().is_some_and(|search| search.shared) || table.has_problems() {
+            return;
+        }
+        let (message, help) = if self.cluster.is_none() {
+            let help = "add `[cluster]` with the NATS servers that keep snapshots of the index, or remove `shared = true`: each host then \
+                        builds its own index";
+            ("`search.shared` is true, and this config has no `[cluster]`", help)
+        } else if !self.has_search() {
+            let help = "add `search = {}` to a [[plugin]] or an [[upstream]], or remove `shared = true`";
+            ("`search.shared` is true, and no plugin is searched", help)
+        } else {
+            return;
+        };
+        table.report(Diagnostic::new(message, help).at(table.nested_span("search", "shared")));
     }
 }
 

@@ -66,6 +66,16 @@ fn without_query(text: &str) -> String {
     }
 }
 
+/// Returns the URL of a text that lacks only the scheme: a host with a dot or a port. Hosts of this machine usually have no TLS.
+fn with_scheme(text: &str) -> Option<String> {
+    let (host, rest) = text.split_at_checked(text.find([':', '/']).unwrap_or(text.len()))?;
+    let has_port = rest.strip_prefix(':').is_some_and(|port| port.starts_with(|c: char| c.is_ascii_digit()));
+    let lacks_scheme = has_port || (host.contains('.') && !rest.starts_with(':'));
+    let urls = ["http", "https"].map(|scheme| format!("{scheme}://{text}"));
+    // A query may hold a key, which no message shows.
+    urls.into_iter().find(|url| lacks_scheme && !text.contains('?') && url.parse::<EndpointUrl>().is_ok())
+}
+
 /// The reason why a text is not an [`EndpointUrl`]. No query is shown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -87,7 +97,10 @@ pub enum EndpointUrlError {
 impl Suggest for EndpointUrlError {
     fn suggestion(&self, key: &str) -> String {
         match self {
-            Self::Syntax(_) => format!("write a URL such as `{key} = \"https://login.example.com\"`"),
+            Self::Syntax(text) => match with_scheme(text) {
+                Some(url) => format!("write `{key} = \"{url}\"`"),
+                None => format!("write a URL such as `{key} = \"https://login.example.com\"`"),
+            },
             Self::UserInfo => "remove everything up to the `@`".to_owned(),
             Self::Fragment(_) => "remove the `#` and what follows it".to_owned(),
             Self::NotEncrypted(_) => "write `https://`; `http://` is for `localhost` and loopback addresses".to_owned(),
@@ -197,6 +210,16 @@ mod tests {
         for text in ["", "login.example.com", "ftp://example.com", "https:///jwks", "https://a b/", "file:///etc/keys"]
         {
             assert!(matches!(text.parse::<EndpointUrl>(), Err(EndpointUrlError::Syntax(_))), "{text}");
+        }
+        for (text, url) in [
+            ("localhost:4318", Some("http://localhost:4318")),
+            ("login.example.com/jwks", Some("https://login.example.com/jwks")),
+            ("login", None),
+            ("ftp://example.com", None),
+            ("file:/etc/keys", None),
+            ("example.com?key=a", None),
+        ] {
+            assert_eq!(with_scheme(text).as_deref(), url, "{text}");
         }
         assert_eq!("https://a:b@example.com/".parse::<EndpointUrl>(), Err(EndpointUrlError::UserInfo));
         assert!(matches!("https://example.com/#a".parse::<EndpointUrl>(), Err(EndpointUrlError::Fragment(_))));

@@ -565,7 +565,8 @@ fn read_error(file: &Path, error: &io::Error) -> ConfigError {
     let problem = match error.kind() {
         ErrorKind::NotFound => Diagnostic::new(
             "there is no such file",
-            "write it, as `mcp-host init` does, or name another file; `mcp-host serve DIRECTORY` needs none",
+            "write it, as `mcp-host init` does, or name another file; `mcp-host serve PATH` and `mcp-host connect CLIENT PATH` need \
+             none",
         ),
         ErrorKind::IsADirectory => Diagnostic::new("this is a directory", "name the file in it: `mcp-host.toml`"),
         ErrorKind::InvalidInput => Diagnostic::new(

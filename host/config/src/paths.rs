@@ -1,5 +1,5 @@
-//! Paths of the host: `~` stands for the home directory, and a relative path is relative to the directory of the config
-//! file.
+//! Paths of the host: `~` stands for the home directory, `$CREDENTIALS_DIRECTORY` for the directory of a service's
+//! credentials, and a relative path is relative to the directory of the config file.
 //!
 //! A path is checked when the config is read, so a typo is an error immediately, with its line. Paths are stored absolute;
 //! messages show them as relative if the config file was given by a relative path.
@@ -169,7 +169,10 @@ fn path_schema() -> Schema {
     Schema::string().with("minLength", 1)
 }
 
-/// Expands `~`, and joins the path to the directory of the config file.
+/// The variable in which systemd passes the directory of a service's credentials (`LoadCredential=`).
+const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
+
+/// Expands `~` and `$CREDENTIALS_DIRECTORY`, and joins the path to the directory of the config file.
 fn resolve<T: FromNode>(node: &Node<'_>) -> Option<PathBuf> {
     resolve_text(node, node.string::<T>()?, T::example().trim_matches('"'))
 }
@@ -182,6 +185,10 @@ fn resolve_text(node: &Node<'_>, written: &str, example: &str) -> Option<PathBuf
             format!("write {}", node.assignment_hint(&format!("\"{example}\""))),
         );
         return None;
+    }
+    let below_credentials = written.strip_prefix('$').and_then(|rest| rest.strip_prefix(CREDENTIALS));
+    if let Some(name) = below_credentials.and_then(|rest| rest.strip_prefix('/')) {
+        return credential(node, name);
     }
     let Some(below_home) = written.strip_prefix('~') else {
         return Some(node.context.base_dir.join(written.strip_prefix("./").unwrap_or(written)));
@@ -204,6 +211,19 @@ fn resolve_text(node: &Node<'_>, written: &str, example: &str) -> Option<PathBuf
     }
 }
 
+/// Returns the path of a credential of the service.
+fn credential(node: &Node<'_>, name: &str) -> Option<PathBuf> {
+    let directory = node.context.environment.get(CREDENTIALS).filter(|directory| !directory.is_empty());
+    if directory.is_none() {
+        let help = format!("add `LoadCredential={name}:PATH` to the service, or write the path in full");
+        node.report_machine_error(
+            format!("`${CREDENTIALS}` is not set: systemd sets it for a service with credentials"),
+            help,
+        );
+    }
+    Some(Path::new(directory?).join(name))
+}
+
 /// Returns the metadata of the file or directory.
 fn metadata(node: &Node<'_>, path: &Path, what: &str) -> Option<Metadata> {
     let error = match path.metadata() {
@@ -216,7 +236,7 @@ fn metadata(node: &Node<'_>, path: &Path, what: &str) -> Option<Metadata> {
         return None;
     }
     let help = if node.value.as_str().is_some_and(|written| written.contains('$')) {
-        "write the path in full: variables such as `$HOME` are not replaced in paths, only `~` is".into()
+        "write the path in full: variables such as `$HOME` are not replaced in paths, only `~` and `$CREDENTIALS_DIRECTORY` are".into()
     } else {
         format!("create that {what}, or correct the path; relative paths start from the directory of the config file")
     };
@@ -281,6 +301,8 @@ fn quoted_path(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use crate::{Config, Environment};
 
     #[cfg(unix)]
@@ -299,6 +321,20 @@ mod tests {
         let help = super::permission_help(&file);
         assert_eq!(help, (own != 0).then(|| format!("let the user that runs `mcp-host` read it{found}")));
         assert_eq!(super::permission_help(&folder.path().join("missing")), None);
+    }
+
+    #[test]
+    fn a_credential_of_a_service_is_named_by_its_directory() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("key"), "0123456789abcdef0123456789abcdef").unwrap();
+        let text = "[admin]\nlisten = '127.0.0.1:0'\ntoken = { file = '$CREDENTIALS_DIRECTORY/key' }\n";
+        let parse = |environment: Environment| {
+            Config::parse_in(text, Path::new("/etc/mcp-host.toml"), &environment.keep_references())
+        };
+        parse(Environment::empty().variable("CREDENTIALS_DIRECTORY", folder.path())).unwrap();
+        let error = parse(Environment::empty()).unwrap_err().to_string();
+        assert!(error.contains("`$CREDENTIALS_DIRECTORY` is not set"), "{error}");
+        assert!(error.contains("add `LoadCredential=key:PATH`"), "{error}");
     }
 
     #[test]

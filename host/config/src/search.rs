@@ -65,6 +65,9 @@ table! {
         /// The endpoint that computes embeddings of passages, so that searches also find passages with other words. None unless
         /// set.
         pub embeddings: Option<Embeddings>,
+        /// Whether one replica of the cluster builds the index of each plugin whose polls are shared, and the others fetch it.
+        /// Requires `[cluster]`. `false` unless set.
+        pub shared: bool,
     }
 }
 

@@ -43,7 +43,8 @@
 //! # Replicas of a cluster
 //!
 //! With `[cluster]`, one replica polls a provider for all replicas ([`replicas`]), if the provider sees the same on all
-//! of them. That replica publishes the changes to the others, which notify their own subscribers. A replica that may
+//! of them. That replica publishes the changes to the others, which notify their own subscribers. The paths of a plugin
+//! with very many are divided among several replicas ([`shards`](mcp_host_cluster::shards)). A replica that may
 //! have missed a message polls for itself, and notifies all subscribers below the mount once. A replica that drops
 //! cached responses because of a change makes all others drop theirs, too, even those without subscribers: a client may
 //! be notified by one replica and read from another.
@@ -130,6 +131,7 @@ use mcp_host_cluster::member::RoleName;
 use mcp_host_cluster::presence::ClusterView;
 use mcp_host_cluster::roster::Dropped;
 use mcp_host_cluster::session::SessionChange;
+use mcp_host_cluster::shards::ShardsStats;
 use mcp_host_engine::plugin::Fault;
 use mcp_host_model::requester::Requester;
 use mcp_host_model::uri::{Mount, Uri};
@@ -138,7 +140,7 @@ use tokio_util::sync::CancellationToken;
 use self::context::WatchContext;
 use self::lookup::{LookupError, ResourceKind};
 use self::mailbox::Mailbox;
-use self::replicas::{Replicas, SharedPollStats};
+use self::replicas::Replicas;
 use self::state::PollError;
 use self::watcher::{Handover, Watcher};
 use crate::access::{Access, Principal};
@@ -271,7 +273,7 @@ impl Hub {
     }
 
     /// Returns the counters of the polls of the plugin at a mount; none if they are not shared with other replicas.
-    pub(crate) fn shared_polls(&self, mount: &Mount) -> Option<SharedPollStats> {
+    pub(crate) fn shared_polls(&self, mount: &Mount) -> Option<ShardsStats> {
         self.watchers.load().get(mount)?.shared_polls()
     }
 
@@ -285,11 +287,11 @@ impl Hub {
         self.replicas()?.view()
     }
 
-    /// Returns the names of the plugins that this replica polls for all, in order.
+    /// Returns the names of the plugins of which this replica polls a shard for all, in order.
     pub(crate) fn leases(&self) -> Vec<String> {
         let watchers = self.watchers.load();
         let holds =
-            |watcher: &&Arc<Watcher>| watcher.shared_polls().is_some_and(|polls| polls.role == RoleName::Holding);
+            |watcher: &&Arc<Watcher>| watcher.shared_polls().is_some_and(|polls| polls.count(RoleName::Holding) > 0);
         let mut leases: Vec<_> =
             watchers.values().filter(holds).map(|watcher| watcher.plugin().name().to_owned()).collect();
         leases.sort();

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use wasmtime::{Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
+use wasmtime::{Enabled, InstanceAllocationStrategy, PoolingAllocationConfig, Strategy};
 
 use mcp_host_sandbox::memory::MAX_TABLE_ELEMENTS;
 
@@ -33,6 +33,36 @@ const KEEP_RESIDENT: usize = 2 << 20;
 /// The bytes of a table slot that stay mapped.
 const TABLE_KEEP_RESIDENT: usize = 64 << 10;
 
+/// How code is generated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Codegen {
+    /// Fast code, by Cranelift.
+    Optimized,
+    /// Code that is instrumented for a debugger, by Cranelift.
+    Debuggable,
+    /// Slower code in a fraction of the time, by Winch (module `baseline`).
+    Baseline,
+}
+
+impl Codegen {
+    /// All ways.
+    const ALL: [Self; 3] = [Self::Optimized, Self::Debuggable, Self::Baseline];
+
+    /// Returns the name, as an argument of the compiler's child process.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Optimized => "optimized",
+            Self::Debuggable => "debuggable",
+            Self::Baseline => "baseline",
+        }
+    }
+
+    /// Returns the way with this name.
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|codegen| codegen.name() == name)
+    }
+}
+
 /// Settings that affect compiled code: the same here and in the compiler's child process.
 pub(super) fn codegen_config() -> wasmtime::Config {
     let mut config = wasmtime::Config::new();
@@ -45,17 +75,19 @@ pub(super) fn codegen_config() -> wasmtime::Config {
     config
 }
 
-/// The settings of an engine, and of the compiler for it. With `is_debuggable`, code is instrumented for a debugger.
-pub(super) fn engine_config(is_debuggable: bool) -> wasmtime::Config {
+/// The settings of an engine, and of the compiler for it.
+pub(super) fn engine_config(codegen: Codegen) -> wasmtime::Config {
     let mut config = codegen_config();
-    if is_debuggable {
-        config.guest_debug(true);
-    }
+    match codegen {
+        Codegen::Optimized => &mut config,
+        Codegen::Debuggable => config.guest_debug(true),
+        Codegen::Baseline => config.strategy(Strategy::Winch),
+    };
     config
 }
 
 /// An engine with a pool of `max_instances`.
-pub(super) fn pooling_engine(max_instances: u32, is_debuggable: bool) -> wasmtime::Result<wasmtime::Engine> {
+pub(super) fn pooling_engine(max_instances: u32, codegen: Codegen) -> wasmtime::Result<wasmtime::Engine> {
     // A recorded instance has a second one between itself and the host.
     let max_instances = max_instances.saturating_add(u32::try_from(MAX_RECORDED).unwrap_or(u32::MAX));
     let parts = max_instances.saturating_mul(AVG_CORE_INSTANCES_PER_COMPONENT);
@@ -77,7 +109,7 @@ pub(super) fn pooling_engine(max_instances: u32, is_debuggable: bool) -> wasmtim
         .linear_memory_keep_resident(KEEP_RESIDENT)
         .table_keep_resident(TABLE_KEEP_RESIDENT)
         .pagemap_scan(Enabled::Auto);
-    let mut config = engine_config(is_debuggable);
+    let mut config = engine_config(codegen);
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     wasmtime::Engine::new(&config)
 }

@@ -339,9 +339,11 @@ impl Plugin {
         self.health.has_answered()
     }
 
-    /// Closes the circuit breaker, clears its failing state and the client inputs that made it fail, and prepares its data again.
+    /// Closes the circuit breaker, clears its failing state and the client inputs that made it fail, prepares its data again, and lets a
+    /// native provider end its back-off.
     pub fn reset(&self) {
         self.reset_preparation();
+        self.inform(|provider| provider.reset());
         if let Some(change) = self.breaker.close() {
             self.log_transition(change);
         }

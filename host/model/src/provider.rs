@@ -201,6 +201,10 @@ pub trait Provider: Send + Sync + 'static {
         None
     }
 
+    /// Called when an administrator resets the plugin: a provider whose data is elsewhere ends its back-off, and tries to reach them
+    /// immediately. Must return immediately. Default: nothing.
+    fn reset(&self) {}
+
     /// Tries parts that a call does not cover, for `mcp-host check`, after the first page was listed. Returns warnings for an
     /// admin.
     ///
@@ -286,6 +290,10 @@ impl<P: Provider + ?Sized> Provider for Arc<P> {
 
     fn programs(&self) -> Option<Programs> {
         P::programs(self)
+    }
+
+    fn reset(&self) {
+        P::reset(self);
     }
 
     async fn check(&self) -> std::result::Result<Vec<String>, String> {

@@ -23,6 +23,9 @@ const HELPER_TIMEOUT: Duration = Duration::from_secs(20);
 /// The maximum size of a token server's answer in bytes.
 const MAX_TOKEN_ANSWER: usize = 64 * 1024;
 
+/// The names of Docker Hub as a registry.
+pub(crate) const DOCKER_HUB: [&str; 3] = ["docker.io", "index.docker.io", "registry-1.docker.io"];
+
 /// A user and a password, encoded for the header.
 pub(crate) struct Login(HeaderValue);
 
@@ -43,8 +46,8 @@ struct Token {
 
 /// Returns the stored credentials for a registry; `None` if there are none. The error is the reason why they are unavailable.
 pub(crate) async fn login(registry: &str) -> Result<Option<Login>, String> {
-    let name = registry.to_owned();
-    let looked = tokio::task::spawn_blocking(move || docker_credential::get_credential(&name));
+    let names = stored_names(registry);
+    let looked = tokio::task::spawn_blocking(move || first_credential(names));
     let found = match timeout(HELPER_TIMEOUT, looked).await {
         Ok(Ok(found)) => found,
         Ok(Err(error)) => return Err(error.to_string()),
@@ -67,6 +70,28 @@ pub(crate) async fn login(registry: &str) -> Result<Option<Login>, String> {
         ) => Ok(None),
         Err(error) => Err(format!("the stored credentials cannot be had: {}", quote(&error.to_string()))),
     }
+}
+
+/// Returns the names under which credentials of a registry can be stored: `docker login` and `podman login` have different ones for
+/// Docker Hub.
+fn stored_names(registry: &str) -> Vec<String> {
+    if DOCKER_HUB.contains(&registry) {
+        vec!["https://index.docker.io/v1/".to_owned(), "docker.io".to_owned()]
+    } else {
+        vec![registry.to_owned()]
+    }
+}
+
+/// Returns the first stored credential, or the error of the first name that has none.
+fn first_credential(names: Vec<String>) -> Result<DockerCredential, CredentialRetrievalError> {
+    let mut problem = None;
+    for name in names {
+        match docker_credential::get_credential(&name) {
+            Ok(credential) => return Ok(credential),
+            Err(error) => problem = problem.or(Some(error)),
+        }
+    }
+    Err(problem.unwrap_or(CredentialRetrievalError::NoCredentialConfigured))
 }
 
 fn basic(user: &str, password: &str) -> Result<Login, String> {
@@ -168,6 +193,12 @@ mod tests {
         ] {
             assert_eq!(Challenge::parse(header), expected, "{header}");
         }
+    }
+
+    #[test]
+    fn credentials_of_docker_hub_are_looked_up_as_docker_and_podman_store_them() {
+        assert_eq!(stored_names("docker.io"), ["https://index.docker.io/v1/", "docker.io"]);
+        assert_eq!(stored_names("registry.example.com:5000"), ["registry.example.com:5000"]);
     }
 
     #[test]

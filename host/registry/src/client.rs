@@ -1,4 +1,8 @@
 //! The client of one registry: the parts of the OCI Distribution Specification 1.1 that components need.
+//!
+//! The crate `oci-client` has most of these requests, and is not used, because it does not have the bounds of this crate: it reads
+//! manifests, tags, indexes of referrers, tokens and errors of any size into memory; redirects are those of reqwest, to any address;
+//! addresses cannot be checked between name resolution and connection; and its TLS comes with another cryptographic provider.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,6 +27,10 @@ const MAX_TAG_PAGES: usize = 64;
 const PAGE_SIZE: usize = 1000;
 /// The maximum size of a page of tags in bytes.
 const MAX_TAG_PAGE: usize = 1 << 20;
+
+/// The help if stored credentials are refused.
+const NOT_ACCEPTED: &str = ": it does not accept the credentials that are stored for it; log in again with `docker login` or `podman login \
+                            --authfile ~/.docker/config.json`";
 
 /// Returns the tag of the index of referrers, for a registry without the referrers API.
 pub(crate) fn fallback_tag(manifest: &Digest) -> String {
@@ -237,13 +245,15 @@ impl Client {
             Ok(login) => (login, None),
             Err(problem) => (None, Some(problem)),
         };
+        let has_login = login.is_some();
         let denied = |detail: String| HttpError::Status { host: registry.to_owned(), status: 401, detail };
-        let with_problem = |error: HttpError| match &problem {
-            Some(problem) => HttpError::Broken {
+        let with_problem = |error: HttpError| match (&problem, error) {
+            (Some(problem), error) => HttpError::Broken {
                 host: registry.to_owned(),
                 reason: format!("{problem}; without credentials: {error}"),
             },
-            None => error,
+            (None, HttpError::Status { status: 401, .. }) if has_login => denied(NOT_ACCEPTED.to_owned()),
+            (None, error) => error,
         };
         let header = match challenge {
             Some(Challenge::Basic) => match login {
@@ -269,8 +279,13 @@ impl Client {
     }
 
     fn url(&self, repository: &Repository, rest: &str) -> String {
-        format!("https://{}/v2/{}/{rest}", repository.registry(), repository.path())
+        format!("https://{}/v2/{}/{rest}", api_host(repository.registry()), repository.path())
     }
+}
+
+/// Returns the host with the API of a registry: Docker Hub has another one than its name.
+fn api_host(registry: &str) -> &str {
+    if auth::DOCKER_HUB.contains(&registry) { "registry-1.docker.io" } else { registry }
 }
 
 /// Returns the URL of the next page in a header `Link` (RFC 8288).
@@ -288,6 +303,12 @@ pub(crate) fn shown(repository: &Repository) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn docker_hub_is_requested_at_the_host_of_its_api() {
+        assert_eq!(api_host("docker.io"), "registry-1.docker.io");
+        assert_eq!(api_host("registry.example.com:5000"), "registry.example.com:5000");
+    }
 
     #[test]
     fn the_next_page_is_the_one_that_says_so() {

@@ -279,19 +279,7 @@ impl HttpClient {
         let tls = self.tls.get_or_try_init(|| connector(&self.authorities)).await.map_err(&failed)?;
         tls.connect(name, stream).await.map_err(|error| {
             let mut reason = with_causes(&error);
-            reason.push_str(match reason.as_str() {
-                text if text.contains("UnknownIssuer") => {
-                    " (its certificate is of an authority that this machine does not trust; `ca` of `[registry]` can name it)"
-                }
-                text if text.contains("InvalidContentType") => {
-                    " (it answers without TLS; registries are reached over TLS only)"
-                }
-                text if text.contains("CaUsedAsEndEntity") => {
-                    " (its certificate is that of an authority; make a certificate that the authority signs, and name the authority in `ca` of \
-                     `[registry]`)"
-                }
-                _ => "",
-            });
+            reason.push_str(advice(&reason));
             failed(reason)
         })
     }
@@ -402,6 +390,26 @@ async fn within<T>(
     timeout(limit, work).await.map_err(late)?
 }
 
+/// Returns the help for a failed TLS handshake.
+fn advice(reason: &str) -> &'static str {
+    match reason {
+        text if text.contains("UnknownIssuer") => {
+            " (its certificate is of an authority that this machine does not trust; `ca` of `[registry]` can name it)"
+        }
+        text if text.contains("InvalidContentType") => {
+            " (it answers without TLS; registries are reached over TLS only)"
+        }
+        text if text.contains("CaUsedAsEndEntity") => {
+            " (its certificate is that of an authority; make a certificate that the authority signs, and name the authority in `ca` of \
+             `[registry]`)"
+        }
+        text if text.contains("certificate expired") || text.contains("not valid yet") => {
+            " (or the clock of this machine is wrong)"
+        }
+        _ => "",
+    }
+}
+
 fn is_redirect(response: &Response<Incoming>, method: &Method) -> bool {
     matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) && *method == Method::GET
 }
@@ -456,6 +464,26 @@ mod tests {
             assert!(origin_of(url).is_err(), "{url}");
         }
         assert_eq!(path_of("https://a.example:443/v2/?n=1"), Some("/v2/?n=1"));
+    }
+
+    #[tokio::test]
+    async fn a_host_that_is_late_is_named_with_the_limit() {
+        let limit = Duration::from_millis(1);
+        let late = within("a.example", "answer", limit, std::future::pending::<Result<(), _>>()).await.unwrap_err();
+        assert_eq!(late.to_string(), "a.example did not answer within 1ms");
+    }
+
+    #[test]
+    fn a_certificate_outside_its_time_is_reported_with_the_clock() {
+        let at = |seconds| rustls::pki_types::UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        for error in [
+            rustls::CertificateError::ExpiredContext { time: at(2), not_after: at(1) },
+            rustls::CertificateError::NotValidYetContext { time: at(1), not_before: at(2) },
+        ] {
+            let reason = rustls::Error::InvalidCertificate(error).to_string();
+            assert!(advice(&reason).contains("clock"), "{reason}");
+        }
+        assert_eq!(advice("connection reset"), "");
     }
 
     #[tokio::test]

@@ -13,6 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
 
+use mcp_host_base::escape;
 use mcp_host_config::registry::{Lock, LockedComponent, Reference};
 use mcp_host_model::digest::Digest;
 use serde_json::json;
@@ -46,7 +47,7 @@ pub enum LayoutError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The archive cannot be written or read.
-    #[error("the archive cannot be {doing}: {source}")]
+    #[error("the archive cannot be {doing}: {}", shown(.source))]
     Io {
         /// The attempted operation.
         doing: &'static str,
@@ -196,6 +197,11 @@ fn written(source: io::Error) -> LayoutError {
 
 fn read(source: io::Error) -> LayoutError {
     LayoutError::Io { doing: "read", source }
+}
+
+/// Returns the text of an error on one line: it can have bytes of the archive.
+fn shown(error: &io::Error) -> String {
+    escape::line(&error.to_string()).into_owned()
 }
 
 /// An archive during writing.

@@ -1,14 +1,16 @@
 //! Publishing a component: the layout of CNCF TAG Runtime, and the referrers of its manifest: signature bundles, a provenance, a
 //! bill of materials.
 //!
-//! Equal bytes with an equal version give an equal manifest: nothing in it depends on the time. An existing version with other
-//! content is not replaced.
+//! Equal bytes with an equal version give an equal manifest: nothing in it depends on the time. An existing version is not replaced.
+//! If it has the same component, because another program has published it (`wkg`), its manifest is kept, and the referrers refer to
+//! that one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use mcp_host_config::registry::{Reference, Repository, Selector};
 use mcp_host_model::digest::Digest;
+use semver::Version;
 use serde_json::{Value, json};
 
 use crate::bundle::{self, BUNDLE, Bundle, MAX_BUNDLE_SIZE};
@@ -19,11 +21,13 @@ use crate::http::HttpError;
 use crate::manifest::{
     Descriptor, EMPTY, INDEX, Index, MANIFEST, MAX_COMPONENT_SIZE, Manifest, VERSION, WASM_CONFIG, WASM_LAYER,
 };
-use crate::registries::Registries;
+use crate::registries::{Registries, check_version};
 use crate::sbom::{MAX_SBOM_SIZE, SbomSummary};
 use crate::signer::Signer;
 use crate::statement::{self, PROVENANCE};
 
+/// The annotation with the title of a manifest, or the file name of a layer.
+const TITLE: &str = "org.opencontainers.image.title";
 /// The annotation with the needs of a component.
 const NEEDS: &str = "io.mcp-host.needs.v1";
 
@@ -148,6 +152,8 @@ pub struct Published {
     pub manifest: Digest,
     /// The digest of the component.
     pub component: Digest,
+    /// Whether the manifest is one that another program has published with the same component.
+    pub is_foreign: bool,
 }
 
 impl Registries {
@@ -167,12 +173,11 @@ impl Registries {
         }
         let repository = &reference.repository;
         let tag = version.to_string();
-        let component = Descriptor::of(WASM_LAYER, &upload.component);
+        let mut component = Descriptor::of(WASM_LAYER, &upload.component);
+        component.annotations.insert(TITLE.to_owned(), file_name(upload.title));
         let config = config(&upload, &component);
-        let mut annotations = BTreeMap::from([
-            ("org.opencontainers.image.title".to_owned(), upload.title.to_owned()),
-            (VERSION.to_owned(), tag.clone()),
-        ]);
+        let mut annotations =
+            BTreeMap::from([(TITLE.to_owned(), upload.title.to_owned()), (VERSION.to_owned(), tag.clone())]);
         annotations.extend(upload.needs.map(|needs| (NEEDS.to_owned(), needs)));
         let manifest = Manifest {
             schema_version: 2,
@@ -183,19 +188,18 @@ impl Registries {
             subject: None,
             annotations,
         };
-        let bytes = encode(&manifest)?;
-        let digest = Digest::compute(&bytes);
+        let own = encode(&manifest)?;
         let failed = |error: HttpError| unavailable(reference, &error);
-        match self.client.manifest(repository, &tag).await {
-            Ok(there) if Digest::compute(&there) != digest => {
-                return Err(RegistryError::Unpublished(format!(
-                    "`{reference}` is published already, with another content ({}); publish a new version",
-                    Digest::compute(&there)
-                )));
+        let existing = match self.client.manifest(repository, &tag).await {
+            Ok(existing) => {
+                check_component(reference, version, &existing, &manifest)?;
+                Some(existing)
             }
-            Ok(_) | Err(HttpError::NotFound) => {}
+            Err(HttpError::NotFound) => None,
             Err(error) => return Err(failed(error)),
-        }
+        };
+        let (is_new, bytes) = (existing.is_none(), existing.unwrap_or_else(|| own.clone()));
+        let digest = Digest::compute(&bytes);
         // The documents are validated before anything is published.
         let mut documents = Vec::new();
         if let Some(signer) = upload.signer {
@@ -206,14 +210,17 @@ impl Registries {
         for attachment in upload.attachments {
             documents.push(attachment.document(&digest, upload.signer)?);
         }
-        let component = self.client.upload(repository, upload.component).await.map_err(failed)?;
-        self.client.upload(repository, config.into()).await.map_err(failed)?;
-        self.client.put_manifest(repository, &tag, MANIFEST, bytes.clone()).await.map_err(failed)?;
+        let component = Digest::compute(&upload.component);
+        if is_new {
+            self.client.upload(repository, upload.component).await.map_err(failed)?;
+            self.client.upload(repository, config.into()).await.map_err(failed)?;
+            self.client.put_manifest(repository, &tag, MANIFEST, bytes.clone()).await.map_err(failed)?;
+        }
         let subject = Descriptor::of(MANIFEST, &bytes);
         for (artifact_type, document) in documents {
             self.attach(repository, subject.clone(), artifact_type, document).await.map_err(failed)?;
         }
-        Ok(Published { manifest: digest, component })
+        Ok(Published { manifest: digest, component, is_foreign: bytes != own })
     }
 
     /// Publishes a document that refers to a manifest.
@@ -254,6 +261,35 @@ impl Registries {
         let index = serde_json::to_vec(&index).map_err(|error| broken(repository, error.to_string()))?;
         self.client.put_manifest(repository, &tag, INDEX, index.into()).await.map(drop)
     }
+}
+
+/// Returns the file name of a component, by which other clients save it.
+fn file_name(title: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    format!("{}.wasm", if title.chars().all(is_plain) && !title.is_empty() { title } else { "component" })
+}
+
+/// Checks that an existing manifest of this version has the component of the new one.
+fn check_component(
+    reference: &Reference,
+    version: &Version,
+    existing: &Bytes,
+    new: &Manifest,
+) -> Result<(), RegistryError> {
+    let other = |reason: &str| {
+        RegistryError::Unpublished(format!(
+            "`{reference}` is published already, with another content ({}{reason}); publish a new version",
+            Digest::compute(existing)
+        ))
+    };
+    let manifest = Manifest::parse(existing).map_err(|_| other(", which is not a component"))?;
+    check_version(reference, Some(version), &manifest)?;
+    if !manifest.annotations.contains_key(VERSION) {
+        // Signed, it could be shown at the tag of any version.
+        return Err(other(", which states no version"));
+    }
+    let is_same = manifest.component().is_ok_and(|component| Ok(component) == new.component());
+    if is_same && manifest.subject.is_none() { Ok(()) } else { Err(other("")) }
 }
 
 /// Creates a manifest that makes a document a referrer of the subject.

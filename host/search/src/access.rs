@@ -29,7 +29,13 @@ impl SearchService {
     ///
     /// [`Error::InvalidRequest`] if the request cannot match anything, or no plugin is searched; [`Error::Unavailable`] if the index
     /// cannot be used at the moment.
-    pub async fn search(&self, principal: &Principal, mut request: SearchRequest) -> Result<SearchResults, Error> {
+    pub async fn search(&self, principal: &Principal, request: SearchRequest) -> Result<SearchResults, Error> {
+        let result = self.search_for(principal, request).await;
+        self.counts.record(&result, |results| results.is_partial);
+        result
+    }
+
+    async fn search_for(&self, principal: &Principal, mut request: SearchRequest) -> Result<SearchResults, Error> {
         let host = self.host().ok_or(Error::ShuttingDown)?;
         let view = host.view(principal);
         check(&view, self, principal, &mut request).await?;
@@ -51,6 +57,12 @@ impl SearchService {
     ///
     /// The same as for [`search`](Self::search).
     pub async fn context(&self, principal: &Principal, request: ContextRequest) -> Result<ContextSelection, Error> {
+        let result = self.context_for(principal, request).await;
+        self.counts.record(&result, |selection| selection.is_partial);
+        result
+    }
+
+    async fn context_for(&self, principal: &Principal, request: ContextRequest) -> Result<ContextSelection, Error> {
         let host = self.host().ok_or(Error::ShuttingDown)?;
         let view = host.view(principal);
         request.query.as_deref().map_or(Ok(()), |query| check_query(&*view, query))?;

@@ -77,6 +77,8 @@ pub(super) struct ChangePoller {
     pub(super) changed: BTreeSet<Path>,
     /// Whether the listing has changed since the walk began.
     pub(super) listing_changed: bool,
+    /// Whether the last poll got the changes of all groups.
+    is_complete: bool,
 }
 
 impl ChangePoller {
@@ -92,6 +94,7 @@ impl ChangePoller {
             hint: None,
             changed: BTreeSet::new(),
             listing_changed: false,
+            is_complete: false,
         }
     }
 
@@ -139,22 +142,29 @@ impl ChangePoller {
     /// Polls the next groups. This may happen during a walk.
     pub(super) async fn poll(&mut self, plugin: &Plugin) {
         let began = Instant::now();
-        self.hint = None;
-        for _ in 0..self.groups.len() {
+        (self.hint, self.is_complete) = (None, false);
+        let mut is_complete = true;
+        for polled in 1..=self.groups.len() {
             let index = self.next.checked_rem(self.groups.len()).unwrap_or_default();
             self.next = index.saturating_add(1);
-            self.poll_group(plugin, index).await;
-            if began.elapsed() >= POLL_TIME {
+            is_complete &= self.poll_group(plugin, index).await;
+            if began.elapsed() >= POLL_TIME && polled < self.groups.len() {
                 return;
             }
         }
+        self.is_complete = is_complete;
     }
 
-    /// Polls one group. Changes that a failed call does not report are reported by a later call.
-    async fn poll_group(&mut self, plugin: &Plugin, index: usize) {
-        let Some(group) = self.groups.get_mut(index).filter(|_| plugin.info().watches) else { return };
+    /// Whether the last poll got the changes of all groups, and nothing of them is left to read or to compare.
+    pub(super) fn is_current(&self) -> bool {
+        self.is_complete && !self.listing_changed && self.changed.is_empty()
+    }
+
+    /// Polls one group, and returns whether that succeeded. Changes that a failed call does not report are reported by a later call.
+    async fn poll_group(&mut self, plugin: &Plugin, index: usize) -> bool {
+        let Some(group) = self.groups.get_mut(index).filter(|_| plugin.info().watches) else { return false };
         let asked = group.polled_paths(self.is_walking);
-        let Ok(changes) = plugin.changes(&asked, group.token.as_deref()).await else { return };
+        let Ok(changes) = plugin.changes(&asked, group.token.as_deref()).await else { return false };
         let WatchedChanges { token, changed, listing_changed, poll_after } = changes;
         self.changed.extend(changed.into_iter().filter(|path| group.token_paths.contains(path)));
         self.listing_changed |= listing_changed && group.token.is_some();
@@ -163,6 +173,7 @@ impl ChangePoller {
         group.token = Some(token);
         group.token_paths = covered.unwrap_or_else(|| std::mem::take(&mut group.token_paths));
         group.covers_paths = !self.is_walking;
+        true
     }
 
     /// The pause before the next poll: the provider's hint, within bounds, or the configured interval.

@@ -194,6 +194,6 @@ mod tests {
 
     #[test]
     fn its_own_plugin_is_valid() {
-        assert!(ContextResources::plugin(SearchService::new(None)).is_some());
+        assert!(ContextResources::plugin(SearchService::new(None, None)).is_some());
     }
 }

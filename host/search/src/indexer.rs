@@ -26,10 +26,12 @@ use std::time::Duration;
 use mcp_host_base::backoff::Backoff;
 use mcp_host_base::log_target;
 use mcp_host_base::time::now_millis;
+use mcp_host_engine::plugin::Plugin;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::change_poller::ChangePoller;
 use super::error::IndexError;
+use super::snapshot::SharedIndex;
 use super::status::SourceId;
 use super::status::{Gaps, Report};
 use super::store;
@@ -42,27 +44,38 @@ const MAX_PAUSE: Duration = Duration::from_mins(1);
 /// The task that indexes one plugin.
 pub(super) struct Indexer {
     pub(super) updater: Updater,
+    /// None if the index of the plugin is not shared with other replicas.
+    pub(super) shared: Option<SharedIndex>,
 }
 
 /// The progress of the task, which survives a failure of the index.
-struct Progress {
+pub(super) struct Progress {
     poller: ChangePoller,
     /// Whether the index has not been consistent with the plugin yet.
     is_first: bool,
     backoff: Backoff,
 }
 
+impl Progress {
+    /// The progress of a task that has not compared anything.
+    pub(super) fn new(plugin: &Plugin) -> Self {
+        Self { poller: ChangePoller::new(plugin), is_first: true, backoff: Backoff::default() }
+    }
+}
+
 impl Indexer {
     /// Keeps the index consistent with the plugin until the future is dropped.
     pub(super) async fn run(self) {
-        let poller = ChangePoller::new(&self.updater.reader.plugin);
-        let mut progress = Progress { poller, is_first: true, backoff: Backoff::default() };
+        let mut progress = Progress::new(&self.updater.reader.plugin);
         loop {
             let mut rebuilds = self.updater.index.rebuilds();
             let rebuild = *rebuilds.borrow_and_update();
             let session = async {
                 let id = self.open(rebuild).await?;
-                self.keep_indexed(id, &mut progress).await
+                match &self.shared {
+                    Some(shared) => self.keep_shared(shared, id).await,
+                    None => self.keep_indexed(id, &mut progress).await,
+                }
             };
             let ended = tokio::select! {
                 // A session ends only with an error.
@@ -94,13 +107,11 @@ impl Indexer {
     }
 
     /// Alternates walks and polls until the index fails.
-    async fn keep_indexed(&self, id: SourceId, progress: &mut Progress) -> Result<Infallible, IndexError> {
+    pub(super) async fn keep_indexed(&self, id: SourceId, progress: &mut Progress) -> Result<Infallible, IndexError> {
         let Progress { poller, is_first, backoff } = progress;
         loop {
             let began = Instant::now();
-            if let Some(has_lines) = self.updater.reader.has_lines().await {
-                self.updater.state.has_lines.store(has_lines, Ordering::Relaxed);
-            }
+            self.find_lines().await;
             match self.walk(id, poller, *is_first, began).await {
                 Ok(Some((gaps, pause))) => {
                     (*backoff, *is_first) = (Backoff::default(), false);
@@ -118,6 +129,13 @@ impl Indexer {
                     sleep(backoff.next_delay()).await;
                 }
             }
+        }
+    }
+
+    /// Finds out whether the provider serves parts of each text by `?lines=`.
+    pub(super) async fn find_lines(&self) {
+        if let Some(has_lines) = self.updater.reader.has_lines().await {
+            self.updater.state.has_lines.store(has_lines, Ordering::Relaxed);
         }
     }
 
@@ -168,6 +186,9 @@ impl Indexer {
         while self.updater.reader.plugin.info().watches {
             sleep_until(next_poll.min(refresh)).await;
             next_poll = self.updater.poll(id, poller).await?;
+            if poller.is_current() {
+                self.updater.state.set_current();
+            }
             if (poller.listing_changed && Instant::now() >= earliest) || Instant::now() >= refresh {
                 return Ok(());
             }
@@ -177,7 +198,7 @@ impl Indexer {
     }
 
     /// Stores the report of the source for other processes, if the index can be written.
-    async fn save(&self, report: Report) {
+    pub(super) async fn save(&self, report: Report) {
         let saving = async {
             let key = self.updater.index.source_key(&self.updater.reader.source).await?;
             self.updater.index.write(move |connection| store::set_report(connection, &key, &report)).await

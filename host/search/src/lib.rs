@@ -17,8 +17,9 @@
 //! | `context`, `passages` | the best selection of passages within a budget |
 //! | `index` | the thread that writes, and the connections that read |
 //! | `source_reader` | reads the resources of a plugin |
-//! | `status`, `stored_status` | the state of a source; the stored state for another process |
+//! | `status`, `stored_status`, `counts` | the state of a source; the stored state for another process; the number of searches |
 //! | `indexer`, `walk`, `change_poller`, `updater` | the task that indexes a plugin: reconciliation, polling for changes, reads and batched writes |
+//! | `snapshot` | the shared index of the replicas of a cluster: one builds it, the others fetch snapshots |
 //! | `request`, `results`, `error` | requests, results and errors |
 //! | `service`, `searched`, `shares` | the tasks of all plugins; lookups over their sources; lookups of one principal at a time |
 //! | `host_view` | the interface of search to the host |
@@ -31,6 +32,7 @@
 //!   all matches, and ranking on the frequencies of words in the whole index; scores are not returned.
 //! - Any text with a word is a valid query. A lookup takes at most 200 ms; if the time ends, its result is partial. The result is also partial if a
 //!   plugin is not completely indexed in which the principal may find any resource.
+//! - A snapshot of another replica is not a permission: the rules of this replica decide what a principal finds.
 //! - The index survives `kill -9` and a full disk. A damaged file is deleted, and everything is indexed again.
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
@@ -40,6 +42,7 @@ mod bm25;
 mod change_poller;
 mod context;
 mod context_resources;
+mod counts;
 mod database;
 mod document;
 mod embeddings;
@@ -60,6 +63,7 @@ mod search_resources;
 mod searched;
 mod service;
 mod shares;
+mod snapshot;
 mod snippet;
 mod source_reader;
 mod space;
@@ -78,5 +82,6 @@ pub use self::stored_status::{PassageCount, StoredStatus, index_status};
 pub use self::context::{ContextPassage, ContextRequest, ContextSelection, estimate_tokens};
 pub use self::request::SearchRequest;
 pub use self::results::{SearchHit, SearchResults};
+pub use self::snapshot::{IndexRole, SnapshotCounts};
 pub use self::snippet::Snippet;
 pub use self::status::SearchStatus;

@@ -375,6 +375,6 @@ mod tests {
 
     #[test]
     fn its_own_plugin_is_valid() {
-        assert!(SearchResources::plugin(SearchService::new(None)).is_some());
+        assert!(SearchResources::plugin(SearchService::new(None, None)).is_some());
     }
 }

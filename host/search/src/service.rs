@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use mcp_host_base::log_target;
+use mcp_host_base::shared_snapshots::SharedSnapshots;
 use mcp_host_base::threads::WorkerPool;
 use mcp_host_base::threads::lower_priority;
 use mcp_host_base::time::now_millis;
@@ -18,12 +19,14 @@ use parking_lot::Mutex;
 use tokio::runtime::Builder;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::counts::SearchCounts;
 use super::embeddings::{EmbeddedSource, EmbeddingService};
 use super::error::{IndexError, SearchError};
 use super::host_view::SearchHost;
 use super::index::{Index, LookupTime, NICE};
 use super::indexer::Indexer;
 use super::shares::SearchShares;
+use super::snapshot::SharedIndex;
 use super::source_reader::SourceReader;
 use super::space::Space;
 use super::status::{SearchStatus, SourceState};
@@ -36,10 +39,13 @@ const UNUSED_AFTER: Duration = Duration::from_hours(30 * 24);
 /// The index of a host, and the tasks that write to it. Dropping this value stops the tasks.
 pub struct SearchService {
     state_dir: Option<PathBuf>,
+    /// The snapshots that the replicas of a cluster share. None without a cluster.
+    snapshots: Option<SharedSnapshots>,
     /// The host. None before [`connect`](Self::connect).
     host: OnceLock<Weak<dyn SearchHost>>,
     pub(super) state: Mutex<State>,
     pub(super) shares: SearchShares,
+    pub(super) counts: SearchCounts,
 }
 
 #[derive(Default)]
@@ -106,12 +112,13 @@ impl OpenIndex {
         Ok(Self { index, workers: WorkerPool::start(&mut builder)? })
     }
 
-    fn start_indexer(&self, plugin: &Arc<Plugin>) -> Option<RunningSource> {
+    fn start_indexer(&self, plugin: &Arc<Plugin>, shared: Option<SharedIndex>) -> Option<RunningSource> {
         let state = SourceState::new(plugin.name());
         let reader = SourceReader { plugin: plugin.clone(), source: plugin.search_source()?.clone() };
-        let indexer = Indexer { updater: Updater { reader, index: self.index.clone(), state: state.clone() } };
+        let shared_as = shared.as_ref().map(|shared| shared.name().to_owned());
+        let indexer = Indexer { updater: Updater { reader, index: self.index.clone(), state: state.clone() }, shared };
         let _task = AbortOnDropHandle::new(self.workers.handle().spawn(indexer.run()));
-        Some(RunningSource { plugin: plugin.clone(), state, _task })
+        Some(RunningSource { plugin: plugin.clone(), state, shared_as, _task })
     }
 }
 
@@ -119,14 +126,16 @@ impl OpenIndex {
 pub(super) struct RunningSource {
     pub(super) plugin: Arc<Plugin>,
     pub(super) state: Arc<SourceState>,
+    /// The name of its shared index. None if its index is not shared.
+    shared_as: Option<String>,
     _task: AbortOnDropHandle<()>,
 }
 
 impl SearchService {
-    /// Creates a service without sources. Its index is stored in this directory.
-    pub fn new(state_dir: Option<PathBuf>) -> Arc<Self> {
-        let (state, shares) = (Mutex::default(), SearchShares::default());
-        Arc::new(Self { state_dir, host: OnceLock::new(), state, shares })
+    /// Creates a service without sources. Its index is stored in this directory, and shared by these snapshots if the config says so.
+    pub fn new(state_dir: Option<PathBuf>, snapshots: Option<SharedSnapshots>) -> Arc<Self> {
+        let (state, shares, counts) = (Mutex::default(), SearchShares::default(), SearchCounts::default());
+        Arc::new(Self { state_dir, snapshots, host: OnceLock::new(), state, shares, counts })
     }
 
     /// Sets the host, once. Requests fail before it is set, and after it is dropped.
@@ -161,8 +170,13 @@ impl SearchService {
         open.index.set_space(space);
         for plugin in searched {
             let mount = plugin.mount().clone();
-            let kept = old.remove(&mount).filter(|running| Arc::ptr_eq(&running.plugin, plugin));
-            let running = kept.or_else(|| open.start_indexer(plugin));
+            let shared = self.snapshots.as_ref().and_then(|snapshots| SharedIndex::of(snapshots, search, plugin));
+            let is_kept = |running: &RunningSource| {
+                Arc::ptr_eq(&running.plugin, plugin)
+                    && running.shared_as.as_deref() == shared.as_ref().map(SharedIndex::name)
+            };
+            let kept = old.remove(&mount).filter(is_kept);
+            let running = kept.or_else(|| open.start_indexer(plugin, shared));
             sources.extend(running.map(|running| (mount, running)));
         }
         let index = open.index.clone();
@@ -200,6 +214,11 @@ impl SearchService {
         let mut all: Vec<_> = state.sources.values().map(|source| source.state.status.borrow().clone()).collect();
         all.sort_by(|one, other| one.plugin.cmp(&other.plugin));
         all
+    }
+
+    /// The number of searches and selections of context since the start of the host, by outcome: ok, partial, failed.
+    pub fn search_counts(&self) -> [(&'static str, u64); 3] {
+        self.counts.all()
     }
 
     /// Waits until the whole listing of each source has been compared with the index, or this has failed.

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use rusqlite::Row;
@@ -13,6 +14,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use mcp_host_base::log_target;
+
+use super::snapshot::{IndexRole, SnapshotCounts};
 
 /// The id of a source in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -73,6 +76,12 @@ pub struct SearchStatus {
     pub failed: u64,
     /// The reason why indexing failed. None if the last attempt succeeded.
     pub error: Option<String>,
+    /// The last time when everything that the plugin had reported was indexed, except for the gaps. None before the first time.
+    pub current_at: Option<SystemTime>,
+    /// The part of this replica in a shared index.
+    pub role: IndexRole,
+    /// The snapshots of a shared index.
+    pub snapshots: SnapshotCounts,
 }
 
 impl SearchStatus {
@@ -129,6 +138,19 @@ impl Report {
         let Gaps { omitted, failed, is_truncated } = gaps;
         Self { is_complete: true, omitted, failed, is_truncated, error: None }
     }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// The reason why indexing failed.
+    pub(super) fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+
+    pub(super) fn gaps(&self) -> Gaps {
+        Gaps { omitted: self.omitted, failed: self.failed, is_truncated: self.is_truncated }
+    }
 }
 
 /// The gaps of the index after a walk.
@@ -150,13 +172,67 @@ pub(super) struct SourceState {
     /// Whether the provider serves parts of each text by `?lines=`.
     pub(super) has_lines: AtomicBool,
     pub(super) status: watch::Sender<SearchStatus>,
+    /// The number of writes that made a change.
+    changes: AtomicU64,
 }
 
 impl SourceState {
     pub(super) fn new(plugin: &str) -> Arc<Self> {
         let status = SearchStatus { plugin: plugin.to_owned(), ..SearchStatus::default() };
         let (rebuild, has_lines) = (AtomicU64::new(0), AtomicBool::new(false));
-        Arc::new(Self { id: Mutex::default(), rebuild, has_lines, status: watch::Sender::new(status) })
+        let (status, changes) = (watch::Sender::new(status), AtomicU64::new(0));
+        Arc::new(Self { id: Mutex::default(), rebuild, has_lines, status, changes })
+    }
+
+    /// Counts a write that made a change.
+    pub(super) fn mark_changed(&self) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The number of writes that made a change.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
+    }
+
+    /// Whether another replica builds the index. It then computes embeddings, too.
+    pub(super) fn is_following(&self) -> bool {
+        self.status.borrow().role == IndexRole::Following
+    }
+
+    /// Sets the part of this replica in the shared index. A change is logged.
+    pub(super) fn set_role(&self, role: IndexRole, reason: &str) {
+        let is_new = self.status.send_if_modified(|status| std::mem::replace(&mut status.role, role) != role);
+        if !is_new {
+            return;
+        }
+        let plugin = self.plugin();
+        match role {
+            IndexRole::Unshared => {}
+            IndexRole::Building => {
+                tracing::info!(target: log_target::SEARCH, plugin, "this replica builds the search index of a plugin for all replicas");
+            }
+            IndexRole::Following => {
+                tracing::info!(
+                    target: log_target::SEARCH, plugin,
+                    "this replica fetches the search index of a plugin from the replica that builds it"
+                );
+            }
+            IndexRole::Alone => {
+                tracing::warn!(
+                    target: log_target::SEARCH, plugin, reason,
+                    "this replica indexes a plugin for itself, until it can fetch the index from another replica"
+                );
+            }
+        }
+    }
+
+    /// Changes the counts of snapshots.
+    pub(super) fn count_snapshots(&self, change: impl FnOnce(&mut SnapshotCounts)) {
+        self.status.send_if_modified(|status| {
+            let before = status.snapshots;
+            change(&mut status.snapshots);
+            status.snapshots != before
+        });
     }
 
     /// Records that the source was found or created in the index. `rebuild` is the number of rebuilds of this index.
@@ -193,6 +269,16 @@ impl SourceState {
         self.status.send_modify(|status| {
             (status.is_complete, status.error) = (true, None);
             (status.omitted, status.failed, status.is_truncated) = (gaps.omitted, gaps.failed, gaps.is_truncated);
+            status.current_at = Some(SystemTime::now());
+        });
+    }
+
+    /// Records that a poll for changes left nothing to read.
+    pub(super) fn set_current(&self) {
+        self.status.send_if_modified(|status| {
+            status.current_at = Some(SystemTime::now());
+            // Nothing waits for the time.
+            false
         });
     }
 

@@ -77,6 +77,7 @@ impl Updater {
         self.state.set_size(size);
         if changed > 0 {
             self.index.mark_changed();
+            self.state.mark_changed();
         }
     }
 

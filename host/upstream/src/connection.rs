@@ -7,7 +7,7 @@
 //!
 //! A connection that is [watched](Connector::watch) is opened again without a call. Health check: a connection that has been silent for
 //! [`CHECK_INTERVAL`] gets a request without side effects: `ping`, or without sessions `server/discover`. So [`health`](crate::health)
-//! knows whether the server is reachable.
+//! knows whether the server is reachable. An administrator's [reset](Connector::reset) ends the back-off.
 
 mod error;
 mod opener;
@@ -26,6 +26,7 @@ use parking_lot::Mutex;
 use rmcp::model::{ClientRequest, DiscoverRequest, DiscoverRequestParams, PingRequest};
 use rmcp::service::{PeerRequestOptions, ServiceError};
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use self::error::ConnectError;
@@ -33,6 +34,7 @@ pub(crate) use self::opener::{Link, Means};
 
 use self::error::MAX_REASON;
 use self::opener::{Opener, Program};
+use crate::guard::Allowance;
 use crate::health::Health;
 use crate::http::{self, Credentials, HttpClient};
 use crate::mapping::Mapping;
@@ -78,6 +80,8 @@ struct Inner {
     restarts: AtomicU64,
     current: Mutex<Option<Arc<Link>>>,
     attempts: tokio::sync::Mutex<Attempts>,
+    /// Notified when the back-off was reset.
+    reset: Notify,
 }
 
 /// The state of the attempts to connect.
@@ -85,7 +89,13 @@ struct Attempts {
     backoff: Backoff,
     /// The last error, and the time before which no other attempt is made.
     failed: Option<(Instant, ConnectError)>,
-    opened_at: Option<Instant>,
+    opened: Option<Opened>,
+}
+
+/// The last opened connection, also after a request has failed on it.
+struct Opened {
+    at: Instant,
+    allowance: Arc<Allowance>,
 }
 
 impl Connector {
@@ -115,7 +125,8 @@ impl Connector {
             opener: Opener::new(plugin, http, holder, means)?,
             restarts: AtomicU64::new(0),
             current: Mutex::default(),
-            attempts: tokio::sync::Mutex::new(Attempts { backoff: new_backoff(), failed: None, opened_at: None }),
+            attempts: tokio::sync::Mutex::new(Attempts { backoff: new_backoff(), failed: None, opened: None }),
+            reset: Notify::new(),
         };
         Ok(Self { inner: Arc::new(inner), runtime })
     }
@@ -144,6 +155,18 @@ impl Connector {
     /// Keeps the connection open, and checks it, until the handle is dropped. Opens the first connection, too.
     pub(crate) fn watch(&self) -> AbortOnDropHandle<()> {
         AbortOnDropHandle::new(self.runtime.spawn(self.inner.clone().watch()))
+    }
+
+    /// Ends the back-off. If the connection is [watched](Self::watch), it is opened, or checked, immediately; an attempt in progress ends
+    /// first.
+    pub(crate) fn reset(&self) {
+        let inner = self.inner.clone();
+        self.runtime.spawn(async move {
+            let mut attempts = inner.attempts.lock().await;
+            (attempts.backoff, attempts.failed) = (new_backoff(), None);
+            drop(attempts);
+            inner.reset.notify_one();
+        });
     }
 
     pub(crate) fn health(&self) -> &Arc<Health> {
@@ -212,8 +235,8 @@ impl Inner {
         let ended = self.current.lock().take();
         let program = self.opener.program();
         let had_program = program.is_some();
-        if let Some(opened_at) = attempts.opened_at.take() {
-            self.lost(&mut attempts, opened_at, ended, program).await;
+        if let Some(opened) = attempts.opened.take() {
+            self.lost(&mut attempts, &opened, ended, program).await;
         }
         if let Some((until, error)) = attempts.failed.as_ref().filter(|(until, _)| *until > Instant::now()) {
             let left = until.saturating_duration_since(Instant::now());
@@ -223,7 +246,8 @@ impl Inner {
         match self.opener.open().await {
             Ok(link) => {
                 let link = Arc::new(link);
-                (attempts.failed, attempts.opened_at) = (None, Some(Instant::now()));
+                attempts.failed = None;
+                attempts.opened = Some(Opened { at: Instant::now(), allowance: link.allowance.clone() });
                 if had_program {
                     self.restarts.fetch_add(1, Ordering::Relaxed);
                 }
@@ -240,25 +264,26 @@ impl Inner {
         }
     }
 
-    /// Determines the time before which the connection of `opened_at` is not opened again. `ended` is the connection, unless it was dropped
-    /// because a request failed: then a URL is opened again immediately, so that one request does not harm the following ones.
+    /// Determines the time before which a connection is not opened again. `ended` is the connection, unless it was dropped because a request
+    /// failed: then a URL is opened again immediately, so that one request does not harm the following ones. After an excess there is a
+    /// back-off in both cases.
     async fn lost(
         &self,
         attempts: &mut Attempts,
-        opened_at: Instant,
+        opened: &Opened,
         ended: Option<Arc<Link>>,
         program: Option<Arc<Program>>,
     ) {
-        if opened_at.elapsed() > LASTING {
+        if opened.at.elapsed() > LASTING {
             attempts.backoff = new_backoff();
         }
-        let excess = ended.as_ref().and_then(|link| link.excess());
+        let excess = opened.allowance.excess();
         let (has_ended, is_program) = (ended.is_some(), program.is_some());
         // Ends the program.
         drop(ended);
         let mut error = match program {
             Some(program) => program.error().await,
-            None if has_ended => ConnectError::from("the connection has ended".to_owned()),
+            None if has_ended || excess.is_some() => ConnectError::from("the connection has ended".to_owned()),
             None => return,
         };
         if let Some(excess) = excess {
@@ -268,7 +293,7 @@ impl Inner {
             self.opener.health().failed(&error.reason);
         }
         // An excess is a failed attempt. Otherwise the back-off delays the next start of a program that ends right after its start.
-        let from = if excess.is_some() { Instant::now() } else { opened_at };
+        let from = if excess.is_some() { Instant::now() } else { opened.at };
         attempts.failed = from.checked_add(attempts.backoff.next_delay()).map(|until| (until, error));
     }
 
@@ -283,6 +308,7 @@ impl Inner {
                 }
                 tokio::select! {
                     () = self.opener.health().lost() => {}
+                    () = self.reset.notified() => self.check(&link).await,
                     () = tokio::time::sleep(CHECK_INTERVAL) => {
                         if self.opener.health().is_doubtful(CHECK_INTERVAL) {
                             self.check(&link).await;
@@ -297,15 +323,25 @@ impl Inner {
                 }
                 let delay = backoff.next_delay();
                 // After an excess, the back-off of attempts delays the next one.
-                if !self.has_excess() {
-                    tokio::time::sleep(delay).await;
+                if !self.has_excess() && self.pause(delay).await {
+                    backoff = new_backoff();
                 }
             }
             if self.connect().await.is_err() {
                 let until = self.attempts.lock().await.failed.as_ref().map(|(until, _)| *until);
                 let left = until.map(|until| until.saturating_duration_since(Instant::now())).unwrap_or_default();
-                tokio::time::sleep(left.max(MIN_PAUSE)).await;
+                if self.pause(left.max(MIN_PAUSE)).await {
+                    backoff = new_backoff();
+                }
             }
+        }
+    }
+
+    /// Waits for this time, or until the back-off is reset. Returns whether it was reset.
+    async fn pause(&self, time: Duration) -> bool {
+        tokio::select! {
+            () = tokio::time::sleep(time) => false,
+            () = self.reset.notified() => true,
         }
     }
 

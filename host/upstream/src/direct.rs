@@ -6,16 +6,18 @@
 //! closed, which cancels the request.
 //!
 //! rmcp sends the requests of revisions with sessions, and all requests over pipes. It also sends a request again whose event stream ended
-//! before the answer, because rmcp resumes streams. After the first such stream, rmcp sends all requests of this client.
+//! before the answer, because rmcp resumes streams. After such a stream, rmcp sends all requests of this client for [`UNSUITED`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::header::{HeaderName, HeaderValue};
 use mcp_host_config::{Plugin, UpstreamSource};
+use parking_lot::Mutex;
 use rmcp::RoleClient;
 use rmcp::model::{
     ClientCapabilities, ClientJsonRpcMessage, ClientRequest, CustomResult, GetMeta as _, Implementation,
@@ -30,14 +32,11 @@ use tokio::runtime::Handle;
 use tokio_util::context::TokioContext;
 
 use crate::http::{Credentials, Failed, HttpClient, Thread};
-use crate::message::{Decoder, max_message};
+use crate::message::{Decoder, max_message, random_first_id};
 use crate::updates::Updates;
 
-/// The ids of requests begin at a random number from this one on. rmcp counts its own ids from 0, so the ids do not collide, nor do those
-/// of two identities: a response that reaches the wrong request, for example from a reverse proxy that mixes them up, is noticed.
-const FIRST_ID: u64 = 1 << 30;
-/// The number of first ids. JavaScript can represent all ids (`Number.MAX_SAFE_INTEGER`).
-const FIRST_IDS: u64 = 1 << 52;
+/// The time for which rmcp sends all requests after an event stream that ended before its answer.
+const UNSUITED: Duration = Duration::from_secs(60);
 
 /// Posts requests to one upstream, with the credentials of one identity.
 pub(crate) struct Direct {
@@ -47,9 +46,9 @@ pub(crate) struct Direct {
     max: usize,
     /// The runtime that drives the HTTP connections.
     runtime: Handle,
-    next_id: AtomicU64,
-    /// Whether the server ended an event stream before the answer: then rmcp sends all requests.
-    is_unsuited: AtomicBool,
+    next_id: AtomicI64,
+    /// The time until which rmcp sends all requests, because the server ended an event stream before the answer.
+    unsuited_until: Mutex<Option<Instant>>,
 }
 
 impl Direct {
@@ -69,8 +68,8 @@ impl Direct {
             uri: url.as_str().into(),
             max: max_message(&plugin.limits),
             runtime,
-            next_id: AtomicU64::new(FIRST_ID.saturating_add(fastrand::u64(..FIRST_IDS))),
-            is_unsuited: AtomicBool::new(false),
+            next_id: AtomicI64::new(random_first_id()),
+            unsuited_until: Mutex::default(),
         })
     }
 
@@ -81,11 +80,11 @@ impl Direct {
         request: ClientRequest,
         thread: Thread,
     ) -> Option<Result<String, ServiceError>> {
-        if self.is_unsuited.load(Ordering::Relaxed) {
+        if self.unsuited_until.lock().is_some_and(|until| Instant::now() < until) {
             return None;
         }
         let headers = headers(version, &request);
-        let id = RequestId::Number(self.next_id.fetch_add(1, Ordering::Relaxed).cast_signed());
+        let id = RequestId::Number(self.next_id.fetch_add(1, Ordering::Relaxed));
         let message = ClientJsonRpcMessage::request(with_meta(version, request), id.clone());
         let body = match serde_json::to_vec(&message) {
             Ok(body) => body,
@@ -96,7 +95,7 @@ impl Direct {
         let answer = match TokioContext::new(exchange, self.runtime.clone()).await {
             Ok(Some(answer)) => answer,
             Ok(None) => {
-                self.is_unsuited.store(true, Ordering::Relaxed);
+                *self.unsuited_until.lock() = Instant::now().checked_add(UNSUITED);
                 return None;
             }
             Err(error) => return Some(Err(of_transport(error))),

@@ -1,26 +1,45 @@
 //! Limits of what an upstream sends without a request.
 //!
-//! Each connection has an [`Allowance`]: token buckets of events and of bytes. Everything that an upstream sends is counted where it is
-//! received, in event streams ([`http`](crate::http)) and on pipes ([`pipes`](crate::pipes)): messages, and also empty lines, comments,
-//! events that cannot be decoded, and answers that no request waits for. One answer to each request is not counted. When a bucket is empty,
-//! the connection ends. It is opened again with back-off, as after a failed attempt. Each request also permits [`BESIDES`] short events,
-//! because servers send such events with each answer, for example the id of its stream.
+//! Everything that an upstream sends is counted where it is received, in event streams ([`http`](crate::http)) and on pipes
+//! ([`pipes`](crate::pipes)), in token buckets of events and of bytes ([`Buckets`]): messages, and also empty lines, comments, events that
+//! cannot be decoded, and answers that no request waits for. A chunk, or a read of a pipe, counts as at least 64 bytes ([`shortfall`]). One
+//! answer to each request is not counted. Each request also permits [`BESIDES`] short events, because servers send such events with each
+//! answer, for example the id of its stream. Successive connections with one identity share their buckets, so a new connection has no new
+//! burst. All identities of an upstream also share buckets, which are [`IDENTITIES`] times as large.
 //!
-//! Notifications that the host does not use (progress, logs, tools, prompts) are dropped before they are processed. A request whose id is
-//! longer than [`MAX_ID`] bytes is dropped, because its answer, which contains the id, may be queued for long.
+//! An excess ends the connection ([`Allowance`]). It is opened again with back-off, as after a failed attempt.
+//!
+//! Notifications that the host does not use (progress, logs, tools, prompts), or that their stream was not opened for, are dropped before
+//! they are processed. Requests of the server are answered here: `ping` by a result, and all others by an error, because the host declares no
+//! capabilities. At most [`MAX_ANSWERS`] of these answers wait until they are sent; further requests are dropped, as is a request whose id is
+//! longer than [`MAX_ID`] bytes.
+//!
+//! rmcp counts the ids of requests from 0, so the requests of all identities would have equal ids. If a reverse proxy confused responses of
+//! two identities, one would receive the content of the other. So a random number of the connection is added to the ids of
+//! [asked](is_asked) requests.
 
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher as _, RandomState};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt as _};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use mcp_host_base::bounded_body::shortfall;
+use parking_lot::Mutex;
 use rmcp::RoleClient;
-use rmcp::model::{JsonRpcMessage, RequestId, ServerNotification};
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, ClientResult, ErrorCode, ErrorData, GetMeta as _,
+    JsonRpcMessage, RequestId, ServerNotification, ServerRequest,
+};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio_util::sync::CancellationToken;
 
 use crate::health::Health;
+use crate::message::{is_asked, random_first_id};
 use crate::updates::Updates;
 
 /// The burst of events, or of lines.
@@ -31,15 +50,18 @@ const EVENTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(1000).unwrap();
 const BYTES: NonZeroU32 = NonZeroU32::new(16 << 20).unwrap();
 /// The rate of bytes.
 const BYTES_PER_SECOND: NonZeroU32 = NonZeroU32::new(1 << 20).unwrap();
+/// The buckets of all identities together have this many times the size of those of one.
+const IDENTITIES: NonZeroU32 = NonZeroU32::new(4).unwrap();
 /// The maximum number of requests whose answers are not counted. It exceeds the number of requests that can be in flight.
 const MAX_AWAITED: usize = 2048;
 /// The number of short events that a request permits besides its answer.
 const BESIDES: usize = 4;
 /// The maximum length of a short event in bytes.
 const MAX_SHORT: usize = 1024;
-
 /// The maximum length of a request's id in bytes.
 const MAX_ID: usize = 1024;
+/// The maximum number of answers to requests of the server that wait until they are sent.
+const MAX_ANSWERS: usize = 64;
 
 /// The limit that an upstream has exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,16 +74,72 @@ pub(crate) enum Excess {
     /// The token bucket of bytes.
     #[error("the upstream sends more than 16 MiB at once, or 1 MiB a second, that are not answers to requests")]
     Bytes,
+    /// The token buckets of all identities together.
+    #[error(
+        "the upstream sends more than four times as much for all identities together as it may for one: 10000 events or 16 MiB at once, \
+         or 1000 events or 1 MiB a second, that are not answers to requests"
+    )]
+    Total,
     /// The maximum length of a line, even if it is an answer.
-    #[error("the upstream sends a line of more than 2 GiB")]
+    #[error("the upstream sends a line of more than 128 MiB")]
     Line,
 }
 
-/// The token buckets of one connection, for everything that an upstream sends without a request.
+/// Token buckets of events and of bytes.
 #[derive(Debug)]
-pub(crate) struct Allowance {
+pub(crate) struct Buckets {
     events: DefaultDirectRateLimiter,
     bytes: DefaultDirectRateLimiter,
+    factor: NonZeroU32,
+    /// The buckets of all identities.
+    total: Option<Arc<Buckets>>,
+}
+
+impl Default for Buckets {
+    fn default() -> Self {
+        Self::new(NonZeroU32::MIN, None)
+    }
+}
+
+impl Buckets {
+    /// The buckets of all identities of an upstream.
+    pub(crate) fn of_upstream() -> Arc<Self> {
+        Arc::new(Self::new(IDENTITIES, None))
+    }
+
+    /// The buckets of one identity. What is taken from them is also taken from those of all identities.
+    pub(crate) fn of_identity(total: Arc<Self>) -> Arc<Self> {
+        Arc::new(Self::new(NonZeroU32::MIN, Some(total)))
+    }
+
+    fn new(factor: NonZeroU32, total: Option<Arc<Self>>) -> Self {
+        let limiter = |rate: NonZeroU32, burst: NonZeroU32| {
+            let quota = Quota::per_second(rate.saturating_mul(factor)).allow_burst(burst.saturating_mul(factor));
+            RateLimiter::direct(quota)
+        };
+        Self { events: limiter(EVENTS_PER_SECOND, EVENTS), bytes: limiter(BYTES_PER_SECOND, BYTES), factor, total }
+    }
+
+    /// Takes this number of events and bytes, and at most a burst.
+    ///
+    /// # Errors
+    ///
+    /// There are not enough tokens. Those that there are may have been taken.
+    pub(crate) fn take(&self, events: usize, bytes: usize) -> Result<(), Excess> {
+        if !take(&self.events, events, EVENTS.saturating_mul(self.factor)) {
+            return Err(Excess::Events);
+        }
+        if !take(&self.bytes, bytes, BYTES.saturating_mul(self.factor)) {
+            return Err(Excess::Bytes);
+        }
+        self.total.as_ref().map_or(Ok(()), |total| total.take(events, bytes).map_err(|_| Excess::Total))
+    }
+}
+
+/// The buckets of one connection, for everything that an upstream sends without a request.
+#[derive(Debug, Default)]
+pub(crate) struct Allowance {
+    buckets: Arc<Buckets>,
     /// The number of requests that have no answer yet.
     awaited: AtomicUsize,
     /// The number of short events that requests permit.
@@ -69,22 +147,47 @@ pub(crate) struct Allowance {
     excess: OnceLock<Excess>,
     /// Cancelled by the first excess.
     exceeded: CancellationToken,
+    /// The pending requests whose responses end when they are cancelled.
+    cancellable: Mutex<HashMap<RequestId, CancellationToken>>,
 }
 
-impl Default for Allowance {
-    fn default() -> Self {
-        Self {
-            events: RateLimiter::direct(Quota::per_second(EVENTS_PER_SECOND).allow_burst(EVENTS)),
-            bytes: RateLimiter::direct(Quota::per_second(BYTES_PER_SECOND).allow_burst(BYTES)),
-            awaited: AtomicUsize::new(0),
-            besides: AtomicUsize::new(0),
-            excess: OnceLock::new(),
-            exceeded: CancellationToken::new(),
-        }
+/// Is cancelled when its request is.
+pub(crate) struct Cancellation {
+    id: RequestId,
+    token: CancellationToken,
+    allowance: Arc<Allowance>,
+}
+
+impl Cancellation {
+    pub(crate) async fn cancelled(&self) {
+        self.token.cancelled().await;
+    }
+
+    pub(crate) fn token(&self) -> CancellationToken {
+        self.token.clone()
+    }
+}
+
+impl Drop for Cancellation {
+    fn drop(&mut self) {
+        self.allowance.cancellable.lock().remove(&self.id);
     }
 }
 
 impl Allowance {
+    pub(crate) fn new(buckets: Arc<Buckets>) -> Self {
+        Self { buckets, ..Self::default() }
+    }
+
+    /// Takes the bytes by which a chunk of this length is too [short](shortfall).
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`take`](Self::take).
+    pub(crate) fn take_piece(&self, length: usize) -> Result<(), Excess> {
+        self.take(0, shortfall(length))
+    }
+
     /// Takes this number of events and bytes.
     ///
     /// # Errors
@@ -95,12 +198,8 @@ impl Allowance {
             Err(excess)
         } else if events > 0 && bytes <= MAX_SHORT && subtract(&self.besides, events) {
             Ok(())
-        } else if !take(&self.events, events, EVENTS) {
-            Err(self.exceed(Excess::Events))
-        } else if !take(&self.bytes, bytes, BYTES) {
-            Err(self.exceed(Excess::Bytes))
         } else {
-            Ok(())
+            self.buckets.take(events, bytes).map_err(|excess| self.exceed(excess))
         }
     }
 
@@ -114,6 +213,20 @@ impl Allowance {
     /// Returns the first excess.
     pub(crate) fn excess(&self) -> Option<Excess> {
         self.excess.get().copied()
+    }
+
+    /// Returns the cancellation of a request that is being sent.
+    pub(crate) fn cancellation(self: &Arc<Self>, id: RequestId) -> Cancellation {
+        let token = CancellationToken::new();
+        self.cancellable.lock().insert(id.clone(), token.clone());
+        Cancellation { id, token, allowance: self.clone() }
+    }
+
+    /// Cancels a request.
+    pub(crate) fn cancel(&self, id: &RequestId) {
+        if let Some(token) = self.cancellable.lock().get(id) {
+            token.cancel();
+        }
     }
 
     /// Records that a request waits for an answer, which is not counted.
@@ -145,7 +258,7 @@ fn take(bucket: &DefaultDirectRateLimiter, number: usize, burst: NonZeroU32) -> 
     NonZeroU32::new(number).is_none_or(|number| matches!(bucket.check_n(number), Ok(Ok(()))))
 }
 
-/// A transport that ends with the allowance of its connection.
+/// A transport that ends with the allowance of its connection, and answers requests of the server.
 pub(crate) struct Guarded<T> {
     inner: T,
     allowance: Arc<Allowance>,
@@ -153,6 +266,9 @@ pub(crate) struct Guarded<T> {
     health: Arc<Health>,
     /// Whether the transport has ended.
     has_ended: Arc<AtomicBool>,
+    /// The answers that are being sent.
+    answers: FuturesUnordered<BoxFuture<'static, ()>>,
+    ids: Ids,
 }
 
 impl<T> Guarded<T> {
@@ -163,7 +279,8 @@ impl<T> Guarded<T> {
         health: Arc<Health>,
         has_ended: Arc<AtomicBool>,
     ) -> Self {
-        Self { inner, allowance, updates, health, has_ended }
+        let (answers, ids) = (FuturesUnordered::new(), Ids::new());
+        Self { inner, allowance, updates, health, has_ended, answers, ids }
     }
 
     /// Marks the connection as ended, and wakes the host and the connection's watch, which open another one.
@@ -177,13 +294,44 @@ impl<T> Guarded<T> {
     }
 }
 
+impl<T: Transport<RoleClient>> Guarded<T> {
+    /// Sends the answer to a request of the server, unless too many are being sent.
+    fn answer(&mut self, request: &ServerRequest, id: RequestId) {
+        if self.answers.len() >= MAX_ANSWERS || !has_short_id(&id) {
+            tracing::debug!("request of the upstream ignored");
+            return;
+        }
+        let answer = match request {
+            ServerRequest::PingRequest(_) => ClientJsonRpcMessage::response(ClientResult::empty(()), id),
+            _ => {
+                let error = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "the host answers `ping` only", None);
+                ClientJsonRpcMessage::error(error, Some(id))
+            }
+        };
+        let sending = self.inner.send(answer);
+        self.answers.push(Box::pin(async move {
+            if let Err(error) = sending.await {
+                tracing::debug!(%error, "cannot answer a request of the upstream");
+            }
+        }));
+    }
+}
+
 impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
     type Error = T::Error;
 
     fn send(
         &mut self,
-        item: TxJsonRpcMessage<RoleClient>,
+        mut item: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.ids.replace_in_sent(&mut item);
+        if let JsonRpcMessage::Notification(notification) = &item
+            && let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+            && let Some(id) = &cancelled.params.request_id
+        {
+            // Before the notification is sent, which waits for other notifications.
+            self.allowance.cancel(id);
+        }
         self.inner.send(item)
     }
 
@@ -192,25 +340,116 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
             let received = tokio::select! {
                 biased;
                 () = self.allowance.exceeded.cancelled() => None,
+                Some(()) = self.answers.next() => continue,
                 received = self.inner.receive() => received,
             };
-            let Some(message) = received else {
+            let Some(mut message) = received else {
                 self.end();
                 return None;
             };
-            let is_wanted = match &message {
-                JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => true,
-                JsonRpcMessage::Request(request) => has_short_id(&request.id),
-                JsonRpcMessage::Notification(notification) => is_wanted(&notification.notification),
-            };
-            if is_wanted {
-                return Some(message);
+            self.ids.restore_in_received(&mut message);
+            match message {
+                JsonRpcMessage::Request(request) => self.answer(&request.request, request.id),
+                JsonRpcMessage::Notification(notification)
+                    if !is_wanted(&notification.notification) || !self.ids.is_requested(&notification.notification) => {
+                }
+                message => return Some(message),
             }
         }
     }
 
     fn close(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {
         self.inner.close()
+    }
+}
+
+/// The ids of the requests of one connection.
+struct Ids {
+    /// The number that is added to the ids of [asked](is_asked) requests. It is greater than all ids of rmcp.
+    first: i64,
+    /// The open streams by their ids, which are not replaced, because notifications contain the id of their stream.
+    streams: HashMap<RequestId, Filter>,
+    hasher: RandomState,
+}
+
+/// The notifications that a stream was opened for.
+struct Filter {
+    /// The hashes of the URIs.
+    resources: HashSet<u64>,
+    has_listing: bool,
+}
+
+impl Ids {
+    fn new() -> Self {
+        Self { first: random_first_id(), streams: HashMap::new(), hasher: RandomState::new() }
+    }
+
+    /// Returns whether a notification belongs to no stream, or its stream was opened for it. For any other, rmcp would cancel the stream,
+    /// and the host would notify of all resources when it has opened the stream again.
+    fn is_requested(&self, notification: &ServerNotification) -> bool {
+        let stream = notification.get_meta().subscription_id().and_then(|id| self.streams.get(&id));
+        let Some(filter) = stream else { return true };
+        match notification {
+            ServerNotification::ResourceUpdatedNotification(updated) => {
+                filter.resources.contains(&self.hasher.hash_one(updated.params.uri.as_str()))
+            }
+            ServerNotification::ResourceListChangedNotification(_) => filter.has_listing,
+            _ => true,
+        }
+    }
+
+    /// Replaces the id of an asked request in the request, and in the notification that cancels it.
+    fn replace_in_sent(&mut self, message: &mut ClientJsonRpcMessage) {
+        let is_asked = is_asked(message);
+        let id = match message {
+            JsonRpcMessage::Request(request) => {
+                if let ClientRequest::SubscriptionsListenRequest(listen) = &request.request {
+                    let wanted = &listen.params.notifications;
+                    let uris = wanted.resource_subscriptions.iter().flatten();
+                    let resources = uris.map(|uri| self.hasher.hash_one(uri.as_str())).collect();
+                    let filter = Filter { resources, has_listing: wanted.resources_list_changed == Some(true) };
+                    self.streams.insert(request.id.clone(), filter);
+                }
+                Some(&mut request.id).filter(|_| is_asked)
+            }
+            JsonRpcMessage::Notification(notification) => match &mut notification.notification {
+                ClientNotification::CancelledNotification(cancelled) => {
+                    cancelled.params.request_id.as_mut().filter(|id| self.streams.remove(*id).is_none())
+                }
+                _ => None,
+            },
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => None,
+        };
+        if let Some(RequestId::Number(number)) = id {
+            *number = number.saturating_add(self.first);
+        }
+    }
+
+    /// Restores the id in the answer to an asked request.
+    fn restore_in_received(&mut self, message: &mut RxJsonRpcMessage<RoleClient>) {
+        let id = match message {
+            JsonRpcMessage::Response(response) => Some(&mut response.id),
+            JsonRpcMessage::Error(error) => error.id.as_mut(),
+            JsonRpcMessage::Notification(notification) => {
+                if let ServerNotification::CancelledNotification(cancelled) = &notification.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    self.streams.remove(id);
+                }
+                None
+            }
+            JsonRpcMessage::Request(_) => None,
+        };
+        let Some(id) = id else { return };
+        self.streams.remove(id);
+        let number = match id {
+            RequestId::Number(number) => Some(*number),
+            // Some servers return ids as texts.
+            RequestId::String(text) => text.parse().ok(),
+        };
+        if let Some(original) = number.and_then(|number| number.checked_sub(self.first)).filter(|id| *id >= 0) {
+            *id = RequestId::Number(original);
+        }
     }
 }
 
@@ -240,6 +479,111 @@ mod tests {
     fn a_request_with_a_long_id_is_dropped() {
         assert!(has_short_id(&RequestId::Number(1)) && has_short_id(&RequestId::String("a".repeat(MAX_ID).into())));
         assert!(!has_short_id(&RequestId::String("a".repeat(MAX_ID + 1).into())));
+    }
+
+    /// A server that sends `ping` without end, and reads nothing.
+    struct Deaf(Arc<AtomicUsize>);
+
+    impl Transport<RoleClient> for Deaf {
+        type Error = std::io::Error;
+
+        fn send(
+            &mut self,
+            _: TxJsonRpcMessage<RoleClient>,
+        ) -> impl Future<Output = std::io::Result<()>> + Send + 'static {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            std::future::pending()
+        }
+
+        async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+            tokio::task::yield_now().await;
+            Some(serde_json::from_str(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#).unwrap())
+        }
+
+        async fn close(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn few_answers_to_requests_of_the_server_wait_until_they_are_sent() {
+        let sent = Arc::new(AtomicUsize::new(0));
+        let health = Arc::new(Health::new("up".into(), None));
+        let mut guarded =
+            Guarded::new(Deaf(sent.clone()), Arc::default(), Arc::new(Updates::new()), health, Arc::default());
+        let receiving = tokio::time::timeout(std::time::Duration::from_millis(100), guarded.receive());
+        assert!(receiving.await.is_err(), "a request is not passed on");
+        assert_eq!(sent.load(Ordering::Relaxed), MAX_ANSWERS);
+    }
+
+    #[test]
+    fn the_ids_of_asked_requests_begin_at_a_random_number() {
+        let mut ids = Ids::new();
+        let id_sent = |ids: &mut Ids, text: &str| {
+            let mut message: ClientJsonRpcMessage = serde_json::from_str(text).unwrap();
+            ids.replace_in_sent(&mut message);
+            let sent = serde_json::to_value(&message).unwrap();
+            sent.get("id").or_else(|| sent["params"].get("requestId")).and_then(serde_json::Value::as_i64).unwrap()
+        };
+        let id_received = |ids: &mut Ids, id: &str| {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#);
+            let mut message: RxJsonRpcMessage<RoleClient> = serde_json::from_str(&text).unwrap();
+            ids.restore_in_received(&mut message);
+            serde_json::to_value(&message).unwrap()["id"].clone()
+        };
+        let read = r#"{"jsonrpc":"2.0","id":7,"method":"resources/read","params":{"uri":"x:a"}}"#;
+        let cancel = |id: i64| {
+            format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
+        };
+        let sent = id_sent(&mut ids, read);
+        assert!(sent > 1 << 32 && sent != id_sent(&mut Ids::new(), read));
+        assert_eq!(id_sent(&mut ids, &cancel(7)), sent);
+        assert_eq!(id_received(&mut ids, &sent.to_string()), 7);
+        assert_eq!(id_received(&mut ids, &format!(r#""{sent}""#)), 7);
+        assert_eq!(id_sent(&mut ids, r#"{"jsonrpc":"2.0","id":8,"method":"ping"}"#), 8);
+        assert_eq!(id_received(&mut ids, "8"), 8);
+        let listen = r#"{"jsonrpc":"2.0","id":9,"method":"subscriptions/listen","params":{"notifications":{}}}"#;
+        assert_eq!((id_sent(&mut ids, listen), id_sent(&mut ids, &cancel(9))), (9, 9));
+        assert!(ids.streams.is_empty());
+    }
+
+    #[test]
+    fn a_notification_that_its_stream_was_not_opened_for_is_dropped() {
+        let mut ids = Ids::new();
+        let listen = r#"{"jsonrpc":"2.0","id":9,"method":"subscriptions/listen","params":{"notifications":{"resourceSubscriptions":["x:a"]}}}"#;
+        ids.replace_in_sent(&mut serde_json::from_str(listen).unwrap());
+        let is_requested = |stream: u64, method: &str, uri: &str| {
+            let text = format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/resources/{method}","params":{{"uri":"{uri}","_meta":{{"io.modelcontextprotocol/subscriptionId":{stream}}}}}}}"#
+            );
+            let message: RxJsonRpcMessage<RoleClient> = serde_json::from_str(&text).unwrap();
+            let JsonRpcMessage::Notification(notification) = message else { panic!("{text}") };
+            ids.is_requested(&notification.notification)
+        };
+        assert!(is_requested(9, "updated", "x:a") && is_requested(8, "updated", "x:b"));
+        assert!(!is_requested(9, "updated", "x:b") && !is_requested(9, "list_changed", ""));
+    }
+
+    #[test]
+    fn connections_of_an_identity_have_the_same_buckets_and_all_identities_have_some_together() {
+        let total = Buckets::of_upstream();
+        let identities: Vec<_> = (0..5).map(|_| Buckets::of_identity(total.clone())).collect();
+        let flood = |identity: &Arc<Buckets>| {
+            let allowance = Allowance::new(identity.clone());
+            (0..256).find_map(|_| allowance.take(0, 64 << 10).err())
+        };
+        let first: Vec<_> = identities[..4].iter().map(flood).collect();
+        assert_eq!(first, [None; 4], "a burst each");
+        assert_eq!(flood(&identities[0]), Some(Excess::Bytes), "another connection");
+        assert_eq!(flood(&identities[4]), Some(Excess::Total), "another identity");
+    }
+
+    #[test]
+    fn a_short_chunk_counts_as_a_longer_one() {
+        let allowance = Allowance::default();
+        let taken = (0..10_000_000).take_while(|_| allowance.take_piece(1).is_ok()).count();
+        assert!((200_000..2_000_000).contains(&taken) && allowance.excess() == Some(Excess::Bytes), "{taken}");
+        assert!((0..100_000).all(|_| Allowance::default().take_piece(64).is_ok()));
     }
 
     #[test]

@@ -18,11 +18,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::Full;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::connect::HttpConnector;
+use mcp_host_base::bounded_body::{self, BodyError};
 use mcp_host_base::informational;
 use mcp_host_base::threads::yield_ready;
 use mcp_host_base::tls_client;
@@ -329,11 +330,8 @@ fn is_type(response: &Response<ReceivedBody>, expected: &str) -> bool {
 
 /// Reads a body of at most `max` bytes.
 async fn read(body: &mut ReceivedBody, max: usize) -> Result<Bytes, Failed> {
-    match Limited::new(body, max).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => {
-            Err(StreamableHttpError::ResponseBodyTooLarge { max_size: max })
-        }
-        Err(error) => Err(failed(HttpError::Broken(error.to_string()))),
-    }
+    bounded_body::receive(body, max).await.map_err(|error| match error {
+        BodyError::TooLarge(max_size) => StreamableHttpError::ResponseBodyTooLarge { max_size },
+        error => failed(HttpError::Broken(error.to_string())),
+    })
 }

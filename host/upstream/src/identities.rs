@@ -196,6 +196,12 @@ impl Provider for Identities {
         outages?.into_iter().min_by_key(|outage| outage.since)
     }
 
+    fn reset(&self) {
+        for client in &self.clients {
+            client.provider.reset();
+        }
+    }
+
     /// Checks the token of each holder: connects, and lists the first page.
     async fn check(&self) -> std::result::Result<Vec<String>, String> {
         let checks: Vec<_> = self.clients.iter().map(Client::check).collect();

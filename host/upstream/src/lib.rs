@@ -75,9 +75,11 @@ use std::sync::Arc;
 
 use mcp_host_config::{Plugin, Views};
 use mcp_host_model::provider::Provider;
+use tokio::sync::Semaphore;
 
-use self::callers::CallerClients;
+use self::callers::{CallerClients, MAX_PROGRAMS};
 use self::connection::{Connector, Means};
+use self::guard::Buckets;
 use self::http::Credentials;
 use self::identities::Identities;
 use self::process::{Launcher, ProgramLog, Unconfined};
@@ -109,7 +111,8 @@ pub async fn connect_with(
     tokens: Option<&Arc<TokenClient>>,
 ) -> Result<Arc<dyn Provider>, ConnectError> {
     let Some(upstream) = &plugin.upstream else { return Err(ConnectError::no_upstream()) };
-    let means = Means { launcher, log, ledger: Arc::default() };
+    let programs = Arc::new(Semaphore::new(MAX_PROGRAMS.get().saturating_add(1)));
+    let means = Means { launcher, log, ledger: Arc::default(), buckets: Buckets::of_upstream(), programs };
     if !upstream.identities.is_empty() {
         return Ok(Arc::new(Identities::start(plugin, &upstream.identities, means).await?));
     }

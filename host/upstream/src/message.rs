@@ -24,6 +24,10 @@ use sse_stream::Sse;
 
 /// The minimum length of messages that are decoded on another thread, in bytes.
 pub(crate) const LONG: usize = 256 * 1024;
+/// Ids of requests begin at a random number from this one on. It is greater than all ids of rmcp, which have 32 bits.
+const FIRST_ID: i64 = 1 << 32;
+/// The number of first ids. JavaScript can represent all ids (`Number.MAX_SAFE_INTEGER`).
+const FIRST_IDS: i64 = 1 << 52;
 /// The maximum length of parsed error data in bytes.
 const MAX_ERROR_DATA: usize = 4096;
 
@@ -85,6 +89,12 @@ pub(crate) fn is_asked(message: &ClientJsonRpcMessage) -> bool {
             | ClientRequest::SubscribeRequest(_)
             | ClientRequest::UnsubscribeRequest(_)
     )
+}
+
+/// Returns a number for the first id of requests. So the requests of two identities have different ids, and a response that reaches the
+/// wrong request, for example from a reverse proxy that confuses them, is noticed.
+pub(crate) fn random_first_id() -> i64 {
+    FIRST_ID.saturating_add(fastrand::i64(0..FIRST_IDS))
 }
 
 /// Returns the maximum length of an upstream's message in bytes: one and a half times `response-size`, because JSON escapes and Base64

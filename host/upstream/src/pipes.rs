@@ -2,7 +2,7 @@
 //!
 //! rmcp's transport writes. Lines are read here, so that their content is bounded before it is parsed ([`message`](crate::message)). A line
 //! that is too long, or not a message, is skipped. Each line that is not the answer to a request takes an event and its bytes of the
-//! connection's [`Allowance`]. A line that is too long counts as an answer if a request waits for one, up to [`MAX_SKIPPED`] bytes.
+//! connection's [`Allowance`], and each short read takes some bytes. A line that is too long counts as an answer if a request waits for one, up to [`MAX_SKIPPED`] bytes.
 
 use std::collections::HashSet;
 use std::io;
@@ -25,7 +25,7 @@ use crate::message::{Decoder, LONG, Undecoded, is_asked};
 /// A byte order mark, which some programs write.
 const MARK: &[u8] = "\u{feff}".as_bytes();
 /// The maximum length of a line that is skipped, in bytes.
-const MAX_SKIPPED: u64 = 2 << 30;
+const MAX_SKIPPED: u64 = 128 << 20;
 
 /// What a line contains.
 type Decoded = Result<ServerJsonRpcMessage, Undecoded>;
@@ -86,6 +86,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Pipes<
             if piece.is_empty() {
                 return None;
             }
+            self.allowance.take_piece(piece.len()).ok()?;
             let end = piece.iter().position(|byte| *byte == b'\n');
             let taken = end.map_or(piece.len(), |end| end.saturating_add(1));
             if self.skipped.is_none() {

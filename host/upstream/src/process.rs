@@ -6,7 +6,8 @@
 //! `SIGKILL` after two more seconds (MCP 2025-11-25, Lifecycle, "Shutdown").
 //!
 //! Lines of standard error go to the plugin's log, a [`ProgramLog`], which limits their number. In addition, the last [`LAST_LINES`] lines
-//! of each start are kept, because they show why a program has ended.
+//! of each start are kept, because they show why a program has ended. Standard error is read at the rate of the [`Buckets`] of one identity:
+//! a program that writes more waits until its pipe is read (backpressure).
 
 #[cfg(target_os = "linux")]
 mod sandbox;
@@ -19,6 +20,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mcp_host_base::bounded_body::shortfall;
 use mcp_host_base::escape;
 use mcp_host_base::text::truncate;
 use mcp_host_config::{Plugin, SandboxMode, UpstreamCommand};
@@ -38,12 +40,16 @@ pub use self::sandbox::{SandboxError, SandboxLauncher};
 #[cfg(target_os = "linux")]
 pub use mcp_host_child::{LauncherProgram, run_launcher};
 
+use crate::guard::Buckets;
+
 /// The time for which a program may end by itself after its standard input was closed.
 const CLOSED: Duration = Duration::from_millis(500);
 /// The time between `SIGTERM` and `SIGKILL`.
 const GRACE: Duration = Duration::from_secs(2);
 /// The maximum length of a logged line of standard error, in bytes.
 const MAX_LINE: usize = 8 * 1024;
+/// The time for which standard error is not read after more than its rate.
+const BACKPRESSURE: Duration = Duration::from_millis(100);
 /// The number of kept lines of standard error for each start.
 const LAST_LINES: usize = 10;
 /// The maximum length of a kept line in bytes.
@@ -246,6 +252,7 @@ impl LastLines {
 
 /// Logs the lines of standard error, and keeps the last ones.
 pub(crate) async fn log_lines(stderr: impl AsyncRead + Unpin, log: Arc<dyn ProgramLog>, last: Arc<LastLines>) {
+    let buckets = Buckets::default();
     let mut reader = BufReader::new(stderr);
     let mut line = Vec::new();
     while let Ok(piece) = reader.fill_buf().await {
@@ -256,6 +263,9 @@ pub(crate) async fn log_lines(stderr: impl AsyncRead + Unpin, log: Arc<dyn Progr
             Some(end) => (end.saturating_add(1), true),
             None => (piece.len(), false),
         };
+        while buckets.take(is_end.into(), taken.saturating_add(shortfall(piece.len()))).is_err() {
+            tokio::time::sleep(BACKPRESSURE).await;
+        }
         let room = MAX_LINE.saturating_sub(line.len());
         line.extend(piece.iter().take(taken.min(room)));
         reader.consume(taken);
@@ -278,6 +288,9 @@ fn log_line(line: &[u8], log: &dyn ProgramLog, last: &LastLines) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Instant;
+
     use mcp_host_model::provider::ProgramUsage;
 
     use super::*;
@@ -292,6 +305,22 @@ mod tests {
         log_lines(many.as_bytes(), Arc::new(()), last.clone()).await;
         let kept = last.get();
         assert_eq!((kept.len(), kept[9].as_str()), (LAST_LINES, "line 19\\u{1b}[2J"));
+    }
+
+    #[tokio::test]
+    async fn standard_error_is_read_at_a_rate() {
+        struct Count(AtomicUsize);
+        impl ProgramLog for Count {
+            fn line(&self, _: &str) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let (count, began) = (Arc::new(Count(AtomicUsize::new(0))), Instant::now());
+        let endless = b"a line\n".repeat(1_000_000);
+        let reading = log_lines(endless.as_slice(), count.clone(), Arc::default());
+        assert!(tokio::time::timeout(Duration::from_millis(300), reading).await.is_err(), "it waits");
+        let most = 10_000.0 + 1000.0 * began.elapsed().as_secs_f64();
+        assert!((10_000.0..=most).contains(&(count.0.load(Ordering::Relaxed) as f64)));
     }
 
     #[tokio::test]

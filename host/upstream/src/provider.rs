@@ -102,6 +102,8 @@ struct Shared {
     polls: bool,
     idle: Duration,
     max_items: usize,
+    /// The maximum number of bytes of all templates.
+    max_bytes: usize,
     listed: Mutex<Listed>,
     /// The upstream's templates, by their path templates.
     templates: Mutex<Option<HashMap<String, String>>>,
@@ -152,6 +154,7 @@ impl UpstreamProvider {
             polls,
             idle,
             max_items: plugin.limits.response_items.get(),
+            max_bytes: max_message(&plugin.limits),
             listed: Mutex::new(Listed::new(memory.div_euclid(2))),
             walks: Walks::new(asker.clone(), deadline, memory, max_message(&plugin.limits)),
             asker,
@@ -295,6 +298,10 @@ impl Provider for UpstreamProvider {
 
     fn memory(&self) -> Option<u64> {
         self.shared.connector.memory()
+    }
+
+    fn reset(&self) {
+        self.shared.connector.reset();
     }
 
     fn programs(&self) -> Option<Programs> {

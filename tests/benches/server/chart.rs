@@ -1,9 +1,11 @@
 //! Charts of ratios in SVG, as in `docs/performance.md`: a dot for the ratio of each figure to the baseline in the same
-//! run, and a bar from the lowest to the highest ratio of the turns.
+//! run, and a bar from the lowest to the highest ratio of the turns. Several series have a legend, between the title and the
+//! ratios; a single one is described by the title.
 
 use std::fs;
 use std::path::Path;
 
+use plotters::coord::Shift;
 use plotters::prelude::*;
 
 /// The colors of the series: the palette of Okabe and Ito, which color-blind people can distinguish.
@@ -19,10 +21,13 @@ const WIDTH: u32 = 840;
 /// The height of a series within a row, and the space between rows.
 const SERIES_HEIGHT: usize = 14;
 const ROW_GAP: usize = 8;
-/// The width of the names of the rows, and the heights of the title and of the axis.
+/// The width of the names of the rows, and the heights of the title, of the legend and of the axis.
 const NAMES: u32 = 230;
 const TITLE: u32 = 34;
+const LEGEND: u32 = 22;
 const AXIS: u32 = 48;
+/// The width of a series in the legend.
+const LEGEND_WIDTH: i32 = 120;
 
 /// The ratio of a figure to the baseline, in several turns.
 #[derive(Clone, Copy, Debug)]
@@ -78,17 +83,22 @@ impl Chart {
     #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "rows are few")]
     fn draw(&self, svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
         let row_height = self.series.len() * SERIES_HEIGHT + ROW_GAP;
-        let height = TITLE + AXIS + (row_height * self.rows.len()) as u32;
+        let legend = if self.series.len() > 1 { LEGEND } else { 0 };
+        let height = TITLE + legend + AXIS + (row_height * self.rows.len()) as u32;
         let highest = self.rows.iter().flat_map(|(_, ratios)| ratios).map(|ratio| ratio.high).fold(1.0, f64::max);
         let area = SVGBackend::with_string(svg, (WIDTH, height)).into_drawing_area();
         area.fill(&WHITE)?;
         let area = area.titled(&self.title, ("sans-serif", 17))?;
+        let (head, area) = area.split_vertically(legend);
+        if legend > 0 {
+            self.draw_legend(&head)?;
+        }
         let count = self.rows.len() as f64;
         let mut chart = ChartBuilder::on(&area)
             .margin_right(16)
             .y_label_area_size(NAMES)
             .x_label_area_size(AXIS)
-            .build_cartesian_2d(0.0..highest * 1.25, count..0.0)?;
+            .build_cartesian_2d(0.0..highest * 1.05, count..0.0)?;
         chart.configure_mesh().disable_y_mesh().disable_y_axis().x_desc(&self.axis).light_line_style(WHITE).draw()?;
         // Ratios beyond the line are better or worse than the baseline, as the label of the axis says.
         chart.draw_series([PathElement::new([(1.0, 0.0), (1.0, count)], BLACK.stroke_width(1))])?;
@@ -97,24 +107,31 @@ impl Chart {
             let style = ("sans-serif", 13).into_font().color(&BLACK);
             area.draw(&Text::new(name.clone(), (8, place as i32 - 7), style))?;
         }
-        for (number, (series, color)) in self.series.iter().zip(COLORS).enumerate() {
+        for (number, (_, color)) in self.series.iter().zip(COLORS).enumerate() {
             let offset = (number as f64 + 0.5) * SERIES_HEIGHT as f64 + ROW_GAP as f64 / 2.0;
             let bars = self.rows.iter().enumerate().filter_map(|(row, (_, ratios))| {
                 let Ratio { low, median, high } = *ratios.get(number)?;
                 let place = row as f64 + offset / row_height as f64;
                 Some(ErrorBar::new_horizontal(place, low, median, high, color.filled(), 6))
             });
-            let key = move |(x, y)| Circle::new((x + 8, y), 4, color.filled());
-            chart.draw_series(bars)?.label(series).legend(key);
+            chart.draw_series(bars)?;
         }
-        chart
-            .configure_series_labels()
-            // Right of the highest ratio, so that no ratio is covered.
-            .position(SeriesLabelPosition::LowerRight)
-            .background_style(WHITE.mix(0.85))
-            .border_style(BLACK.mix(0.3))
-            .draw()?;
         area.present()?;
+        Ok(())
+    }
+
+    /// Draws a dot and the name of each series, above the ratios so that none is covered.
+    #[allow(clippy::cast_possible_wrap, reason = "the widths are small")]
+    fn draw_legend<B: DrawingBackend>(
+        &self,
+        area: &DrawingArea<B, Shift>,
+    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+        let (mut x, y) = (NAMES as i32, LEGEND as i32 / 2);
+        for (series, color) in self.series.iter().zip(COLORS) {
+            area.draw(&Circle::new((x, y), 4, color.filled()))?;
+            area.draw(&Text::new(series.clone(), (x + 10, y - 7), ("sans-serif", 13).into_font().color(&BLACK)))?;
+            x += LEGEND_WIDTH;
+        }
         Ok(())
     }
 }

@@ -18,6 +18,7 @@ use serde_json::json;
 use tokio::process::Command;
 use tokio::time::timeout;
 
+use crate::chart::{Chart, Ratio};
 use crate::options::Options;
 use crate::process::{Program, compile};
 use crate::table;
@@ -42,7 +43,11 @@ const FIGURES: [(&str, &str); 6] = [
     ("edit-many", "an edit of one of 100,000 files"),
 ];
 
-/// Measures the figures, and prints the median and the maximum of the turns.
+/// The targets of figures, in milliseconds.
+const TARGETS: [(&str, f64); 4] =
+    [("first-view", 500.0), ("first-view-again", 500.0), ("edit-small", 300.0), ("edit-many", 300.0)];
+
+/// Measures the figures, prints the median and the maximum of the turns, and draws the ratios to the targets.
 pub(crate) async fn run(options: &Options) {
     let mut steps = Steps::begin();
     let (catalog, port) = (LargeCatalog::write(), ReservedPort::new());
@@ -80,8 +85,22 @@ pub(crate) async fn run(options: &Options) {
     });
     let heading = "The console in Chromium, 100,000 resources and 200 plugins, in milliseconds";
     table::print(heading, &["", "median", "longest", "turns"], rows.collect());
+    chart_of(&printed).write(options.charts.as_deref(), "console");
     drop(catalog);
     steps.ended("removing the files");
+}
+
+/// The chart of the times in the output of the browser.
+fn chart_of(printed: &str) -> Chart {
+    let axis = "time ÷ target, 500 ms for a view and 300 ms for an edit: less is better";
+    let mut chart = Chart::new("The console: 100,000 resources and 200 plugins", axis, ["Chromium"]);
+    for (name, target) in TARGETS {
+        let prefix = format!("times {name} ");
+        let times = printed.lines().find_map(|line| line.strip_prefix(&prefix)).expect("the browser prints all times");
+        let ratio = |time: &str| time.parse::<f64>().expect("a time is a number") / target;
+        chart.add(&name.replace('-', " "), vec![Ratio::of(times.split(' ').map(ratio).collect())]);
+    }
+    chart
 }
 
 /// Prints how long each step takes.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use mcp_host_tests::{ConfigFile, Folder, Plugin, Registry, RegistryProject, component, host_command};
 
+use crate::chart::{Chart, Ratio};
 use crate::load::percentile;
 use crate::options::Options;
 use crate::plugin_count;
@@ -57,6 +58,10 @@ async fn measure_starts(options: &Options, registry: &Registry, project: &Regist
     let mut ratios: Vec<_> =
         times[0].iter().zip(&times[1]).map(|(file, lock)| lock.as_secs_f64() / file.as_secs_f64()).collect();
     ratios.sort_unstable_by(f64::total_cmp);
+    let axis = "time from process start to first answer ÷ components of files: less is better";
+    let mut chart = Chart::new("Locked components", axis, ["locked"]);
+    chart.add(&format!("{PLUGINS} plugins"), vec![Ratio::of(ratios.clone())]);
+    chart.write(options.charts.as_deref(), "registry");
     let [files, locked] = times.map(|mut times| {
         times.sort_unstable();
         percentile(&times, 0.5)

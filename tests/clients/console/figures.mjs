@@ -14,8 +14,9 @@ const PAUSE = [1500, 2500];
 const SHOWN = 30_000;
 const LOADED = 120_000;
 
-/** Prints the median and the longest of times in milliseconds: `figure NAME MEDIAN LONGEST TURNS`. */
+/** Prints the median and the longest of times in milliseconds, `figure NAME MEDIAN LONGEST TURNS`, and all of them, `times NAME TIME…`. */
 function print(name, times) {
+  console.log(`times ${name} ${times.map((time) => time.toFixed(1)).join(" ")}`);
   const sorted = times.toSorted((one, other) => one - other);
   console.log(`figure ${name} ${sorted[Math.floor(sorted.length / 2)].toFixed(0)} ${sorted.at(-1).toFixed(0)} ${times.length}`);
 }

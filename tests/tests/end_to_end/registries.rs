@@ -8,12 +8,22 @@ mod published;
 mod refusals;
 mod tools;
 mod updates;
+mod wkg;
 
 use std::path::PathBuf;
 
 use mcp_host_tests::{Folder, component};
 use serde_json::Value;
 use wasm_encoder::{ComponentSection as _, CustomSection};
+
+/// The type of an image manifest.
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+
+/// Returns the SHA-256 digest of bytes, in the registries' notation.
+fn digest(bytes: &[u8]) -> String {
+    let hash = ring::digest::digest(&ring::digest::SHA256, bytes);
+    hash.as_ref().iter().fold("sha256:".to_owned(), |text, byte| text + &format!("{byte:02x}"))
+}
 
 /// Returns the hello provider with these declared needs: a section at the top level takes precedence over sections of
 /// core modules.

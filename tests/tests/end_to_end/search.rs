@@ -6,6 +6,7 @@ mod example;
 mod faults;
 mod index;
 mod resources;
+mod shared;
 mod tools;
 
 use std::time::Instant;

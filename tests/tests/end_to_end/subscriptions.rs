@@ -7,6 +7,7 @@ mod facade;
 mod model;
 mod replica_faults;
 mod replica_operations;
+mod replica_shards;
 mod replicas;
 pub(crate) mod session_streams;
 mod shared_sessions;

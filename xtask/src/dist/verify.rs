@@ -18,9 +18,10 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 
-use super::CHECKSUMS;
+use super::{CHECKSUMS, programs, sha256};
 use crate::cargo;
 use crate::progress::Progress;
+use crate::workspace::Workspace;
 
 /// A way to try the packages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -31,7 +32,7 @@ pub(super) enum Way {
     Service,
     /// Run the image
     Image,
-    /// Build all again in another directory, and compare
+    /// Build all again in another directory, and the providers in the working tree, and compare
     Reproduction,
 }
 
@@ -53,6 +54,17 @@ pub(super) fn is_reproduced(first: &Path, second: &Path, progress: &Progress) ->
     let different: Vec<_> = first.symmetric_difference(&second).map(String::as_str).collect();
     ensure!(different.is_empty(), "two builds in two directories differ in:\n{}", different.join("\n"));
     progress.print(&format!("two builds in two directories gave the same {} files", first.len()));
+    Ok(())
+}
+
+/// Compares the providers of the working tree, as `cargo xtask plugins` builds them, with those of a copy.
+pub(super) fn providers_are_reproduced(workspace: &Workspace, copy: &Workspace, progress: &Progress) -> Result<()> {
+    let providers = programs::providers(workspace, progress)?;
+    for (name, component) in &providers {
+        let copied = copy.target().join("plugins").join(format!("{name}.wasm"));
+        ensure!(sha256(component)? == sha256(&copied)?, "{} and {} differ", component.display(), copied.display());
+    }
+    progress.print(&format!("the working tree gave the same {} providers", providers.len()));
     Ok(())
 }
 

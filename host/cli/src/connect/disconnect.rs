@@ -25,7 +25,7 @@ Examples:
 pub(crate) struct Args {
     /// The client
     #[arg(value_name = "CLIENT")]
-    client: Client,
+    client: Option<Client>,
 
     /// The name of the server; by default, the only server that starts `mcp-host`, or that is at the URL
     #[arg(long, value_name = "NAME", value_parser = server_name)]
@@ -45,13 +45,14 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
+        let client = self.client.ok_or(ConnectError::MissingClient("disconnect"))?;
         let url = match &self.url {
             Some(url) => Some(url.as_str().to_owned()),
             // The config is optional here.
             None => context.config_without_secrets().ok().and_then(|config| endpoint_of(&config).ok().flatten()),
         };
-        let file = self.place.open(self.client)?;
-        let removed = self.client.remove(file.text(), self.name.as_deref(), url.as_deref(), self.force);
+        let file = self.place.open(client)?;
+        let removed = client.remove(file.text(), self.name.as_deref(), url.as_deref(), self.force);
         let (name, text) =
             removed.map_err(|error| ConnectError::Edit { file: file.path().to_owned(), error, is_removal: true })?;
         let backup = file.replace(&text)?;

@@ -66,10 +66,15 @@ impl Difference {
         let before = capabilities(&locked.needs);
         let (from, to) = (version(locked.version.as_ref()), version(obtained.version.as_ref()));
         difference.change("version", &from, &to);
-        if obtained.version < locked.version {
-            difference.require(DOWNGRADE, by, "the version is lower");
+        let is_same_manifest = obtained.manifest == locked.manifest;
+        if obtained.version < locked.version && !is_same_manifest {
+            let why = match obtained.version {
+                Some(_) => "the version is lower",
+                None => "a reference by digest names no version, so it may be lower",
+            };
+            difference.require(DOWNGRADE, by, why);
         }
-        if obtained.version == locked.version && obtained.manifest != locked.manifest && locked.version.is_some() {
+        if obtained.version == locked.version && !is_same_manifest && locked.version.is_some() {
             difference.require(MOVED, by, "the tag of this version names another manifest now");
         }
         difference.change("manifest", &locked.manifest.to_string(), &obtained.manifest.to_string());
@@ -115,8 +120,11 @@ impl Difference {
         self.changes.is_empty() && self.rows.is_empty()
     }
 
-    /// Prints the difference.
+    /// Prints the difference, if there is one.
     pub(super) fn print(&self, reference: &Reference, output: &mut Output<'_>) -> Result<(), CliError> {
+        if self.is_empty() {
+            return Ok(());
+        }
         output.text(&reference.to_string())?;
         // Two tables: digests are wide, and would move the notes of the second table off the screen.
         Table::without_headings().print(self.changes.clone(), output)?;

@@ -4,7 +4,7 @@ use mcp_host_registry::Registries;
 
 use super::difference::{Agreed, Difference, known_of};
 use super::update::{command_of, warn_of_unagreed};
-use super::{Project, RegistryCommandError};
+use super::{Project, RegistryCommandError, counted};
 use crate::context::Context;
 use crate::error::CliError;
 
@@ -98,7 +98,7 @@ impl Args {
         if references.iter().all(|reference| lock.lock.get(reference).is_some()) && lock.lock.retain(&references) {
             lock.save().map_err(RegistryCommandError::from)?;
         }
-        context.messages.note(&format!("{} locked, {known} were", open.len()));
+        context.messages.note(&format!("locked {}; already locked: {known}", counted(open.len())));
         Ok(())
     }
 }

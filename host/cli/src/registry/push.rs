@@ -105,6 +105,13 @@ impl Args {
         let mut output = context.output();
         output.text(&format!("oci://{}@{}", self.reference.repository, published.manifest))?;
         output.flush()?;
+        if published.is_foreign {
+            context.messages.note(&format!(
+                "the registry has this version with the same component, published by another program: its manifest stays, and what \
+                 this command adds refers to it (compare {})",
+                published.manifest
+            ));
+        }
         match &signer {
             Some(signer) => context.messages.note(&format!("signed by {}", signer.public_key().fingerprint())),
             None if !self.bundle.is_empty() => {}

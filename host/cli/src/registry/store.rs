@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::difference::{Agreed, Difference, known_of};
 use super::update::{command_of, warn_of_unagreed, word};
-use super::{Project, RegistryCommandError, described};
+use super::{Project, RegistryCommandError, counted, described};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::table::{Cell, Table};
@@ -112,7 +112,8 @@ async fn fetch(project: &Project, context: &Context) -> Result<(), CliError> {
         fetched = fetched.saturating_add(usize::from(is_new));
         count = count.saturating_add(1);
     }
-    context.messages.note(&format!("{fetched} of {count} components fetched; the others were there"));
+    let present = count.saturating_sub(fetched);
+    context.messages.note(&format!("fetched {}; already in the store: {present}", counted(fetched)));
     Ok(())
 }
 
@@ -130,7 +131,7 @@ fn export_store(project: &Project, file: &Path, context: &Context) -> Result<(),
     let new = tempfile::NamedTempFile::new_in(parent).map_err(failed)?;
     export(&locked, &store, BufWriter::new(new.as_file())).map_err(RegistryCommandError::from)?;
     new.persist(file).map_err(|error| failed(error.error))?;
-    context.messages.note(&format!("wrote {} components to {}", locked.len(), file.display()));
+    context.messages.note(&format!("wrote {} to {}", counted(locked.len()), file.display()));
     Ok(())
 }
 
@@ -144,6 +145,7 @@ async fn import_archive(file: &Path, plugin: Option<&str>, agreed: &Agreed, cont
     let named = project.references();
     let mut references: BTreeSet<_> =
         named.iter().filter(|reference| lock.lock.get(reference).is_none()).cloned().collect();
+    let known = named.len().saturating_sub(references.len());
     if let Some(name) = plugin {
         let only = project.reference_of(name)?;
         references.retain(|reference| *reference == only);
@@ -179,7 +181,11 @@ async fn import_archive(file: &Path, plugin: Option<&str>, agreed: &Agreed, cont
             Err(reason) => context.messages.warning(&format!("{} was not locked: {reason}", imported.source)),
         }
     }
-    context.messages.note(&format!("{count} components were verified and locked from {}", file.display()));
+    context.messages.note(&format!(
+        "verified and locked {} from {}; already locked: {known}",
+        counted(count),
+        file.display()
+    ));
     if unagreed == 0 { Ok(()) } else { Err(RegistryCommandError::NotAgreed { count: unagreed }.into()) }
 }
 

@@ -209,9 +209,13 @@ fn of_grants(grants: &GrantsView) -> Vec<String> {
 }
 
 fn of_search(search: &SearchView) -> String {
-    let SearchView { documents, bytes, complete, gaps, .. } = search;
+    let SearchView { documents, bytes, complete, gaps, role, .. } = search;
     let state = if *complete { "complete".to_owned() } else { gaps.join("; ") };
-    format!("{documents} resources, {} of text; {state}", size(*bytes))
+    let role = match role.as_str() {
+        "unshared" => String::new(),
+        role => format!("; shared with replicas: {role}"),
+    };
+    format!("{documents} resources, {} of text; {state}{role}", size(*bytes))
 }
 
 fn millis(milliseconds: u64) -> String {

@@ -2,6 +2,7 @@
 //! NATS.
 
 pub(super) mod buckets;
+pub(super) mod snapshots;
 
 use std::time::Duration;
 

@@ -1,9 +1,10 @@
 //! A model of an engine in one process: the documented behavior of NATS key-value buckets and messages.
 //!
 //! [`ModelServer`] is the bucket, for the simulation. [`Model`] is an engine with it, for tests without a
-//! server. [`ModelBuckets`] are the shared buckets of plugins.
+//! server. [`ModelBuckets`] are the shared buckets of plugins, [`ModelSnapshots`] the shared snapshots of indexes.
 
 mod shared_buckets;
+mod shared_snapshots;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,7 @@ use tokio::time::Instant;
 use super::{Engine, EngineError, Entry};
 
 pub use self::shared_buckets::{ModelBuckets, ModelFault};
+pub use self::shared_snapshots::ModelSnapshots;
 
 /// The maximum number of messages that wait for a subscriber. Further messages are lost.
 const CAPACITY: usize = 1024;

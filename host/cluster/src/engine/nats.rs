@@ -11,6 +11,7 @@ mod bucket;
 mod connection;
 mod connection_log;
 mod shared_buckets;
+mod shared_snapshots;
 #[cfg(test)]
 mod tests;
 
@@ -30,6 +31,7 @@ use self::connection_log::{ConnectionLog, Effects};
 use super::{Engine, EngineError, Entry};
 
 pub use self::shared_buckets::NatsBuckets;
+pub use self::shared_snapshots::NatsSnapshots;
 
 /// The maximum number of messages that wait for a subscriber. Further messages are lost.
 const CAPACITY: usize = 4096;

@@ -26,12 +26,13 @@ impl Member {
             add.push(Vec::new());
         }
         let (version, replica, last) = (self.version, self.me, add.len().saturating_sub(1));
+        let shards = self.need;
         let mut remove = Some(remove);
         for (part, add) in add.into_iter().enumerate() {
             let is_last = part == last;
             let part = u32::try_from(part).unwrap_or(u32::MAX);
             let remove = remove.take().unwrap_or_default();
-            let want = Want { replica, base, version, waits, part, is_last, add, remove };
+            let want = Want { replica, base, version, waits, part, is_last, add, remove, shards };
             self.outputs.push_back(Output::Publish(Message::Want(want)));
         }
     }

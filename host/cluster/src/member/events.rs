@@ -35,8 +35,14 @@ pub enum Output {
         /// Whether the listing may have changed.
         listing: bool,
     },
-    /// All requests up to this number were served by a poll.
-    Completed(u64),
+    /// All requests up to this number were served by a round of polls for all replicas.
+    Completed {
+        /// The number.
+        requested: u64,
+        /// Whether the round has compared all paths with the last state that was known here:
+        /// [`Member::relies_on_rounds`](super::Member::relies_on_rounds).
+        relied: bool,
+    },
     /// Begin a [poll](super::Member::begin_poll) now.
     Wake,
 }
@@ -145,6 +151,18 @@ pub struct MemberStats {
     pub leases_lost: u64,
 }
 
+impl MemberStats {
+    /// Adds the counters of another shard.
+    pub fn add(&mut self, other: Self) {
+        let Self { own_polls, shared_polls, gaps, leases_taken, leases_lost } = other;
+        self.own_polls = self.own_polls.saturating_add(own_polls);
+        self.shared_polls = self.shared_polls.saturating_add(shared_polls);
+        self.gaps = self.gaps.saturating_add(gaps);
+        self.leases_taken = self.leases_taken.saturating_add(leases_taken);
+        self.leases_lost = self.leases_lost.saturating_add(leases_lost);
+    }
+}
+
 /// The role of a replica for a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RoleName {
@@ -160,6 +178,9 @@ pub enum RoleName {
 }
 
 impl RoleName {
+    /// All roles.
+    pub const ALL: [Self; 4] = [Self::Idle, Self::Alone, Self::Following, Self::Holding];
+
     /// Returns the name of the role in metrics.
     pub fn name(self) -> &'static str {
         match self {

@@ -13,11 +13,14 @@ use super::{
     Content, Found, Member, Output, OwnTokens, Polling, Purpose, Request, Revision, Role, Seen, SharedPoll, Stored,
     Time, WriteFailure, part,
 };
+use crate::division::{comfortable, max_paths, shard_count};
 #[cfg(test)]
 use crate::simulation::{Bug, is_planted};
 
 /// The maximum time for which a new holder collects the other replicas' wants.
 const MAX_COLLECTING: Duration = Duration::from_millis(500);
+/// The number of leases after which a holder may halve the number of shards.
+const SETTLED: u32 = if cfg!(test) { 3 } else { 30 };
 /// The number of consecutive failed polls after which another replica may try.
 const MAX_FAILURES: u32 = 3;
 
@@ -50,6 +53,8 @@ pub(super) struct Holding {
     /// Whether a replica waits for a poll.
     is_wanted: bool,
     failures: u32,
+    /// When it last changed the number of shards, or took the lease.
+    divided: Time,
     wants: Wants,
 }
 
@@ -71,14 +76,20 @@ impl Holding {
         self.polls_own
     }
 
+    /// Returns whether subscribers here rely on the record's tokens.
+    pub(super) fn relies(&self) -> bool {
+        !self.polls_own || self.owes
+    }
+
     /// Records that the last own poll was made.
     pub(super) fn end_own_polls(&mut self) {
         self.polls_own = false;
     }
 
     /// Returns the next record to write: with the published round, or only as a confirmation.
-    fn next_record(&self) -> (Box<Record>, Purpose) {
+    fn next_record(&self, shards: u32) -> (Box<Record>, Purpose) {
         let mut record = self.record.clone();
+        record.shards = shards;
         match &self.moved {
             Some(Moved { parts, covers, tokens }) => {
                 let seq = record.round.seq.saturating_add(1);
@@ -144,7 +155,7 @@ impl Member {
             return;
         }
         if holding.moved.is_some() || holding.confirmed.saturating_add(renewal_interval) <= now {
-            let ((record, purpose), expected) = (holding.next_record(), Some(holding.revision));
+            let ((record, purpose), expected) = (holding.next_record(self.shards), Some(holding.revision));
             self.write(now, expected, record, purpose);
         }
     }
@@ -209,6 +220,7 @@ impl Member {
             round: Round::default(),
             covers: Covers::new(),
             tokens: Vec::new(),
+            shards: self.shards,
         })
     }
 
@@ -230,7 +242,7 @@ impl Member {
             Content::Record(record) => (record.holder.is_none_or(|holder| holder == self.me), Some(record.clone())),
         };
         if !is_free && now < until {
-            self.read_at = Some(until.saturating_add(self.jitter(20)));
+            self.read_at = Some(until.saturating_add(self.jitter(20)).saturating_add(self.burden));
             return;
         }
         let revision = *revision;
@@ -312,6 +324,8 @@ impl Member {
         if matches!(self.role, Role::Holding(_)) {
             return;
         }
+        // The number of shards continues, too, whatever this replica has heard.
+        self.shards = shard_count(record.shards);
         // If the record's tokens do not continue this replica's chain, something was missed.
         let is_in_step = self.chain.as_ref().is_some_and(|chain| chain.is_in_step(&record, self.me));
         if !is_in_step {
@@ -336,6 +350,7 @@ impl Member {
             unknown: None,
             is_wanted: true,
             failures: 0,
+            divided: now,
             wants: Wants::default(),
             record,
         };
@@ -384,6 +399,15 @@ impl Member {
         holding.wants.forget_silent(since);
         holding.wants.drop_late_parts(now, self.lease);
         let (paths, covers) = holding.wants.union(me, version, &self.wanted);
+        let (load, need) = (paths.len().saturating_add(holding.wants.uncovered()), holding.wants.need().max(self.need));
+        let age = now.saturating_sub(holding.divided);
+        let shards =
+            fitting_shards(self.shards, load, need, age >= self.lease, age >= self.lease.saturating_mul(SETTLED));
+        if shards != self.shards {
+            // The others hear of it with the next message that the record was written.
+            (self.shards, holding.divided) = (shards, now);
+            self.outputs.push_back(Output::Wake);
+        }
         holding.is_wanted = false;
         let mut tokens = holding.tokens.clone();
         if let Some(tokens) = &mut tokens {
@@ -413,7 +437,7 @@ impl Member {
     /// were not polled yet.
     fn covered_without(&self, covers: Covers, lost: &BTreeSet<Arc<str>>, left: &BTreeSet<Arc<str>>) -> Covers {
         let Role::Holding(holding) = &self.role else { return covers };
-        let relies = !holding.polls_own || holding.owes;
+        let relies = holding.relies();
         let covered = |(replica, version)| {
             let is_me = replica == self.me;
             let paths = if is_me { Some(&self.wanted) } else { holding.wants.paths(replica) }?;
@@ -449,7 +473,7 @@ impl Member {
     /// them. If the rounds no longer cover paths that were notified by rounds, everything is notified once.
     fn poll_own_beside(&mut self, is_covered: bool) {
         let Role::Holding(holding) = &mut self.role else { return };
-        let has_relied = !holding.polls_own || holding.owes;
+        let has_relied = holding.relies();
         if !std::mem::replace(&mut holding.polls_own, true) {
             self.tokens = OwnTokens::None;
         }
@@ -534,9 +558,10 @@ impl Member {
 
     fn publish_counted(&mut self) {
         let Role::Holding(holding) = &self.role else { return };
-        let Record { history, epoch, round, covers, .. } = &*holding.record;
-        let (history, epoch, round, covers) = (*history, *epoch, *round, covers.clone());
-        let message = Message::Counted { history, epoch, revision: holding.revision, round, covers };
+        let Record { history, epoch, round, covers, shards, .. } = &*holding.record;
+        let (history, epoch, round, covers, shards) = (*history, *epoch, *round, covers.clone(), *shards);
+        let revision = holding.revision;
+        let message = Message::Counted { history, epoch, revision, round, covers, shards };
         self.outputs.push_back(Output::Publish(message));
     }
 
@@ -578,6 +603,18 @@ impl Member {
             holding.wants.own_changed();
         }
     }
+}
+
+/// Returns the number of shards of a plugin, of which the first has this number of wanted paths, and of whose replicas one needs `need`
+/// shards for itself.
+fn fitting_shards(shards: u32, load: usize, need: u32, may_grow: bool, may_shrink: bool) -> u32 {
+    let max = max_paths();
+    let fitting = match load {
+        _ if may_grow && load > comfortable(max) => shards.saturating_mul(2),
+        _ if may_shrink && load <= max / 8 => shards / 2,
+        _ => shards,
+    };
+    shard_count(fitting.max(need))
 }
 
 /// Returns whether two sets have an element in common. Looks up each element of the smaller set in the other one: a replica
@@ -654,5 +691,23 @@ mod tests {
         assert!(comparisons(&many, &few) < 300);
         assert!(intersects(&numbers(3, 0), &many) && intersects(&many, &numbers(3, 0)));
         assert!(!intersects(&numbers(0, 0), &many));
+    }
+
+    #[test]
+    fn the_number_of_shards_doubles_with_the_paths_and_halves_when_few_are_left() {
+        for (shards, load, need, may_grow, may_shrink, expected) in [
+            (1, 15_000, 1, true, true, 1),
+            (1, 15_001, 1, true, false, 2),
+            (1, 15_001, 1, false, false, 1),
+            (1, 100, 7, false, false, 8),
+            (4, 2501, 1, true, true, 4),
+            (4, 2500, 1, true, true, 2),
+            (4, 2500, 1, true, false, 4),
+            (4, 2500, 4, true, true, 4),
+            (1, 0, 1, true, true, 1),
+            (16, 100_000, u32::MAX, true, true, 16),
+        ] {
+            assert_eq!(fitting_shards(shards, load, need, may_grow, may_shrink), expected, "{shards} {load} {need}");
+        }
     }
 }

@@ -8,6 +8,7 @@ use crate::record::{Covers, Record, Round};
 use crate::replica::ReplicaId;
 
 use super::{Content, Member, Output, OwnTokens, Position, Revision, Role, Seen, Time};
+use crate::division::shard_count;
 #[cfg(test)]
 use crate::simulation::{Bug, is_planted};
 
@@ -80,7 +81,15 @@ impl Member {
     }
 
     /// Handles the message that the record was written.
-    pub(super) fn hear_counted(&mut self, now: Time, at: Position, revision: Revision, round: Round, covers: &Covers) {
+    pub(super) fn hear_counted(
+        &mut self,
+        now: Time,
+        at: Position,
+        revision: Revision,
+        round: Round,
+        covers: &Covers,
+        shards: u32,
+    ) {
         if let Role::Holding(holding) = &self.role {
             if at.epoch <= holding.epoch() {
                 return;
@@ -121,6 +130,12 @@ impl Member {
             Some(chain) if chain.seq == at.seq => chain.parts,
             _ => (0, 0),
         };
+        let shards = shard_count(shards);
+        if shards != self.shards {
+            // The watch of the plugin divides its paths again.
+            self.shards = shards;
+            self.outputs.push_back(Output::Wake);
+        }
         let Position { history, epoch, seq } = at;
         self.chain = Some(Chain { history, epoch, seq, heard, covered: mine, parts });
         match self.role {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::record::MAX_REPLICAS;
 use crate::replica::ReplicaId;
 
-use super::MAX_PATHS;
+use crate::division::max_paths;
 
 /// The wanted paths, each with one of the replicas that want it.
 pub(super) type WantedPaths = Arc<BTreeMap<Arc<str>, ReplicaId>>;
@@ -34,7 +34,7 @@ pub(super) struct RoundPaths {
 impl Default for RoundPaths {
     fn default() -> Self {
         Self {
-            max: MAX_PATHS,
+            max: max_paths(),
             paths: BTreeMap::new(),
             covered: BTreeSet::new(),
             own: BTreeSet::new(),

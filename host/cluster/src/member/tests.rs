@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::record::{Covers, Round};
+use crate::simulation::plant_max_paths;
 
 const ME: ReplicaId = ReplicaId::new(1);
 const LEASE: Duration = Duration::from_secs(10);
@@ -40,7 +41,7 @@ fn said(member: &mut Member) -> (usize, usize) {
 
 fn counted(seq: u64, covered: u64) -> Message {
     let round = Round { epoch: 1, seq, parts: 0 };
-    Message::Counted { history: 1, epoch: 1, revision: seq, round, covers: Covers::from([(ME, covered)]) }
+    Message::Counted { history: 1, epoch: 1, revision: seq, round, covers: Covers::from([(ME, covered)]), shards: 1 }
 }
 
 #[test]
@@ -106,4 +107,56 @@ fn a_replica_follows_once_all_of_its_paths_were_polled_since_the_round_that_cove
     }
     assert_eq!(member.role(), RoleName::Following);
     assert_eq!(member.begin_poll(ms(2000)), Plan::Nothing);
+}
+
+#[test]
+fn a_replica_that_watches_too_many_paths_polls_them_for_itself_and_shares_them_when_there_are_fewer() {
+    plant_max_paths(Some(2));
+    let mut member = Member::new(ME, LEASE, 0);
+    let many = || ["a", "b", "c"].map(Arc::from).into();
+    member.watch(ms(0), many(), 1);
+    assert!(outputs(&mut member).is_empty() && member.deadline().is_none() && member.role() == RoleName::Alone);
+    let tokens = |plan| match plan {
+        Plan::Own { tokens, tell_all, .. } => (tokens, tell_all),
+        plan => panic!("{plan:?}"),
+    };
+    assert_eq!(tokens(member.begin_poll(ms(1))), (OwnTokens::None, false));
+    member.own_polled(ms(2), OwnPolled::Complete);
+    member.watch(ms(3), many(), 2);
+    assert_eq!(tokens(member.begin_poll(ms(3))), (OwnTokens::Kept, false));
+    member.own_polled(ms(4), OwnPolled::Complete);
+    member.watch(ms(5), ["a", "b"].map(Arc::from).into(), 3);
+    assert_eq!(said(&mut member), (0, 1));
+    assert_eq!(tokens(member.begin_poll(ms(5))), (OwnTokens::Kept, false), "its tokens are still good");
+    member.own_polled(ms(6), OwnPolled::Complete);
+
+    // It follows, and then watches too many paths: what it has not heard of is notified once.
+    member.receive(ms(1000), &counted(1, member.version));
+    member.begin_poll(ms(1100));
+    member.own_polled(ms(1200), OwnPolled::Complete);
+    assert_eq!(member.role(), RoleName::Following);
+    member.watch(ms(1300), many(), 4);
+    assert_eq!(member.role(), RoleName::Alone);
+    assert_eq!(tokens(member.begin_poll(ms(1300))), (OwnTokens::None, true));
+    member.own_polled(ms(1400), OwnPolled::Failed);
+    assert_eq!(tokens(member.begin_poll(ms(1500))), (OwnTokens::Kept, true));
+    member.own_polled(ms(1600), OwnPolled::Complete);
+    assert_eq!(tokens(member.begin_poll(ms(1700))), (OwnTokens::Kept, false));
+    member.leave(ms(1800));
+    assert_eq!((member.begin_poll(ms(1900)), member.role()), (Plan::Nothing, RoleName::Idle));
+    plant_max_paths(None);
+}
+
+#[test]
+fn a_follower_uses_the_number_of_shards_that_the_holder_publishes() {
+    let mut member = member();
+    member.receive(ms(1000), &counted(1, 0));
+    outputs(&mut member);
+    let Message::Counted { history, epoch, revision, round, covers, .. } = counted(1, 0) else { panic!() };
+    for (shards, expected, wakes) in [(3, 4, true), (4, 4, false), (u32::MAX, 16, true), (0, 1, true)] {
+        let covers = covers.clone();
+        member.receive(ms(1001), &Message::Counted { history, epoch, revision, round, covers, shards });
+        assert_eq!(member.shards(), expected);
+        assert_eq!(outputs(&mut member).iter().any(|output| matches!(output, Output::Wake)), wakes, "{shards}");
+    }
 }

@@ -50,6 +50,8 @@ pub(super) struct Wants {
 struct Wanted {
     /// None while no version is complete.
     version: Option<u64>,
+    /// The number of shards that its paths of the plugin need.
+    shards: u32,
     paths: BTreeSet<Arc<str>>,
     /// The size of `paths`.
     bytes: usize,
@@ -97,7 +99,7 @@ impl Wants {
         if wanted.refused_until.is_some_and(|until| now < until) {
             return Heard::Nothing;
         }
-        wanted.refused_until = None;
+        (wanted.refused_until, wanted.shards) = (None, want.shards);
         if wanted.version.is_some_and(|version| version >= want.version) {
             // Repeated or late. A replica that repeats everything does not know whether its message arrived.
             return if want.base.is_none() && want.is_last { Heard::New } else { Heard::Nothing };
@@ -213,6 +215,19 @@ impl Wants {
         self.by_replica.get(&replica).is_some_and(|wanted| wanted.version.is_some())
     }
 
+    /// Returns the number of paths of known replicas that the last round did not cover. Equal paths count each time.
+    pub(super) fn uncovered(&self) -> usize {
+        let is_uncovered =
+            |(replica, wanted): &(&ReplicaId, &Wanted)| wanted.version.is_some() && !self.round.covers(**replica);
+        let uncovered = self.by_replica.iter().filter(is_uncovered);
+        uncovered.fold(0, |sum: usize, (_, wanted)| sum.saturating_add(wanted.paths.len()))
+    }
+
+    /// Returns the greatest number of shards that a replica needs for its paths.
+    pub(super) fn need(&self) -> u32 {
+        self.by_replica.values().map(|wanted| wanted.shards).max().unwrap_or(1)
+    }
+
     /// Returns the wanted paths of a replica, if a version is known.
     pub(super) fn paths(&self, replica: ReplicaId) -> Option<&BTreeSet<Arc<str>>> {
         self.by_replica.get(&replica).filter(|wanted| wanted.version.is_some()).map(|wanted| &wanted.paths)
@@ -266,6 +281,7 @@ impl Wanted {
     fn new(now: Time) -> Self {
         Self {
             version: None,
+            shards: 1,
             paths: BTreeSet::new(),
             bytes: 0,
             heard: now,
@@ -349,6 +365,7 @@ mod tests {
             is_last: true,
             add: paths(add),
             remove: paths(remove),
+            shards: 1,
         }
     }
 

@@ -269,9 +269,15 @@ impl<C: Clone + Eq + Hash, F: Clone> PathGroups<C, F> {
 
     /// Returns whether each group with watched paths was answered since a time.
     pub(super) fn is_polled_since(&self, since: Instant) -> bool {
-        let is_polled =
-            |group: &PathGroup<C, F>| group.failure.is_none() && group.polled_at.is_some_and(|at| at >= since);
-        self.groups.values().all(|group| group.watched.is_empty() || is_polled(group))
+        self.unanswered_since(since).next().is_none()
+    }
+
+    /// Returns the watched paths of groups that were not answered since a time.
+    pub(super) fn unanswered_since(&self, since: Instant) -> impl Iterator<Item = &Path> {
+        let is_unanswered =
+            move |group: &&PathGroup<C, F>| group.failure.is_some() || group.polled_at.is_none_or(|at| at < since);
+        let unanswered = self.groups.values().filter(is_unanswered);
+        unanswered.flat_map(|group| group.watched.iter().map(|(_, path)| path))
     }
 
     pub(super) fn get(&self, id: GroupId) -> Option<&PathGroup<C, F>> {

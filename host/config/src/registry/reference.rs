@@ -76,7 +76,7 @@ pub enum ReferenceError {
     #[error("{} names no version, such as `:1` for the newest release of 1", quote(.0))]
     NoVersion(String),
     /// The tag of the reference is not a version.
-    #[error("{} is not a version", quote(.0))]
+    #[error("{} is not a version: expected numbers, such as `1`, `1.4` or `1.4.2`", quote(.0))]
     Version(String),
     /// The text after `@` is not a digest.
     #[error("{} is not the digest of a manifest", quote(.0))]

@@ -89,7 +89,7 @@ fn a_file_that_is_not_there_is_said_to_be_missing() {
         load_error("tests/ui/absent.toml").to_string(),
         "error: there is no such file\n\
          --> tests/ui/absent.toml\n \
-         = help: write it, as `mcp-host init` does, or name another file; `mcp-host serve DIRECTORY` needs none"
+         = help: write it, as `mcp-host init` does, or name another file; `mcp-host serve PATH` and `mcp-host connect CLIENT PATH` need none"
     );
 }
 

@@ -74,6 +74,8 @@ const NOT_EXPRESSIBLE: &[(&str, &[&str])] = &[
             "same_mount_twice",
             "same_name_twice",
             "search_mount",
+            "search_shared_without_cluster",
+            "search_shared_without_search",
             "tool_without_search",
             "trust_identities_without_root",
             "trust_minimum_above_the_keys",

@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use mcp_host_base::private_dir::{PrivateDir, SECRET_LEN, random_secret};
+use mcp_host_base::private_dir::{PrivateDir, SECRET_LEN, derive, random_secret};
 use mcp_host_base::private_file::PrivateError;
 use sha2::Sha256;
 
@@ -84,6 +84,11 @@ impl CursorKey {
         [&self.current].into_iter().chain(&self.earlier).filter_map(digest).collect()
     }
 
+    /// Returns a secret for another purpose, which replicas with the same current key have in common.
+    pub(crate) fn derive(&self, purpose: &str) -> [u8; SECRET_LEN] {
+        derive(&self.current, &[purpose.as_bytes()])
+    }
+
     pub(super) fn bytes(&self) -> &[u8; 32] {
         &self.current
     }
@@ -112,6 +117,14 @@ mod tests {
         );
         // The digests do not reveal that two clusters have the same key.
         assert!(key.digests("test").iter().all(|digest| !digests.contains(digest)));
+    }
+
+    #[test]
+    fn a_secret_for_another_purpose_is_that_of_the_current_key() {
+        let key = CursorKey::new([1; SECRET_LEN]);
+        assert_eq!(key.derive("search"), key.clone().or_earlier([2; SECRET_LEN]).derive("search"));
+        assert_ne!(key.derive("search"), CursorKey::new([2; SECRET_LEN]).derive("search"));
+        assert!(key.derive("search") != key.derive("other") && key.derive("search") != *key.bytes());
     }
 
     #[test]

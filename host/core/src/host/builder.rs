@@ -21,7 +21,7 @@ use super::generation::{Generation, NativePlugins, mounted, sorted_by_name};
 use super::generation_store::GenerationStore;
 use super::lifecycle::RequestTracker;
 use super::loading::LoadWaits;
-use super::replica::{self, shared_buckets};
+use super::replica::{self, shared_buckets, shared_snapshots};
 use super::search::BuiltIns;
 use super::start_error::StartError;
 use super::transport_state::TransportState;
@@ -221,7 +221,8 @@ impl HostBuilder {
             tracing::warn!(target: log_target::PLUGIN, "the sandbox of programs is incomplete on this machine: {lack}");
         }
         let (prepares, joins_cluster) = (self.prepares, self.joins_cluster);
-        let built_ins = BuiltIns::new(state.clone());
+        let snapshots = if joins_cluster { shared_snapshots(&self.config, &key)? } else { None };
+        let built_ins = BuiltIns::new(state.clone(), snapshots);
         let mut native = std::mem::take(&mut self.native);
         native.extend(built_ins.plugins());
         let (runtime, config) = self.start_runtime(state)?;

@@ -199,7 +199,7 @@ fn served(upstream: &Upstream, mount: &Mount, path: &Path) -> Served {
 fn built_in_plugins(config: &Config) -> impl Iterator<Item = NativePlugin> {
     let is_mounted =
         |plugin: &NativePlugin| plugin.built_in.as_ref().is_some_and(|built_in| built_in.is_mounted(config, &[]));
-    BuiltIns::new(None).plugins().into_iter().filter(is_mounted)
+    BuiltIns::new(None, None).plugins().into_iter().filter(is_mounted)
 }
 
 /// Returns the scopes that the issuer of a principal requires for an operation on a resource. The first part of the

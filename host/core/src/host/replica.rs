@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Weak};
 
 use mcp_host_base::shared_buckets::SharedBuckets;
+use mcp_host_base::shared_snapshots::SharedSnapshots;
 use mcp_host_cluster::presence::Observer;
 use mcp_host_cluster::roster::Dropped;
 use mcp_host_config::Config;
@@ -74,6 +75,17 @@ impl Host {
 /// An application made the config, and its cluster is not valid.
 pub fn shared_buckets(config: &Config) -> Result<Option<Arc<dyn SharedBuckets>>, StartError> {
     Ok(replicas::shared_buckets(config)?)
+}
+
+/// Returns the snapshots of search indexes that the replicas of a config's cluster share; none without `[cluster]`. `key` is the key that all
+/// replicas have.
+///
+/// # Errors
+///
+/// An application made the config, and its cluster is not valid.
+pub(super) fn shared_snapshots(config: &Config, key: &CursorKey) -> Result<Option<SharedSnapshots>, StartError> {
+    let store = replicas::snapshot_store(config)?;
+    Ok(store.map(|store| SharedSnapshots { store, secret: key.derive("snapshots of search indexes") }))
 }
 
 /// Joins the cluster of the config, if there is one. Dropping the store leaves the cluster.

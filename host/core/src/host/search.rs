@@ -4,8 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use mcp_host_base::metrics::Family;
+use mcp_host_base::shared_snapshots::SharedSnapshots;
 use mcp_host_base::text::prefix;
 use mcp_host_config::{Config, Operation};
 use mcp_host_engine::plugin::{MountedPlugin, NativePlugin};
@@ -13,7 +15,8 @@ use mcp_host_model::provider::async_trait;
 use mcp_host_model::resource::{Error, Resource};
 use mcp_host_model::uri::{Mount, Uri};
 use mcp_host_search::{
-    ContextRequest, ContextSelection, HostView, SearchHost, SearchRequest, SearchResults, SearchService, SearchStatus,
+    ContextRequest, ContextSelection, HostView, IndexRole, SearchHost, SearchRequest, SearchResults, SearchService,
+    SearchStatus, SnapshotCounts,
 };
 use prometheus_client::encoding::DescriptorEncoder;
 
@@ -42,6 +45,28 @@ const COMPLETE: Family = Family::gauge(
     "1 if the search index of the plugin is complete, 0 while it is built, or if something is missing.",
 );
 
+const CURRENT: Family = Family::gauge(
+    "mcp_host_search_current_timestamp_seconds",
+    &["plugin"],
+    "The last time when everything that the plugin had reported was indexed: after a comparison with its listing, or a poll for \
+     changes, in seconds since the Unix epoch.",
+);
+const SEARCHES: Family = Family::counter(
+    "mcp_host_searches_total",
+    &["outcome"],
+    "Searches and selections of context by outcome: ok, partial (the time ended, or a plugin is not completely indexed), failed.",
+);
+const ROLE: Family = Family::gauge(
+    "mcp_host_search_role",
+    &["plugin", "role"],
+    "1 for the part of this replica of a cluster in the shared search index of the plugin: building, following (it fetches the index) or alone (it indexes for itself for now).",
+);
+const SNAPSHOTS: Family = Family::counter(
+    "mcp_host_search_snapshots_total",
+    &["plugin", "result"],
+    "Snapshots of the search index: published, fetched, rejected (forged, damaged or invalid), and failed requests.",
+);
+
 /// The built-in providers of this build: search. Only this type names them, besides the methods of [`Host`] for each of them.
 pub(crate) struct BuiltIns {
     search: Arc<SearchService>,
@@ -49,8 +74,9 @@ pub(crate) struct BuiltIns {
 
 impl BuiltIns {
     /// Creates the providers, with their persistent state in this directory. They do nothing before the first generation.
-    pub(super) fn new(state_dir: Option<PathBuf>) -> Self {
-        Self { search: SearchService::new(state_dir) }
+    /// Replicas of a cluster share these snapshots.
+    pub(super) fn new(state_dir: Option<PathBuf>, snapshots: Option<SharedSnapshots>) -> Self {
+        Self { search: SearchService::new(state_dir, snapshots) }
     }
 
     /// Returns the plugins that mount them.
@@ -74,7 +100,29 @@ impl BuiltIns {
         encode(&DOCUMENTS, |status| status.documents)?;
         encode(&BYTES, |status| status.bytes)?;
         encode(&MISSING, |status| status.omitted.saturating_add(status.failed).saturating_add(status.without_text))?;
-        encode(&COMPLETE, |status| u64::from(status.has_everything()))
+        encode(&COMPLETE, |status| u64::from(status.has_everything()))?;
+        CURRENT.encode(encoder, |samples| {
+            searched.iter().try_for_each(|status| {
+                let since_epoch = status.current_at.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
+                since_epoch.map_or(Ok(()), |since_epoch| samples.seconds(&[&status.plugin], since_epoch))
+            })
+        })?;
+        SEARCHES.encode(encoder, |samples| {
+            let counts = self.search.search_counts();
+            counts.into_iter().try_for_each(|(outcome, count)| samples.integer(&[outcome], count))
+        })?;
+        let shared = || searched.iter().filter(|status| status.role != IndexRole::Unshared);
+        ROLE.encode(encoder, |samples| {
+            shared().try_for_each(|status| samples.one_of(&status.plugin, &IndexRole::SHARED, status.role.name()))
+        })?;
+        SNAPSHOTS.encode(encoder, |samples| {
+            shared().try_for_each(|status| {
+                let SnapshotCounts { published, fetched, rejected, failed, .. } = status.snapshots;
+                [("published", published), ("fetched", fetched), ("rejected", rejected), ("failed", failed)]
+                    .into_iter()
+                    .try_for_each(|(result, count)| samples.integer(&[&status.plugin, result], count))
+            })
+        })
     }
 }
 

@@ -33,8 +33,11 @@ const HEARS: Family = Family::gauge(
     &[],
     "1 while this replica receives broadcasts of the cluster, 0 after it has received none for half of the lease.",
 );
-const LEASES: Family =
-    Family::gauge("mcp_host_cluster_leases", &[], "Plugins that this replica polls for all replicas.");
+const LEASES: Family = Family::gauge(
+    "mcp_host_cluster_leases",
+    &[],
+    "Plugins of which this replica polls at least one shard for all replicas.",
+);
 const STALE: Family = Family::counter(
     "mcp_host_cluster_stale_total",
     &["direction"],

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use mcp_host_base::metrics::{Family, Samples};
+use mcp_host_cluster::member::RoleName;
+use mcp_host_cluster::shards::ShardsStats;
+use mcp_host_cluster::share::ShareStats;
 use mcp_host_engine::plugin::PluginUsage;
 use mcp_host_sandbox::grant_usage::BucketUsage;
 
 use super::to_u64;
 use crate::response_cache::CachedPlugin;
-use crate::watch::replicas::SharedPollStats;
 
 /// A loaded plugin, and its values for this scrape.
 pub(crate) struct MeasuredPlugin {
@@ -20,7 +22,7 @@ pub(crate) struct MeasuredPlugin {
     /// The lag of the last poll; none before the first one.
     pub(crate) poll_lag: Option<Duration>,
     /// Counters of polls that are shared with other replicas; none if polls are not shared.
-    pub(crate) shared_polls: Option<SharedPollStats>,
+    pub(crate) shared_polls: Option<ShardsStats>,
 }
 
 /// A family with samples for each loaded plugin.
@@ -92,7 +94,7 @@ pub(super) const PLUGIN_FAMILIES: &[PluginFamily] = families! {
     gauge "mcp_host_plugin_poll_lag_seconds" () = Time(|of| of.poll_lag),
         "The lag of the last poll for changes (`mcp_host_poll_lag_seconds`).";
     gauge "mcp_host_plugin_poll_role" ("role") = Numbers(poll_role),
-        "1 for the role of this replica of a cluster in polls of the plugin: idle, alone, following (another replica polls for it) or holding (it polls for all).";
+        "The number of shards of the plugin in which this replica of a cluster has the role: idle, alone, following (another replica polls for it) or holding (it polls for all). A plugin has one shard unless clients watch very many resources.";
     counter "mcp_host_plugin_shared_polls_total" ("scope") = Numbers(shared_polls),
         "Polls of a plugin with shared polls, by scope: own (resources of this replica) or all (resources of all replicas).";
     counter "mcp_host_plugin_poll_gaps_total" () = Numbers(poll_gaps),
@@ -187,27 +189,29 @@ fn preparation_percent(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {
 }
 
 fn poll_role(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {
-    of.shared_polls.map_or(Ok(()), |polls| add(&[polls.role.name()], 1))
+    let Some(polls) = of.shared_polls else { return Ok(()) };
+    let mut roles = RoleName::ALL.into_iter().zip(polls.roles).filter(|(_, count)| *count > 0);
+    roles.try_for_each(|(role, count)| add(&[role.name()], count.into()))
 }
 
 fn shared_polls(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {
-    let Some(SharedPollStats { member, .. }) = of.shared_polls else { return Ok(()) };
+    let Some(ShareStats { member, .. }) = of.shared_polls.map(|polls| polls.stats) else { return Ok(()) };
     add(&["own"], member.own_polls)?;
     add(&["all"], member.shared_polls)
 }
 
 fn poll_gaps(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {
-    of.shared_polls.map_or(Ok(()), |polls| add(&[], polls.member.gaps))
+    of.shared_polls.map_or(Ok(()), |polls| add(&[], polls.stats.member.gaps))
 }
 
 fn poll_leases(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {
-    let Some(SharedPollStats { member, .. }) = of.shared_polls else { return Ok(()) };
+    let Some(ShareStats { member, .. }) = of.shared_polls.map(|polls| polls.stats) else { return Ok(()) };
     add(&["taken"], member.leases_taken)?;
     add(&["lost"], member.leases_lost)
 }
 
 fn cluster_failures(of: &MeasuredPlugin, add: &mut Add<'_>) -> fmt::Result {
-    let Some(SharedPollStats { failed, invalid, .. }) = of.shared_polls else { return Ok(()) };
+    let Some(ShareStats { failed, invalid, .. }) = of.shared_polls.map(|polls| polls.stats) else { return Ok(()) };
     add(&["failed"], failed)?;
     add(&["invalid"], invalid)
 }

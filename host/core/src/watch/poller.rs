@@ -13,8 +13,11 @@
 //!
 //! In a cluster ([`replicas`](super::replicas)), another replica may poll for this one. Then nothing is polled here: a subscription
 //! or an event is a request to that replica, and its answer replaces a poll. This replica may also poll for others: then it
-//! includes their paths, and uses the tokens that all replicas share.
+//! includes their paths, and uses the tokens that all replicas share. The paths of a plugin with very many are divided into
+//! [shards](mcp_host_cluster::shards), which are polled one after the other, each with its own tokens; changes of the listing belong to
+//! the first one.
 
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,14 +25,16 @@ use std::time::Duration;
 
 use mcp_host_base::backoff::Backoff;
 use mcp_host_base::fs_watch::DirectoryWatcher;
-use mcp_host_cluster::member::{OwnPolled, Plan, SharedPoll};
+use mcp_host_cluster::member::{Found, OwnPolled, Plan, SharedPoll};
 use mcp_host_cluster::poll::{Polls, Round};
+use mcp_host_cluster::shards::{LISTING_SHARD, Part, Parts, Shards};
 use mcp_host_cluster::share::{News, SharedPolls};
 use mcp_host_engine::plugin::Fault;
 use mcp_host_model::caller::Caller;
 use mcp_host_model::requester::Requester;
 use mcp_host_model::uri::{Path, Uri};
 use mcp_host_sandbox::sql::DatabaseNotifications;
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::burst_pause::{EventPause, burst_pause};
@@ -63,7 +68,8 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(5);
 pub(super) struct Poller {
     state: Arc<WatcherState>,
     interval: Duration,
-    polls: Polls<Requester, Fault>,
+    /// The polls of each shard; only of the first one without a cluster.
+    polls: BTreeMap<u32, ShardPolls>,
     calls: ProviderCalls,
     /// Whether the last poll failed as a whole.
     is_failing: bool,
@@ -73,10 +79,26 @@ pub(super) struct Poller {
     owed: Owed,
 }
 
+/// The polls of one shard.
+struct ShardPolls {
+    polls: Polls<Requester, Fault>,
+    /// Whether its last poll failed as a whole.
+    is_failing: bool,
+    /// The paths that its last poll did not serve.
+    unserved: Mutex<Arc<Unserved>>,
+}
+
+impl ShardPolls {
+    fn new(state: &WatcherState, notify_all_once: bool) -> Self {
+        let polls = Polls::new(state.plugin.max_items(), notify_all_once);
+        Self { polls, is_failing: false, unserved: Mutex::default() }
+    }
+}
+
 impl Poller {
     pub(super) fn new(state: Arc<WatcherState>, notify_all_once: bool) -> Self {
         let interval = state.plugin.watch_interval();
-        let polls = Polls::new(state.plugin.max_items(), notify_all_once);
+        let polls = BTreeMap::from([(LISTING_SHARD, ShardPolls::new(&state, notify_all_once))]);
         let (calls, backoff) = (ProviderCalls::new(state.clone()), new_backoff(interval));
         Self { state, interval, polls, calls, is_failing: false, backoff, owed: Owed::default() }
     }
@@ -243,7 +265,11 @@ impl Poller {
         if let Some(shared) = &self.state.shared {
             shared.leave();
         }
-        self.polls.go_idle();
+        self.polls.retain(|shard, _| *shard == LISTING_SHARD);
+        for shard in self.polls.values_mut() {
+            shard.polls.go_idle();
+            (shard.is_failing, shard.unserved) = (false, Mutex::default());
+        }
         self.reset_backoff();
         self.owed = Owed::default();
         let principals = self.state.context.subscription_index().listing_principals();
@@ -257,42 +283,116 @@ impl Poller {
     /// another replica does.
     async fn poll_or_rely(&mut self, watched: Vec<(Uri, Path)>, requested: u64) -> (Duration, bool) {
         let state = self.state.clone();
-        let Some(shared) = &state.shared else {
-            return (self.poll_once(watched, requested).await, true);
+        let Some(shards) = &state.shared else {
+            let result = self.poll_own(LISTING_SHARD, watched).await;
+            return (self.end_polls(result, requested, requested), true);
         };
-        shared.watch(watched.iter().map(|(_, path)| path.as_str().into()).collect(), requested);
+        let Parts { parts, needs_poll } = shards.divide(watched, requested);
+        if needs_poll {
+            // Paths that move to other shards wait for a poll that is requested from now on.
+            state.requested_polls.fetch_add(1, Ordering::SeqCst);
+            state.wake.notify_one();
+        }
+        self.polls.retain(|shard, _| *shard == LISTING_SHARD || parts.iter().any(|part| part.shard == *shard));
+        let (mut next, mut fault) = (None, None);
+        for part in parts {
+            match self.poll_part(shards, part, requested).await {
+                Ok(pause) => next = next.into_iter().chain(pause).min(),
+                // The others are polled, because another replica may have the same shards.
+                Err(failed) => fault = fault.or(Some(failed)),
+            }
+        }
+        let result = match (fault, next) {
+            (Some(fault), _) => Err(fault),
+            (None, Some(pause)) => Ok(pause),
+            (None, None) => {
+                self.reset_backoff();
+                return (self.interval, false);
+            }
+        };
+        (self.end_polls(result, requested, shards.completed()), true)
+    }
+
+    /// Polls one shard, if this replica does. Returns the pause before the next poll; none if another replica polls.
+    async fn poll_part(&mut self, shards: &Shards, part: Part, requested: u64) -> Result<Option<Duration>, Fault> {
+        let Part { shard, polls: shared, watched } = part;
+        let began = Instant::now();
         match shared.begin_poll() {
             Plan::Own { tokens, tell_all, handover } => {
-                self.polls.begin_own(Instant::now(), tokens, tell_all, handover);
-                let pause = self.poll_once(watched, requested).await;
-                shared.own_polled(if self.is_failing { OwnPolled::Failed } else { self.polls.own_polled() });
-                (pause, true)
+                let relied = shared.relies_on_rounds();
+                self.shard(shard).polls.begin_own(began, tokens, tell_all, handover);
+                let result = self.poll_own(shard, watched).await;
+                let polls = &self.shard(shard).polls;
+                let polled = if result.is_ok() { polls.own_polled() } else { OwnPolled::Failed };
+                if result.is_ok() && shards.own_polled(shard, requested, &polls.unanswered_since(began), relied) {
+                    self.state.wake.notify_one();
+                }
+                shared.own_polled(polled);
+                result.map(Some)
             }
-            Plan::Shared(poll) => (self.poll_for_all(shared, poll, requested).await, true),
+            Plan::Shared(poll) => self.poll_for_all(shard, &shared, poll).await.map(Some),
             Plan::Nothing => {
-                self.reset_backoff();
-                (self.interval, false)
+                self.shard(shard).is_failing = false;
+                Ok(None)
             }
         }
     }
 
-    /// Polls the paths of all replicas, and returns the pause before the next poll.
-    async fn poll_for_all(&mut self, shared: &SharedPolls, poll: SharedPoll, requested: u64) -> Duration {
-        let (found, result) = self.polls.poll_shared(&mut self.calls, poll, self.state.plugin.mount()).await;
+    /// Returns the polls of a shard.
+    fn shard(&mut self, shard: u32) -> &mut ShardPolls {
+        // The polls of a shard begin when it has paths, so nothing was missed.
+        self.polls.entry(shard).or_insert_with(|| ShardPolls::new(&self.state, false))
+    }
+
+    /// Polls the paths of all replicas in a shard, and returns the pause before the next poll.
+    async fn poll_for_all(&mut self, shard: u32, shared: &SharedPolls, poll: SharedPoll) -> Result<Duration, Fault> {
+        self.calls.has_listing = shard == LISTING_SHARD;
+        let state = self.state.clone();
+        let polls = self.polls.entry(shard).or_insert_with(|| ShardPolls::new(&state, false));
+        let (found, result) = polls.polls.poll_shared(&mut self.calls, poll, state.plugin.mount()).await;
+        polls.is_failing = result.is_err();
+        let found = Found { listing: found.listing && shard == LISTING_SHARD, ..found };
+        // Waiting subscribers are notified after the tokens are stored, because until then this poll may be lost.
         shared.shared_polled(found, result.is_ok());
+        Ok(self.next_delay(result?))
+    }
+
+    /// Publishes the outcome of the polls of all shards, which have completed the requests up to a number. Returns the pause before the
+    /// next polls.
+    fn end_polls(&mut self, result: Result<Duration, Fault>, requested: u64, completed: u64) -> Duration {
         match result {
-            // Waiting subscribers are notified after the tokens are stored, because until then this poll may be lost.
-            Ok(hint) => {
+            Ok(pause) => {
                 self.reset_backoff();
-                self.next_delay(hint)
+                self.publish(completed);
+                pause
             }
             Err(fault) => self.fail(fault, requested),
         }
     }
 
+    /// Publishes that all requests up to a number were served, except of the paths that the polls of a shard have not served.
+    fn publish(&self, completed: u64) {
+        self.state.last_poll.send_if_modified(|last| {
+            if completed < last.completed_polls {
+                return false;
+            }
+            let mut of_shards = self.polls.values().map(|shard| shard.unserved.lock().clone());
+            let mut unserved = of_shards.next().unwrap_or_default();
+            for more in of_shards {
+                if !more.failed.is_empty() || !more.left.is_empty() {
+                    let all = Arc::make_mut(&mut unserved);
+                    all.failed.extend(more.failed.iter().map(|(path, failure)| (path.clone(), failure.clone())));
+                    all.left.extend(more.left.iter().cloned());
+                }
+            }
+            *last = PollOutcome { completed_polls: completed, fault: None, unserved };
+            true
+        });
+    }
+
     /// Waits for the next poll. Meanwhile, notifies subscribers of other replicas' findings.
     async fn tell_news_until(&self, next: impl Future<Output = PollTrigger>, min_pause: Duration) -> PollTrigger {
-        let Some(shared) = &self.state.shared else { return next.await };
+        let Some(shards) = &self.state.shared else { return next.await };
         let earliest = Instant::now().checked_add(min_pause);
         let mut wakes = false;
         tokio::pin!(next);
@@ -306,15 +406,18 @@ impl Poller {
             tokio::select! {
                 trigger = &mut next => return trigger,
                 () = may_poll => return PollTrigger::now(PollCause::Replica),
-                () = shared.wait_for_news() => {}
+                () = shards.wait_for_news() => {}
             }
             // Not cancelled by another branch: news that were taken must be delivered.
-            wakes |= self.tell_news(shared.take_news()).await;
+            for (shard, news) in shards.take_news() {
+                wakes |= self.tell_news(shards, shard, news).await;
+            }
         }
     }
 
-    /// Notifies subscribers of another replica's findings. Returns whether this replica may have something to poll.
-    async fn tell_news(&self, news: News) -> bool {
+    /// Notifies subscribers of another replica's findings in a shard. Returns whether this replica may have something to poll.
+    async fn tell_news(&self, shards: &Shards, shard: u32, news: News) -> bool {
+        let goes_on = shards.heard(shard, &news);
         let News { changed, all_changed, listing, completed, wake, .. } = news;
         if all_changed || listing || !changed.is_empty() {
             self.state.plugin.data_changed();
@@ -329,66 +432,49 @@ impl Poller {
             let located = changed.iter().filter_map(|path| mount.compose(path).ok());
             self.state.notify_of_change(located.map(|located| (located.uri, located.path)).collect()).await;
         }
-        if listing {
+        if listing && shard == LISTING_SHARD {
             self.state.plugin.drop_cached_pages(DroppedFor::Whole);
             self.state.listing.mark_dirty();
         }
-        if let Some(completed) = completed {
-            self.state.last_poll.send_if_modified(|last| {
-                let is_new = completed > last.completed_polls;
-                if is_new {
-                    *last = PollOutcome::of_all(completed, None);
-                }
-                is_new
-            });
+        if completed.is_some() {
+            if let Some(polls) = self.polls.get(&shard) {
+                *polls.unserved.lock() = Arc::default();
+            }
+            self.publish(shards.completed());
         }
-        wake
+        wake || goes_on
     }
 
-    /// Polls all groups, publishes the outcome, and returns the pause before the next poll.
-    async fn poll_once(&mut self, watched: Vec<(Uri, Path)>, requested: u64) -> Duration {
+    /// Polls all groups of this replica's own paths in a shard, and returns the pause before the next poll.
+    async fn poll_own(&mut self, shard: u32, watched: Vec<(Uri, Path)>) -> Result<Duration, Fault> {
         let began = Instant::now();
-        let round = match self.polls.poll_own(&mut self.calls, watched, self.is_failing).await {
-            Ok(round) => round,
-            Err(fault) => return self.fail(fault, requested),
-        };
+        self.calls.has_listing = shard == LISTING_SHARD;
+        let state = self.state.clone();
+        let of_shard = self.polls.entry(shard).or_insert_with(|| ShardPolls::new(&state, false));
+        let result = of_shard.polls.poll_own(&mut self.calls, watched, of_shard.is_failing).await;
+        of_shard.is_failing = result.is_err();
+        let round = result?;
         let Owed { resources, listing } = std::mem::take(&mut self.owed);
         if !resources.is_empty() {
-            let concerns = |mailbox: &Mailbox, _: &Uri| resources.contains(&mailbox.id) && self.state.concerns(mailbox);
-            self.state.context.notify_under(Some(self.state.plugin.mount()), concerns).await;
-            self.polls.owe_uncovered();
+            let concerns = |mailbox: &Mailbox, _: &Uri| resources.contains(&mailbox.id) && state.concerns(mailbox);
+            state.context.notify_under(Some(state.plugin.mount()), concerns).await;
+            of_shard.polls.owe_uncovered();
         }
-        self.state.notify_owed_listing(&listing).await;
-        self.reset_backoff();
+        state.notify_owed_listing(&listing).await;
         let now = Instant::now();
-        let unserved = Arc::new(self.unserved(&round, now));
-        let pause = match self.polls.groups().next_retry() {
+        *of_shard.unserved.lock() = Arc::new(unserved(&of_shard.polls, &round, now));
+        let next_retry = of_shard.polls.groups().next_retry();
+        let retries_from = of_shard.polls.retries_from();
+        Ok(match next_retry {
             // The same amount of time is left for other work.
             _ if !round.left.is_empty() => began.elapsed().min(MAX_POLL_PAUSE),
             Some(retry) => {
-                let retry = self.polls.retries_from().map_or(retry, |from| retry.max(from));
+                let retry = retries_from.map_or(retry, |from| retry.max(from));
                 let left = retry.saturating_duration_since(now).max(MIN_POLL_INTERVAL);
                 left.min(self.next_delay(round.hint))
             }
             None => self.next_delay(round.hint),
-        };
-        self.state.last_poll.send_replace(PollOutcome { completed_polls: requested, fault: None, unserved });
-        pause
-    }
-
-    /// Returns the new paths that a poll did not serve.
-    fn unserved(&self, round: &Round, now: Instant) -> Unserved {
-        let mut unserved = Unserved::default();
-        for (path, failure) in self.polls.unserved(round, now) {
-            match failure {
-                Some(failure) => {
-                    let after = failure.until.saturating_duration_since(now).min(MAX_RETRY_AFTER);
-                    unserved.failed.insert(path, (failure.fault.clone(), after));
-                }
-                None => drop(unserved.left.insert(path)),
-            }
-        }
-        unserved
+        })
     }
 
     /// Publishes that a poll has failed, and returns the pause before the next one.
@@ -414,6 +500,21 @@ impl Poller {
     fn reset_backoff(&mut self) {
         (self.is_failing, self.backoff) = (false, new_backoff(self.interval));
     }
+}
+
+/// Returns the new paths that a poll did not serve.
+fn unserved(polls: &Polls<Requester, Fault>, round: &Round, now: Instant) -> Unserved {
+    let mut unserved = Unserved::default();
+    for (path, failure) in polls.unserved(round, now) {
+        match failure {
+            Some(failure) => {
+                let after = failure.until.saturating_duration_since(now).min(MAX_RETRY_AFTER);
+                unserved.failed.insert(path, (failure.fault.clone(), after));
+            }
+            None => drop(unserved.left.insert(path)),
+        }
+    }
+    unserved
 }
 
 fn new_backoff(interval: Duration) -> Backoff {

@@ -30,11 +30,13 @@ pub(super) struct ProviderCalls {
     state: Arc<WatcherState>,
     /// In a view, a subscriber with its identity, on whose behalf the provider is called.
     pub(super) caller: Option<caller::Caller>,
+    /// Whether changes of the listing belong to the paths that are polled now: in a cluster, to one shard.
+    pub(super) has_listing: bool,
 }
 
 impl ProviderCalls {
     pub(super) fn new(state: Arc<WatcherState>) -> Self {
-        Self { state, caller: None }
+        Self { state, caller: None, has_listing: true }
     }
 
     /// Charges the failure of a group to its client, if all paths of the group have the same client.
@@ -79,6 +81,9 @@ impl Caller for ProviderCalls {
 
     /// Drops cached pages of the listing if it has changed, or if no state of it was known before.
     fn answered_listing(&mut self, is_first: bool, has_changed: bool) {
+        if !self.has_listing {
+            return;
+        }
         if is_first || has_changed {
             self.state.plugin.drop_cached_pages(DroppedFor::Whole);
         }

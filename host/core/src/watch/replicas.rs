@@ -13,24 +13,24 @@ mod nats;
 use std::fmt;
 use std::sync::OnceLock;
 
-use mcp_host_cluster::member::{MemberStats, RoleName};
 use mcp_host_cluster::presence::{ClusterView, Observer, Presence};
 use mcp_host_cluster::roster::{About, Opener};
 use mcp_host_cluster::session::{SessionKey, SessionStore};
-use mcp_host_cluster::share::{ShardName, ShareStats, SharedPolls};
+use mcp_host_cluster::shards::{LISTING_SHARD, Shards};
+use mcp_host_cluster::share::ShardName;
 use mcp_host_engine::plugin::Plugin;
 
 #[cfg(not(feature = "cluster"))]
-pub(crate) use self::absent::shared_buckets;
+pub(crate) use self::absent::{shared_buckets, snapshot_store};
 #[cfg(feature = "cluster")]
-pub(crate) use self::nats::shared_buckets;
+pub(crate) use self::nats::{shared_buckets, snapshot_store};
 
 /// The cluster that this host is a replica of.
 #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "without the feature there is none"))]
 pub(crate) struct Replicas {
     name: String,
     /// Begins sharing the polls of a plugin.
-    start: Box<dyn Fn(ShardName) -> SharedPolls + Send + Sync>,
+    start: Box<dyn Fn(ShardName) -> Shards + Send + Sync>,
     /// Joins the cluster.
     join: Box<dyn Fn(HostObserver) -> Presence + Send + Sync>,
     /// The presence of this replica, once it has joined.
@@ -50,7 +50,7 @@ impl fmt::Debug for Replicas {
 
 impl Replicas {
     /// Shares the polls of a plugin, if one replica may poll for all.
-    pub(super) fn share(&self, plugin: &Plugin) -> Option<SharedPolls> {
+    pub(super) fn share(&self, plugin: &Plugin) -> Option<Shards> {
         Some((self.start)(self.shard(plugin)?))
     }
 
@@ -104,8 +104,9 @@ impl Replicas {
         self.presence.get().map(Presence::view)
     }
 
+    /// Returns the name of the first shard, by which other replicas know the plugin.
     fn shard(&self, plugin: &Plugin) -> Option<ShardName> {
-        Some(ShardName::new(&self.name, [plugin.poll_identity()?], 0))
+        Some(ShardName::new(&self.name, [plugin.poll_identity()?], LISTING_SHARD))
     }
 }
 
@@ -118,23 +119,5 @@ pub(crate) fn about_process() -> About {
         machine: machine.unwrap_or_default().trim().to_owned(),
         process: std::process::id(),
         ..About::default()
-    }
-}
-
-/// The role of this replica in the polls of one plugin.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SharedPollStats {
-    pub(crate) role: RoleName,
-    pub(crate) member: MemberStats,
-    /// Requests to the engine that failed.
-    pub(crate) failed: u64,
-    /// The number of received messages and records that were invalid.
-    pub(crate) invalid: u64,
-}
-
-impl SharedPollStats {
-    pub(super) fn of(polls: &SharedPolls) -> Self {
-        let (role, ShareStats { member, invalid, failed }) = (polls.role(), polls.stats());
-        Self { role, member, failed, invalid }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use governor::Quota;
 use mcp_host_base::keyed_rate::KeyedRate;
-use mcp_host_cluster::share::SharedPolls;
+use mcp_host_cluster::shards::Shards;
 use mcp_host_engine::plugin::Fault;
 use mcp_host_model::caller::{Caller, Identity};
 use mcp_host_model::requester::{FairSemaphore, Requester};
@@ -186,7 +186,7 @@ pub(super) struct WatcherState {
     /// The lag of the last poll.
     pub(super) last_lag: LastLag,
     /// The polls that are shared with other replicas; none if this replica polls for itself.
-    pub(super) shared: Option<SharedPolls>,
+    pub(super) shared: Option<Shards>,
     /// The view that this is the watcher of; none for the watcher of a plugin.
     pub(super) view: Option<ViewScope>,
     pub(super) retired: CancellationToken,
@@ -202,7 +202,7 @@ pub(super) struct PollOutcome {
 }
 
 /// New paths that a poll did not serve.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Unserved {
     /// Paths that failed, or were skipped because they had failed: with the fault, and the time after which to retry.
     pub(super) failed: HashMap<Path, (Fault, Duration)>,
@@ -230,7 +230,7 @@ impl WatcherState {
     pub(super) fn new(
         plugin: Arc<CachedPlugin>,
         context: Arc<WatchContext>,
-        shared: Option<SharedPolls>,
+        shared: Option<Shards>,
         listing: ListingMonitor,
         view: Option<ViewScope>,
     ) -> Arc<Self> {

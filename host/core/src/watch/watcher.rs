@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mcp_host_base::share_limiter::ShareLimits;
+use mcp_host_cluster::shards::{Shards, ShardsStats};
 use mcp_host_model::requester::Requester;
 use mcp_host_model::uri::{Path, Uri};
 
@@ -17,7 +18,6 @@ use super::listing::ListingTask;
 use super::lookup::{LookupError, Lookups, ResourceKind};
 use super::mailbox::Mailbox;
 use super::poller::Poller;
-use super::replicas::SharedPollStats;
 use super::state::{ListingMonitor, PollError, WatcherState};
 use super::subscriptions::SubscriptionIndex;
 use super::views::{ViewLease, Views};
@@ -130,8 +130,8 @@ impl Watcher {
     }
 
     /// Returns the counters of polls that are shared with other replicas; none if they are not shared.
-    pub(super) fn shared_polls(&self) -> Option<SharedPollStats> {
-        self.state.shared.as_ref().map(SharedPollStats::of)
+    pub(super) fn shared_polls(&self) -> Option<ShardsStats> {
+        self.state.shared.as_ref().map(Shards::stats)
     }
 
     /// Returns the lag of the last poll; none before the first poll.

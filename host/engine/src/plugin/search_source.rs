@@ -22,6 +22,9 @@ pub struct SearchSource {
     /// All settings of the config that the content depends on, including the values of secrets: another password may open
     /// another database.
     identity: Secret<String>,
+    /// The values of secrets, and the settings of search: what the content depends on, besides what all replicas of a cluster that share polls
+    /// have in common.
+    shared_identity: Secret<String>,
     /// The budget of reads.
     reads: DefaultDirectRateLimiter,
 }
@@ -36,19 +39,28 @@ impl SearchSource {
             let token = upstream.authorization.as_ref().map(|value| value.expose().as_str());
             identity = format!("{identity} {upstream:?} {token:?}");
         }
-        Some(Self::new(plugin.search.as_ref()?, identity))
+        Some(Self::new(plugin.search.as_ref()?, identity, &Zeroizing::new(format!("{secrets:?}"))))
     }
 
     /// Creates the source of a native plugin; none if it is not searched.
     pub(crate) fn of_native(plugin: &NativePlugin) -> Option<Self> {
-        Some(Self::new(plugin.search.as_ref()?, format!("{} {}", plugin.name, plugin.mount)))
+        Some(Self::new(plugin.search.as_ref()?, format!("{} {}", plugin.name, plugin.mount), ""))
     }
 
-    fn new(settings: &PluginSearch, identity: String) -> Self {
-        let PluginSearch { types, max_document, .. } = settings;
+    fn new(settings: &PluginSearch, identity: String, secrets: &str) -> Self {
+        let PluginSearch { include, exclude, types, max_document, max_bytes, .. } = settings;
         let identity = Zeroizing::new(identity);
         let identity = Secret::new(format!("{} {types:?} {max_document:?}", *identity));
-        Self { settings: settings.clone(), identity, reads: RateLimiter::direct(settings.reads.quota()) }
+        let shared_identity =
+            Secret::new(format!("{secrets} {include:?} {exclude:?} {types:?} {max_document:?} {max_bytes:?}"));
+        let reads = RateLimiter::direct(settings.reads.quota());
+        Self { settings: settings.clone(), identity, shared_identity, reads }
+    }
+
+    /// Returns a value that is equal at all replicas of a cluster with this secret whose index has the same content, and reveals nothing
+    /// about the values of secrets. `plugin` is what the replicas compare to share their polls, and `form` describes the form of the index.
+    pub fn shared_key(&self, secret: &[u8; SECRET_LEN], plugin: &[u8], form: &str) -> [u8; 32] {
+        private_dir::derive(secret, &[form.as_bytes(), plugin, self.shared_identity.expose().as_bytes()])
     }
 
     /// Returns the key of the source in an index with this secret: an authentication code, which reveals nothing about the
@@ -118,5 +130,15 @@ mod tests {
         assert_ne!(one.key(&[1; 32]), other.key(&[1; 32]));
         assert_ne!(one.key(&[1; 32]), one.key(&[2; 32]), "without the key of the index it tells nothing");
         assert!(!format!("{one:?}").contains("tulip"));
+        let shared = |source: &SearchSource| source.shared_key(&[1; 32], b"plugin", "form");
+        assert_eq!(shared(&one), shared(&source("tulip")));
+        assert_ne!(shared(&one), shared(&other), "a replica with other credentials has another index");
+        for another in [
+            one.shared_key(&[2; 32], b"plugin", "form"),
+            one.shared_key(&[1; 32], b"other", "form"),
+            one.shared_key(&[1; 32], b"plugin", "other"),
+        ] {
+            assert_ne!(another, shared(&one));
+        }
     }
 }

@@ -6,13 +6,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::Full;
 use hyper::header::{ACCEPT, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
 use hyper::{Request, StatusCode};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use mcp_host_base::bounded_body;
 use mcp_host_base::informational;
 use mcp_host_base::text::with_causes;
 use mcp_host_base::tls_client;
@@ -110,9 +111,8 @@ impl HttpsClient {
                 let (status, retry_after) = (answer.status(), retry_after(answer.headers()));
                 return Err(ExchangeError::Status { status, retry_after });
             }
-            let body = Limited::new(answer.into_body(), max_body).collect().await;
-            body.map(|body| body.to_bytes())
-                .map_err(|error| ExchangeError::Body { max_body, reason: error.to_string() })
+            let body = bounded_body::receive(answer.into_body(), max_body).await;
+            body.map_err(|error| ExchangeError::Body { max_body, reason: error.to_string() })
         };
         timeout(time, exchange).await.map_err(|_| ExchangeError::Timeout(time))?
     }

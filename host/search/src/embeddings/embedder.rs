@@ -190,7 +190,8 @@ impl Embedder {
         self.use_space().await?;
         let space = self.space;
         for &(source, id) in sources {
-            let mut after = Some(i64::MIN);
+            // The replica that builds a shared index sends its text, too; the vectors are part of the snapshots.
+            let mut after = Some(i64::MIN).filter(|_| !source.state.is_following());
             while let Some(last) = after {
                 let PendingPage { documents, next } = self.find_pending(source, id, last).await?;
                 self.embed(documents).await?;

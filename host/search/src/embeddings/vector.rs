@@ -34,6 +34,13 @@ impl Vector {
         Some(Self(bytes))
     }
 
+    /// Takes the stored form of a vector with this number of dimensions from elsewhere. None if it has another one, or no direction.
+    pub(super) fn restored(bytes: &[u8], dimensions: usize) -> Option<Self> {
+        let (_, components) = bytes.split_first_chunk::<HEADER_LEN>()?;
+        let components: Vec<f32> = components.iter().map(|byte| f32::from(byte.cast_signed())).collect();
+        Self::quantise(&components).filter(|_| components.len() == dimensions)
+    }
+
     /// The stored form of the vector.
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.0

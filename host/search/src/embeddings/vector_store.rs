@@ -35,7 +35,7 @@ pub(crate) const SCHEMA: &str = "
 ";
 
 /// The length of a text's digest in bytes.
-const DIGEST_LEN: usize = 16;
+pub(crate) const DIGEST_LEN: usize = 16;
 /// The maximum number of passages that are found by the same text.
 const MAX_COPIES: usize = 1024;
 /// The overhead of a stored vector in bytes.
@@ -63,7 +63,7 @@ impl VectorSpace {
         Self(id)
     }
 
-    pub(super) fn id(self) -> i64 {
+    pub(crate) fn id(self) -> i64 {
         self.0
     }
 }
@@ -293,8 +293,71 @@ pub(crate) fn count_passages(
     Ok(statement.query_row(params![source.0, max_passages, white_space], |row| row.get(0))?)
 }
 
+/// The length of a stored vector in bytes.
+pub(crate) fn vector_len(dimensions: usize) -> usize {
+    stored_len(dimensions)
+}
+
+/// The stored vector of a passage, and the digest of its text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StoredVector {
+    pub(crate) passage: i64,
+    pub(crate) digest: Vec<u8>,
+    pub(crate) vector: Vec<u8>,
+}
+
+/// The vectors of a document. None if it is not embedded.
+pub(crate) fn stored_vectors(
+    connection: &Connection,
+    document: i64,
+    space: VectorSpace,
+) -> Result<Option<Vec<StoredVector>>, IndexError> {
+    if !is_embedded(connection, document, space)? {
+        return Ok(None);
+    }
+    let mut statement = connection.prepare_cached(
+        "SELECT passage, digest, vector FROM vectors WHERE document = ?1 AND space = ?2 ORDER BY passage",
+    )?;
+    let vectors = statement.query_map(params![document, space.0], |row| {
+        Ok(StoredVector { passage: row.get(0)?, digest: row.get(1)?, vector: row.get(2)? })
+    })?;
+    Ok(Some(vectors.collect::<Result<_, _>>()?))
+}
+
+/// Stores the vectors of a document that another index has, unless the document is embedded, or one of them is not valid.
+pub(crate) fn put_stored(
+    transaction: &Transaction<'_>,
+    space: VectorSpace,
+    document: i64,
+    dimensions: usize,
+    vectors: &[StoredVector],
+) -> Result<(), IndexError> {
+    let valid: Option<Vec<_>> =
+        vectors.iter().map(|one| Some((one, Vector::restored(&one.vector, dimensions)?))).collect();
+    let Some(valid) = valid.filter(|_| vectors.iter().all(|one| one.digest.len() == DIGEST_LEN)) else { return Ok(()) };
+    if is_embedded(transaction, document, space)? {
+        return Ok(());
+    }
+    let mut statement = transaction.prepare_cached("DELETE FROM vectors WHERE document = ?1 AND space = ?2")?;
+    statement.execute(params![document, space.0])?;
+    let mut statement = transaction
+        .prepare_cached("INSERT INTO vectors (document, space, passage, digest, vector) VALUES (?1, ?2, ?3, ?4, ?5)")?;
+    for (one, vector) in valid {
+        statement.execute(params![document, space.0, one.passage, one.digest, vector.as_bytes()])?;
+    }
+    let mut statement =
+        transaction.prepare_cached("INSERT OR REPLACE INTO embedded (document, space) VALUES (?1, ?2)")?;
+    statement.execute(params![document, space.0])?;
+    Ok(())
+}
+
+fn is_embedded(connection: &Connection, document: i64, space: VectorSpace) -> Result<bool, IndexError> {
+    let mut statement = connection.prepare_cached("SELECT 1 FROM embedded WHERE document = ?1 AND space = ?2")?;
+    Ok(statement.exists(params![document, space.0])?)
+}
+
 /// The estimated growth of the index by a number of vectors, in bytes.
-pub(super) fn growth(vectors: usize, dimensions: usize) -> u64 {
+pub(crate) fn growth(vectors: usize, dimensions: usize) -> u64 {
     u64::try_from(stored_len(dimensions).saturating_add(OVERHEAD).saturating_mul(vectors)).unwrap_or(u64::MAX)
 }
 

@@ -17,11 +17,12 @@ use rmcp::transport::Transport;
 use rmcp::transport::common::client_side_sse::ExponentialBackoff;
 use rmcp::transport::streamable_http_client::{StreamableHttpClientTransport, StreamableHttpClientTransportConfig};
 use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt as _, Peer, RoleClient};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::error::{ConnectError, MAX_REASON, OpenError, is_of_transport, reason};
-use crate::guard::{Allowance, Excess, Guarded};
+use crate::guard::{Allowance, Buckets, Excess, Guarded};
 use crate::health::Health;
 use crate::http::{HttpClient, MAX_RETRY};
 use crate::mapping::Mapping;
@@ -45,7 +46,7 @@ pub(crate) struct Link {
     pub(crate) info: Arc<ServerPeerInfo>,
     /// Whether the transport has ended.
     has_ended: Arc<AtomicBool>,
-    allowance: Arc<Allowance>,
+    pub(super) allowance: Arc<Allowance>,
     /// Ends the connection when it is dropped.
     _service: RunningService<RoleClient, Handler>,
     /// Ends the program when it is dropped.
@@ -127,6 +128,10 @@ pub(crate) struct Means {
     pub(crate) log: Arc<dyn ProgramLog>,
     /// Counts the starts and ends of programs.
     pub(crate) ledger: Arc<Ledger>,
+    /// The token buckets of all identities together.
+    pub(crate) buckets: Arc<Buckets>,
+    /// A permit for each program that has not ended.
+    pub(crate) programs: Arc<Semaphore>,
 }
 
 /// Opens the connections of one upstream.
@@ -142,6 +147,8 @@ pub(super) struct Opener {
     decoder: Decoder,
     mapping: Arc<Mapping>,
     updates: Arc<Updates>,
+    /// The token buckets of all connections, one after another.
+    buckets: Arc<Buckets>,
     next_id: AtomicU64,
 }
 
@@ -161,6 +168,7 @@ impl Opener {
         Ok(Self {
             health: Arc::new(Health::new(name.clone(), holder)),
             name,
+            buckets: Buckets::of_identity(means.buckets.clone()),
             means,
             program: Mutex::default(),
             http: http(updates.clone(), decoder),
@@ -250,7 +258,7 @@ impl Opener {
         let limits = &self.plugin.limits;
         let max_message = max_message(limits);
         let source = self.plugin.upstream.as_ref().map(|upstream| &upstream.source);
-        let allowance = Arc::<Allowance>::default();
+        let allowance = Arc::new(Allowance::new(self.buckets.clone()));
         match (source, &self.http) {
             (Some(UpstreamSource::Url(url)), Some(client)) => {
                 let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
@@ -265,6 +273,8 @@ impl Opener {
                 self.serve(transport, allowance, lifecycle, None).await
             }
             (Some(UpstreamSource::Command(command)), _) => {
+                // Waits for the end of other programs, within the time of the attempt.
+                let permit = self.means.programs.clone().acquire_owned().await;
                 let started = self.means.launcher.launch(&self.plugin, command).await;
                 let Launched { stdin, stdout, stderr, running, state } = started.map_err(|error| {
                     OpenError::Start(format!("{} cannot be started: {error}", command.program.display()))
@@ -277,6 +287,11 @@ impl Opener {
                     drop(has_read);
                 }));
                 self.means.ledger.started(state.clone());
+                let running_state = state.clone();
+                tokio::spawn(async move {
+                    running_state.ended().await;
+                    drop(permit);
+                });
                 *self.program.lock() = Some(Arc::new(Program { state, last_errors, is_read, _log }));
                 let (name, decoder) = (self.name.clone(), self.decoder);
                 let transport = Pipes::new(name, stdout, stdin, max_message, decoder, allowance.clone());

@@ -34,6 +34,8 @@ pub(crate) enum HttpError {
     Token(String),
     #[error(transparent)]
     Excess(#[from] Excess),
+    #[error("the request was cancelled")]
+    Cancelled,
 }
 
 pub(crate) type Failed = StreamableHttpError<HttpError>;

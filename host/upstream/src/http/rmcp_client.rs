@@ -17,7 +17,7 @@ use rmcp::transport::streamable_http_client::{
 };
 
 use super::error::{Failed, HttpError, failed};
-use super::events::{Events, Previous, events, reopened};
+use super::events::{Events, Previous, events, reopened, until_cancelled};
 use super::{HttpClient, MAX_ERROR_BODY, header, id_of, is_answer, is_type, read};
 use crate::message::is_asked;
 
@@ -40,27 +40,13 @@ fn legacy_answer(
     Some(StreamableHttpPostResponse::Json(answer, None))
 }
 
-impl StreamableHttpClient for HttpClient {
-    type Error = HttpError;
-
-    async fn post_message(
+impl HttpClient {
+    /// Posts a message of rmcp.
+    async fn post(
         &self,
         uri: Arc<str>,
         message: ClientJsonRpcMessage,
         session: Option<Arc<str>>,
-        auth: Option<String>,
-        headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<StreamableHttpPostResponse, Failed> {
-        let limits = StreamableHttpResponseLimits::default();
-        self.post_message_with_response_limits(uri, message, session, auth, headers, limits).await
-    }
-
-    async fn post_message_with_response_limits(
-        &self,
-        uri: Arc<str>,
-        message: ClientJsonRpcMessage,
-        session: Option<Arc<str>>,
-        _auth: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
         limits: StreamableHttpResponseLimits,
     ) -> Result<StreamableHttpPostResponse, Failed> {
@@ -131,6 +117,47 @@ impl StreamableHttpClient for HttpClient {
             Ok(_) => Err(StreamableHttpError::UnexpectedServerResponse(Cow::Borrowed("an answer to another request"))),
             Err(error) => Err(StreamableHttpError::UnexpectedServerResponse(Cow::Owned(error.to_string()))),
         }
+    }
+}
+
+impl StreamableHttpClient for HttpClient {
+    type Error = HttpError;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        auth: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<StreamableHttpPostResponse, Failed> {
+        let limits = StreamableHttpResponseLimits::default();
+        self.post_message_with_response_limits(uri, message, session, auth, headers, limits).await
+    }
+
+    async fn post_message_with_response_limits(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        _auth: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+        limits: StreamableHttpResponseLimits,
+    ) -> Result<StreamableHttpPostResponse, Failed> {
+        let ClientJsonRpcMessage::Request(request) = &message else {
+            return self.post(uri, message, session, headers, limits).await;
+        };
+        let cancellation = self.streams.allowance().cancellation(request.id.clone());
+        let response = tokio::select! {
+            () = cancellation.cancelled() => return Err(failed(HttpError::Cancelled)),
+            response = self.post(uri, message, session, headers, limits) => response?,
+        };
+        Ok(match response {
+            StreamableHttpPostResponse::Sse(events, session) => {
+                StreamableHttpPostResponse::Sse(until_cancelled(events, cancellation), session)
+            }
+            response => response,
+        })
     }
 
     async fn delete_session(

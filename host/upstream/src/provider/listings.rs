@@ -135,6 +135,7 @@ impl Shared {
     pub(super) async fn templates(&self) -> Result<Vec<Template>> {
         let link = self.connector.link_for_call().await?;
         let (mut templates, mut by_path, mut at) = (Vec::new(), HashMap::new(), PageCursor::start(0));
+        let mut bytes = 0_usize;
         if !link.has_resources() {
             return Ok(templates);
         }
@@ -149,6 +150,13 @@ impl Shared {
                 Err(error) if is_unknown_method(&error) => return Ok(templates),
                 Err(error) => return Err(self.failure(&link, error, None)),
             };
+            bytes = bytes.saturating_add(text.len());
+            if bytes > self.max_bytes {
+                let max = self.max_bytes;
+                return Err(Failure::internal(format!(
+                    "the upstream's templates have more than {max} bytes, which `limits.response-size` allows"
+                )));
+            }
             let page = answer::list::<answer::Template<'_>>(&text, self.max_items).map_err(unexpected)?;
             self.tell_invalid("template", page.invalid);
             let next = next_cursor(&at, page.next_cursor)?;

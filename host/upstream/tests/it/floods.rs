@@ -176,3 +176,55 @@ async fn the_status_of_a_failed_request_and_the_time_to_retry_reach_the_client()
         }
     }
 }
+
+#[tokio::test]
+async fn a_body_in_chunks_of_one_byte_fails_its_call_alone() {
+    let endless = || {
+        let chunks = futures::stream::repeat_with(|| Ok::<_, std::io::Error>(" "));
+        Response::builder().header("content-type", "application/json").body(Body::from_stream(chunks)).unwrap()
+    };
+    let read = move |message: &Value| match message["params"]["uri"].as_str() {
+        Some("x:chunks") => endless(),
+        uri => json(message, json!({ "contents": [{ "uri": uri, "text": "1" }] })),
+    };
+    let sessions = Server::start(move |method, message| match message["method"].as_str() {
+        Some("resources/read") => read(message),
+        _ => answer(method, message, || status(405, "")),
+    });
+    let stateless = Server::start(move |_, message| match message["method"].as_str() {
+        Some("resources/read") => read(message),
+        _ => json(
+            message,
+            json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"], "ttlMs": 0, "cacheScope": "public",
+                "capabilities": { "resources": {} } }),
+        ),
+    });
+    for server in [sessions.await, stateless.await] {
+        let up = mcp_host_upstream::connect(&server.plugin("")).await.unwrap();
+        assert!(up.read("x:chunks").await.is_err());
+        wait_for(async || up.read("x:1").await.is_ok()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_flood_that_a_failed_request_cuts_short_has_back_off_too() {
+    // Less than a burst, for each connection.
+    let flood = || events(format!(":{}\n\n", "x".repeat(12 << 20)));
+    let server = Server::start(move |method, message| match (method, message["method"].as_str()) {
+        (_, Some("resources/read")) => status(404, ""),
+        _ => answer(method, message, flood),
+    })
+    .await;
+    let up = mcp_host_upstream::connect(&server.plugin("")).await.unwrap();
+    wait_for(async || {
+        let _ = up.read("x:1").await;
+        up.outage().is_some_and(|outage| outage.reason.contains("16 MiB at once"))
+    })
+    .await;
+    let before = server.count("initialize");
+    for _ in 0..100 {
+        let _ = up.read("x:1").await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(server.count("initialize") - before <= 3, "{}", server.count("initialize") - before);
+}

@@ -6,17 +6,20 @@
 //! | names foreign URIs, and texts that are none | `a_uri_that_is_none_is_dropped_and_the_others_are_served` |
 //! | names URIs of other users and of other prefixes | end to end, `what_a_rule_denies_is_not_told_wherever_an_upstream_names_it`; `an_exchanged_prefix_is_in_every_place` |
 //! | lists two spellings of one resource | `two_spellings_are_dropped` |
+//! | lists templates without end | `all_templates_together_have_a_maximum_size` |
 //! | sends lines of a gigabyte | `a_line_without_end_is_passed_over_and_harms_its_own_call_alone`; end to end, `a_line_of_a_gigabyte_takes_no_memory_and_leaves_others_alone` |
 //! | sends bodies that are too long, of another type, or never end | `http.rs`: `an_answer_that_is_too_long_or_none_fails_its_call_alone`, `subscriptions_that_never_answer_leave_room_for_reads` |
 //! | sends notifications by the million | `a_flood_of_notifications_ends_the_connection`; in the stream of an answer, `http.rs` |
 //! | sends without end what is no message, or an answer to nothing | `a_flood_that_answers_no_call_ends_the_connection`; in event streams, `floods.rs`; end to end, `a_flood_of_a_program_is_logged_and_ends_its_connection` |
+//! | sends bodies in chunks of one byte; has each connection flood, and break off a request | `floods.rs` |
+//! | writes to standard error without end | `process.rs`, `standard_error_is_read_at_a_rate` |
 //! | ends its event streams at once, and sets times to open them again | `floods.rs` |
 //! | never answers, answers twice, what it was not asked, or to somebody else | `an_upstream_that_answers_twice_or_never_or_something_else_harms_no_other_call`; `http.rs` |
 //! | sends values that take a hundred times their text | `values_without_end_become_no_tree_and_harm_no_other_call` |
 //! | the same in the handshake | `a_handshake_with_values_without_end_is_refused_with_the_limit` |
 //! | dies in each state | `an_upstream_that_dies_in_whatever_state_is_started_again_and_serves` |
 //! | comes back as something else: another revision, without resources | `an_upstream_that_comes_back_as_another_server_is_served_as_that` |
-//! | asks the host itself: for samples, for input, with long ids | `an_upstream_that_asks_the_host_itself_learns_nothing` |
+//! | asks the host itself: for samples, for input, with long ids | `an_upstream_that_asks_the_host_itself_learns_nothing`; `guard.rs`, `few_answers_to_requests_of_the_server_wait_until_they_are_sent` |
 //! | redirects, refuses credentials, or ends sessions | `http.rs` |
 //! | swaps its certificate | end to end, `a_server_with_a_certificate_of_somebody_else_is_told_nothing` |
 
@@ -92,6 +95,26 @@ async fn a_uri_that_is_none_is_dropped_and_the_others_are_served() {
     let entries = up.list(None, None, 100).await.unwrap().entries;
     assert_eq!(entries.iter().map(|entry| entry.path.as_str()).collect::<Vec<_>>(), ["x:1"]);
     assert!(matches!(up.read("x:1").await, Err(Failure::Internal(_))));
+}
+
+#[tokio::test]
+async fn all_templates_together_have_a_maximum_size() {
+    let count = AtomicUsize::new(0);
+    let server = with_session(move |method, _| match method {
+        "resources/templates/list" => {
+            let number = count.fetch_add(1, Ordering::SeqCst);
+            Reply::Result(json!({
+                "resourceTemplates": [{ "uriTemplate": format!("x:{number}/{{id}}"), "name": "t", "description": "x".repeat(50_000) }],
+                "nextCursor": number.to_string(),
+            }))
+        }
+        _ => Reply::Error(-32601, "?"),
+    });
+    let up = server.connect("limits = { response-size = '256KiB' }").await;
+    let failure = up.templates().await.unwrap_err();
+    assert!(matches!(&failure, Failure::Internal(text) if text.contains("`limits.response-size`")), "{failure:?}");
+    // 448 KiB.
+    assert_eq!(server.count("resources/templates/list"), 10);
 }
 
 #[tokio::test]

@@ -95,6 +95,14 @@ impl Server {
         self.received.lock().iter().filter(is_wanted).count()
     }
 
+    /// The users, by the values of `Authorization`, and the ids of the requests with this method of the protocol.
+    pub(crate) fn ids_of(&self, method: &str) -> Vec<(String, i64)> {
+        let received = self.received.lock();
+        let of_method = received.iter().filter(|(_, _, message)| message["method"] == method);
+        let user = |headers: &HeaderMap| Some(headers.get("authorization")?.to_str().ok()?.to_owned());
+        of_method.filter_map(|(_, headers, message)| Some((user(headers)?, message["id"].as_i64()?))).collect()
+    }
+
     pub(crate) fn plugin(&self, keys: &str) -> Plugin {
         let text = format!("[[upstream]]\nname = 'up'\nurl = '{}'\nmount = 'up+'\n{keys}", self.url);
         let environment = Environment::empty().variable("TOKEN", "hunter2");

@@ -153,6 +153,26 @@ async fn text(up: &Arc<dyn Provider>, path: &str) -> Result<String, Failure> {
 }
 
 #[tokio::test]
+async fn the_requests_of_two_identities_have_different_ids() {
+    let server = Server::start_for_users(answer).await;
+    let up = start(&server).await;
+    for caller in [ada(), bob()] {
+        as_caller(&caller, async {
+            for _ in 0..10 {
+                assert!(text(&up, "x:both").await.is_ok());
+            }
+        })
+        .await;
+    }
+    let ids = server.ids_of("resources/read");
+    let of = |user: &str| ids.iter().filter(|(by, _)| by == user).map(|(_, id)| *id).collect::<Vec<_>>();
+    let (ada, bob) = (of("Bearer a"), of("Bearer o"));
+    assert!(ada.len() == 10 && bob.len() == 10, "{ids:?}");
+    assert!(ada.iter().all(|id| !bob.contains(id)), "{ids:?}");
+    assert!(ids.iter().all(|(_, id)| *id < 1 << 53), "JavaScript represents them: {ids:?}");
+}
+
+#[tokio::test]
 async fn each_identity_sees_its_own_content() {
     let server = Server::start_for_users(answer).await;
     let up = start(&server).await;

@@ -1,7 +1,8 @@
 //! Real programs: their environment, their end.
 
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use mcp_host_config::{Config, Environment, Plugin, Views};
@@ -10,7 +11,7 @@ use mcp_host_model::provider::{Body, Failure, Provider as _};
 use serde_json::json;
 
 use super::hostile::wait_for;
-use super::scripted::{Reply, Scripted, with_session};
+use super::scripted::{Reply, Scripted, text, with_session};
 
 /// An upstream in shell that answers any request with a resource whose text is its environment, and writes its number to a file.
 const SERVER: &str = r#"
@@ -74,6 +75,28 @@ async fn a_program_that_is_no_server_is_said_to_be_none() {
     let Err(error) = mcp_host_upstream::connect(&plugin).await else { panic!("it has ended") };
     assert_eq!(error.reason, "the program has ended: it exited with code 3");
     assert_eq!(error.last_errors, ["no such token", "try \\u{1b}[1manother"]);
+}
+
+#[tokio::test]
+async fn a_reset_ends_the_back_off() {
+    let is_down = Arc::new(AtomicBool::new(false));
+    let down = is_down.clone();
+    let session = with_session(|_, _| text("x:a", "a"));
+    let server = Scripted::new(move |message| match down.load(Ordering::SeqCst) {
+        true => Reply::End,
+        false => session.answer(message),
+    });
+    let up = server.connect("").await;
+    is_down.store(true, Ordering::SeqCst);
+    server.end();
+    // An attempt starts the program twice: for `server/discover`, and for `initialize`.
+    let fails = wait_for(async || server.starts.load(Ordering::SeqCst) > 8);
+    tokio::time::timeout(Duration::from_secs(30), fails).await.unwrap();
+    is_down.store(false, Ordering::SeqCst);
+    // The next attempt is in some seconds.
+    up.reset();
+    assert!(up.read("x:a").await.is_ok());
+    assert_eq!(up.outage(), None);
 }
 
 #[tokio::test]

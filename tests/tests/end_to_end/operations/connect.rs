@@ -323,6 +323,7 @@ async fn wrong_usage_is_named_with_what_to_do() {
         (&["connect", "cursor", "notes", "--force"], "--write"),
         (&["connect", "cursor", "--config", any_port.to_str().unwrap()], "port 0"),
         (&["disconnect", "emacs"], "possible values"),
+        (&["disconnect"], "name one of vscode, "),
     ] {
         let ended = user.run(arguments).await;
         assert_eq!((ended.code, ended.out.as_str()), (2, ""), "{arguments:?}: {}", ended.err);

@@ -10,6 +10,7 @@ use mcp_host_tests::{
 use serde_json::json;
 
 use super::hello_that_asks_for;
+use super::tools::traced;
 
 #[tokio::test]
 async fn a_command_that_is_killed_at_any_step_leaves_everything_as_it_was() {
@@ -43,6 +44,51 @@ async fn a_command_that_is_killed_at_any_step_leaves_everything_as_it_was() {
 }
 
 #[tokio::test]
+async fn a_command_that_is_killed_before_any_rename_is_completed_by_the_next_one() {
+    let registry = Registry::start().await;
+    let publisher = RegistryProject::new(&registry);
+    publisher.push(&component("hello"), "1.0.0", Some("acme.pem")).await.success();
+    let add = ["add".to_owned(), "hello".to_owned(), registry.reference("1")];
+    let mut killed = 0;
+    loop {
+        let project = RegistryProject::new(&registry);
+        project.write("acme.pub", publisher.text("acme.pub"));
+        let before = project.text("mcp-host.toml");
+        let renames = "rename,renameat,renameat2";
+        let kill = format!("inject={renames}:signal=KILL:when={}", killed + 1);
+        let trace = format!("trace={renames}");
+        let mut strace = traced(&project.command(&add), &project.path("trace"), &[&trace, &kill]);
+        if strace.output().await.unwrap().status.success() {
+            break;
+        }
+        killed += 1;
+        assert!(killed < 50, "it ends at some time: {}", project.text("trace"));
+        // The lock is replaced as a whole, and before the config.
+        assert_eq!(project.text("mcp-host.toml"), before);
+        let lock = project.path("mcp-host.lock");
+        assert!(!lock.exists() || project.text("mcp-host.lock").matches("[[component]]").count() == 1);
+        project.run(&add).await.success();
+        project.run(["store", "verify"]).await.success();
+        project.run(["lock", "--check"]).await.success();
+    }
+    assert!(killed >= 3, "content, lock and config are renamed: {killed}");
+}
+
+#[tokio::test]
+async fn credentials_that_are_not_accepted_are_told_apart_from_none() {
+    let registry = Registry::start().await;
+    let project = RegistryProject::new(&registry);
+    let config = project.text("docker/config.json");
+    // `ada` with another password.
+    let auths = json!({ "auths": { registry.name(): { "auth": "YWRhOndyb25n" } } });
+    project.write("docker/config.json", auths.to_string());
+    let refused = project.push(&component("hello"), "1.0.0", Some("acme.pem")).await;
+    assert!(refused.code() == 1 && refused.stderr.contains("does not accept the credentials"), "{}", refused.stderr);
+    project.write("docker/config.json", config);
+    project.push(&component("hello"), "1.0.0", Some("acme.pem")).await.success();
+}
+
+#[tokio::test]
 async fn two_commands_do_not_change_a_lock_at_once() {
     let registry = Registry::start().await;
     let publisher = RegistryProject::new(&registry);
@@ -66,6 +112,31 @@ async fn two_commands_do_not_change_a_lock_at_once() {
     );
     first.kill().await.unwrap();
     project.run(["lock"]).await.success();
+}
+
+#[tokio::test]
+async fn two_configs_with_one_store_add_at_once_and_neither_removes_what_the_other_needs() {
+    let registry = Registry::start().await;
+    let publisher = RegistryProject::new(&registry);
+    publisher.push(&component("hello"), "1.0.0", Some("acme.pem")).await.success();
+    let shared = publisher.path("shared").display().to_string();
+    let with_store = || {
+        let project = RegistryProject::new(&registry);
+        project.write("acme.pub", publisher.text("acme.pub"));
+        let config = project.text("mcp-host.toml").replace("store = 'store'", &format!("store = '{shared}'"));
+        project.write("mcp-host.toml", config);
+        project
+    };
+    let (one, other) = (with_store(), with_store());
+    let reference = registry.reference("1");
+    let add = ["add", "hello", &reference];
+    let (first, second) = tokio::join!(one.run(add), other.run(add));
+    first.success();
+    second.success();
+    one.run(["remove", "hello"]).await.success();
+    one.run(["store", "gc"]).await.success();
+    other.run(["store", "verify"]).await.success();
+    other.run(["check", "--strict"]).await.success();
 }
 
 #[tokio::test]

@@ -3,13 +3,7 @@
 use mcp_host_tests::{CertificateAuthority, MockOrigin, Output, RegistryProject, Reply, component};
 use serde_json::{Value, json};
 
-const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
-
-/// Returns the SHA-256 digest of bytes, in the registries' notation.
-fn digest(bytes: &[u8]) -> String {
-    let hash = ring::digest::digest(&ring::digest::SHA256, bytes);
-    hash.as_ref().iter().fold("sha256:".to_owned(), |text, byte| text + &format!("{byte:02x}"))
-}
+use super::{MANIFEST, digest};
 
 /// A registry with one unsigned component, whose parts a test replaces.
 struct Stub {

@@ -1,9 +1,10 @@
 //! From `push` to a served resource, without the registry.
 
 use mcp_host_tests::{
-    RawStdio, Registry, RegistryProject, ReservedPort, Revision, component, debian_file, host_binary, host_command,
+    CertificateAuthority, MockOrigin, RawStdio, Registry, RegistryProject, Reply, ReservedPort, Revision, component,
+    debian_file, host_binary, host_command,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[tokio::test]
 async fn what_is_published_and_added_is_served_when_the_registry_is_gone() {
@@ -20,7 +21,7 @@ async fn what_is_published_and_added_is_served_when_the_registry_is_gone() {
     assert_eq!(again.text(), published.text(), "the same bytes are the same manifest");
 
     let added = project.run(["add", "hello", &registry.reference("1"), "--mount", "hello:///"]).await.success();
-    for expected in ["1.0.0", "signed by", "sha256:"] {
+    for expected in ["1.0.0", "signed by", "sha256:", "env (imported; no need says what for)"] {
         assert!(added.text().contains(expected), "{}", added.text());
     }
     let config = project.text("mcp-host.toml");
@@ -43,6 +44,55 @@ async fn what_is_published_and_added_is_served_when_the_registry_is_gone() {
     assert_eq!(project.stored().len(), 4, "a manifest, a config, a component and a bundle");
     project.run(["store", "gc"]).await.success();
     assert_eq!(project.stored().len(), 0);
+}
+
+#[tokio::test]
+async fn a_signature_is_found_by_the_referrers_api_too() {
+    let registry = Registry::start().await;
+    let publisher = RegistryProject::new(&registry);
+    publisher.push(&component("hello"), "1.0.0", Some("acme.pem")).await.success();
+    let authority = CertificateAuthority::new();
+    let origin = MockOrigin::https(&authority).await;
+    let name = format!("127.0.0.1:{}", origin.port());
+    let project = RegistryProject::at(&name, &authority);
+    project.write("acme.pub", publisher.text("acme.pub"));
+    let tag = "/v2/acme/hello/manifests/sha256-";
+    for (path, reply) in registry.answers("1.0.0") {
+        // This registry has the API, and no tag with the index of referrers.
+        match path.strip_prefix(tag) {
+            Some(digits) => origin.serve_any_query(&format!("/v2/acme/hello/referrers/sha256:{digits}"), reply),
+            None => origin.serve(&path, reply),
+        }
+    }
+    let added = project.run(["add", "hello", &format!("oci://{name}/acme/hello:1")]).await.success();
+    assert!(added.text().contains("signed by  sha256:"), "{}", added.text());
+    assert!(origin.requests().iter().all(|request| !request.path.starts_with(tag)));
+    project.run(["store", "verify"]).await.success();
+}
+
+#[tokio::test]
+async fn a_registry_that_records_subjects_gets_no_tag_for_them() {
+    let authority = CertificateAuthority::new();
+    let origin = MockOrigin::https(&authority).await;
+    let project = RegistryProject::at(&format!("127.0.0.1:{}", origin.port()), &authority);
+    let path = |rest: &str| format!("/v2/acme/hello/{rest}");
+    origin.serve(&path("blobs/uploads/"), Reply::status(202).header("Location", &path("upload")));
+    origin.serve_any_query(&path("upload"), Reply::status(201));
+    origin
+        .serve_with(&path("manifests/1.0.0"), |request| Reply::status(if request.method == "PUT" { 201 } else { 404 }));
+    let push = async || project.push(&component("hello"), "1.0.0", Some("acme.pem")).await;
+    // The path of the referrer has its digest: the first attempt shows it, and the second one makes the same.
+    let failed = push().await;
+    assert_eq!(failed.code(), 1, "{}", failed.stderr);
+    let referrer = origin.requests().pop().unwrap();
+    assert!(referrer.method == "PUT" && referrer.path.starts_with(&path("manifests/sha256:")), "{referrer:?}");
+    let manifest: Value = serde_json::from_slice(&referrer.body).unwrap();
+    let subject = manifest["subject"]["digest"].as_str().unwrap();
+    origin.serve(&referrer.path, Reply::status(201).header("OCI-Subject", subject));
+    let published = push().await.success();
+    assert!(published.text().contains(subject), "{}", published.text());
+    let is_tag = |path: &str| path.contains("manifests/sha256-");
+    assert!(origin.requests().iter().all(|request| !is_tag(&request.path)));
 }
 
 #[tokio::test]
@@ -95,6 +145,10 @@ async fn a_machine_without_a_network_gets_an_archive() {
     other.run(arguments("export")).await.success();
     assert_eq!(std::fs::read(&archive).unwrap(), bytes);
 
+    std::fs::write(&archive, "no archive\n\u{1b}[2J".repeat(100)).unwrap();
+    let failed = other.run(arguments("import")).await;
+    let lines = failed.stderr.lines().count();
+    assert!(failed.code() == 1 && failed.stderr.contains("the archive cannot be") && lines == 1, "{}", failed.stderr);
     let mut changed = bytes.clone();
     let at = changed.windows(4).position(|window| window == b"\0asm").unwrap();
     changed[at + 100] ^= 1;

@@ -1,16 +1,38 @@
 //! Other programs: skopeo copies published components, and its copies can be added; strace shows that serving opens no
 //! connections.
 
+use std::path::Path;
 use std::process::Stdio;
 
 use mcp_host_tests::{Registry, RegistryProject, component};
 use tokio::process::Command;
 
 /// A program that `cargo xtask` installs.
-fn tool(name: &str) -> Command {
+pub(super) fn tool(name: &str) -> Command {
     let mut command = Command::new(format!("/usr/bin/{name}"));
     command.stdin(Stdio::null()).kill_on_drop(true);
     command
+}
+
+/// A command of `mcp-host` below strace, with these expressions (`-e`). The trace is written to a file.
+pub(super) fn traced(command: &Command, trace: &Path, expressions: &[&str]) -> Command {
+    let mut strace = tool("strace");
+    strace.arg("-f").args(expressions.iter().flat_map(|expression| ["-e", *expression])).arg("-o").arg(trace);
+    strace.arg(mcp_host_tests::host_binary()).args(command.as_std().get_args());
+    strace.envs(command.as_std().get_envs().filter_map(|(name, value)| Some((name, value?))));
+    strace
+}
+
+/// Copies an artifact between the registry of the project and directories, by skopeo.
+pub(super) async fn copy(registry: &Registry, project: &RegistryProject, from: &str, to: &str) {
+    project.write("certs/ca.crt", registry.authority().pem());
+    let policy = project.write("policy.json", r#"{"default": [{"type": "insecureAcceptAnything"}]}"#);
+    let (login, certificates) = (project.path("docker/config.json"), project.path("certs"));
+    let mut skopeo = tool("skopeo");
+    skopeo.arg("--policy").arg(policy).args(["copy", "--authfile"]).arg(login);
+    skopeo.arg("--src-cert-dir").arg(&certificates).arg("--dest-cert-dir").arg(&certificates).args([from, to]);
+    let output = skopeo.output().await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[tokio::test]
@@ -18,16 +40,8 @@ async fn skopeo_copies_a_component_and_its_copy_can_be_added() {
     let registry = Registry::start().await;
     let project = RegistryProject::new(&registry);
     project.push(&component("hello"), "1.0.0", Some("acme.pem")).await.success();
-    project.write("certs/ca.crt", registry.authority().pem());
-    project.write("policy.json", r#"{"default": [{"type": "insecureAcceptAnything"}]}"#);
     let at = |name: &str| project.path(name).display().to_string();
-    let copy = async |from: String, to: String| {
-        let mut skopeo = tool("skopeo");
-        skopeo.args(["--policy", &at("policy.json"), "copy", "--authfile", &at("docker/config.json")]);
-        skopeo.args(["--src-cert-dir", &at("certs"), "--dest-cert-dir", &at("certs"), &from, &to]);
-        let output = skopeo.output().await.unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    };
+    let copy = async |from: String, to: String| copy(&registry, &project, &from, &to).await;
     let image = |name: &str| format!("docker://{}/{name}:1.0.0", registry.name());
     copy(image("acme/hello"), format!("oci:{}:1.0.0", at("layout"))).await;
     copy(format!("oci:{}:1.0.0", at("layout")), image("copied/hello")).await;
@@ -55,11 +69,7 @@ async fn serving_what_is_locked_makes_no_connection() {
     project.push(&component("hello"), "1.0.0", Some("acme.pem")).await.success();
     project.run(["add", "hello", &registry.reference("1")]).await.success();
     let trace = project.path("trace");
-    let mut strace = tool("strace");
-    strace.args(["-f", "-e", "trace=socket,connect", "-o"]).arg(&trace).arg(mcp_host_tests::host_binary());
-    let served = project.command(["serve", "--stdio"]);
-    strace.args(served.as_std().get_args());
-    strace.envs(served.as_std().get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut strace = traced(&project.command(["serve", "--stdio"]), &trace, &["trace=socket,connect"]);
     // Standard input ends immediately, and with it the server.
     let output = strace.output().await.unwrap();
     let log = String::from_utf8_lossy(&output.stderr);

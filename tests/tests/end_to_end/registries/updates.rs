@@ -1,7 +1,7 @@
 //! Newer versions: changes that need an administrator's agreement.
 
 use mcp_host_tests::{Registry, RegistryProject};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::hello_that_asks_for;
 
@@ -94,6 +94,46 @@ async fn a_tag_that_was_moved_or_is_gone_leaves_what_is_locked() {
     project.run(["check", "--strict"]).await.success();
     project.run(["update", "hello", "--agree", "downgrade"]).await.success();
     assert!(project.text("mcp-host.lock").contains("version = \"1.0.0\""));
+}
+
+#[tokio::test]
+async fn the_locked_manifest_by_digest_is_no_downgrade_and_another_one_may_be() {
+    let registry = Registry::start().await;
+    let project = RegistryProject::new(&registry);
+    let by_digest = async |needs: Value, version: &str| {
+        let (_folder, component) = hello_that_asks_for(&needs);
+        let pushed = project.push(&component, version, Some("acme.pem")).await.success();
+        pushed.text().trim().to_owned()
+    };
+    let one = by_digest(json!({}), "1.0.0").await;
+    project.run(["add", "hello", &registry.reference("1")]).await.success();
+    project.run(["add", "pinned", &one]).await.success();
+    let two = by_digest(json!({ "config": { "a": { "type": "string" } } }), "1.1.0").await;
+    let other = project.run(["add", "other", &two]).await;
+    assert!(other.code() == 3 && other.stderr.contains("--agree downgrade"), "{}", other.stderr);
+    assert!(other.text().contains("names no version, so it may be lower"), "{}", other.text());
+    project.run(["add", "other", &two, "--agree", "downgrade"]).await.success();
+    project.run(["check"]).await.success();
+}
+
+#[tokio::test]
+async fn versions_beyond_the_range_are_listed_and_compared_without_a_change() {
+    let registry = Registry::start().await;
+    let project = RegistryProject::new(&registry);
+    let (_first, modest) = hello_that_asks_for(&json!({ "env": [{ "name": "LANG" }] }));
+    let (_second, greedy) =
+        hello_that_asks_for(&json!({ "env": [{ "name": "LANG" }], "keyvalue": [{ "bucket": "pages" }] }));
+    project.push(&modest, "1.0.0", Some("acme.pem")).await.success();
+    project.push(&greedy, "2.0.0", Some("acme.pem")).await.success();
+    project.run(["add", "hello", &registry.reference("1")]).await.success();
+    let before = (project.text("mcp-host.lock"), project.text("mcp-host.toml"));
+    let outdated = project.run(["outdated", "--json"]).await.success().json();
+    let expected =
+        json!({ "source": registry.reference("1"), "locked": "1.0.0", "within": "1.0.0", "newest": "2.0.0" });
+    assert_eq!(outdated, json!({ "components": 1, "outdated": [expected] }));
+    let shown = project.run(["diff", "hello", &registry.reference("2")]).await.success();
+    assert!(shown.text().contains("1.0.0 -> 2.0.0") && shown.text().contains("keyvalue"), "{}", shown.text());
+    assert_eq!((project.text("mcp-host.lock"), project.text("mcp-host.toml")), before);
 }
 
 #[tokio::test]

@@ -3,6 +3,9 @@
 //! There are three kinds, with different retention. Lease records are kept for [`MAX_AGE`] after the last
 //! write. Session records have individual lifetimes (`Nats-TTL`, NATS 2.11), and are bounded in number and
 //! size. Values of a plugin's bucket are kept until they are deleted; its quotas are the limits of the stream.
+//!
+//! An object store (ADR-20) is a stream of the same kind, whose subjects are the descriptions of objects and
+//! their chunks. It has several messages of one subject. They are kept for [`MAX_AGE`], too.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,6 +14,7 @@ use async_nats::HeaderMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mcp_host_base::shared_buckets::BucketLimits;
+use mcp_host_base::shared_snapshots::MAX_CHUNK;
 use serde_json::{Value, json};
 
 use super::connection::{API, Answer, ApiError};
@@ -33,10 +37,14 @@ const MAX_SESSION_AGE: Duration = Duration::from_secs(45 * 24 * 60 * 60);
 const MAX_SESSIONS_BYTES: i64 = 256 * 1024 * 1024;
 /// The maximum number of session records.
 const MAX_SESSIONS: i64 = 1_000_000;
+/// The maximum size of all objects in bytes.
+const MAX_OBJECTS_BYTES: i64 = 1024 * 1024 * 1024;
 /// The header with the expected revision.
 const EXPECTED: &str = "Nats-Expected-Last-Subject-Sequence";
 /// The header with the lifetime of a message.
 const LIFETIME: &str = "Nats-TTL";
+/// The header of a message that replaces all earlier ones of its subject.
+const ROLLUP: &str = "Nats-Rollup";
 /// Error codes of JetStream.
 const NO_MESSAGE: u64 = 10_037;
 pub(super) const NO_STREAM: u64 = 10_059;
@@ -73,6 +81,8 @@ enum Kind {
     Sessions,
     /// Values of a plugin.
     Values(BucketLimits),
+    /// Objects, in chunks.
+    Objects,
 }
 
 impl Bucket {
@@ -91,14 +101,21 @@ impl Bucket {
         Self { name, kind: Kind::Values(limits), is_made: AtomicBool::new(false) }
     }
 
-    /// The name of its stream.
-    pub(super) fn stream(&self) -> String {
-        format!("KV_{}", self.name)
+    /// The object store with this name.
+    pub(super) fn of_objects(name: String) -> Self {
+        Self { name, kind: Kind::Objects, is_made: AtomicBool::new(false) }
     }
 
-    /// The subject of a key.
+    /// The name of its stream.
+    pub(super) fn stream(&self) -> String {
+        let prefix = if matches!(self.kind, Kind::Objects) { "OBJ" } else { "KV" };
+        format!("{prefix}_{}", self.name)
+    }
+
+    /// The subject of a key. In an object store, a key is `C.` or `M.` and a name.
     pub(super) fn subject(&self, key: &str) -> String {
-        format!("$KV.{}.{key}", self.name)
+        let prefix = if matches!(self.kind, Kind::Objects) { "$O" } else { "$KV" };
+        format!("{prefix}.{}.{key}", self.name)
     }
 
     /// Returns the config of its stream, with this number of copies.
@@ -108,6 +125,7 @@ impl Bucket {
             Kind::Records => (nanoseconds(MAX_AGE), MAX_RECORD_BYTES),
             Kind::Sessions => (nanoseconds(MAX_SESSION_AGE), MAX_SESSION_BYTES),
             Kind::Values(_) => (0, MAX_VALUE.saturating_add(MAX_HEADER_BYTES)),
+            Kind::Objects => (nanoseconds(MAX_AGE), MAX_CHUNK.saturating_add(MAX_HEADER_BYTES)),
         };
         let mut config = json!({
             "name": self.stream(),
@@ -134,6 +152,10 @@ impl Bucket {
                     members.insert("max_msgs".to_owned(), json!(signed(limits.keys)));
                     members.insert("max_bytes".to_owned(), json!(signed(limits.bytes)));
                 }
+                Kind::Objects => {
+                    members.insert("max_msgs_per_subject".to_owned(), json!(-1));
+                    members.insert("max_bytes".to_owned(), json!(MAX_OBJECTS_BYTES));
+                }
             }
         }
         config
@@ -142,7 +164,7 @@ impl Bucket {
     /// The maximum size of a response about it.
     fn max_answer(&self) -> usize {
         match self.kind {
-            Kind::Records | Kind::Sessions => MAX_ANSWER_BYTES,
+            Kind::Records | Kind::Sessions | Kind::Objects => MAX_ANSWER_BYTES,
             Kind::Values(_) => MAX_VALUE_ANSWER_BYTES,
         }
     }
@@ -153,7 +175,7 @@ fn signed(limit: u64) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
-/// The last message of a key.
+/// A message of a key.
 pub(super) struct Last {
     pub(super) revision: u64,
     /// None if the key was deleted.
@@ -217,12 +239,22 @@ impl Nats {
     }
 
     pub(super) async fn last(&self, key: &str) -> Result<Option<Last>, EngineError> {
-        let body = json!({ "last_by_subj": self.bucket.subject(key) });
-        let answer = self.stream_request("STREAM.MSG.GET", &body).await?;
+        self.stored(&json!({ "last_by_subj": self.bucket.subject(key) })).await
+    }
+
+    /// Returns the first message of a key after this revision.
+    pub(super) async fn next_after(&self, key: &str, revision: u64) -> Result<Option<Last>, EngineError> {
+        let body = json!({ "seq": revision.saturating_add(1), "next_by_subj": self.bucket.subject(key) });
+        self.stored(&body).await
+    }
+
+    /// Returns the message that a request selects.
+    async fn stored(&self, body: &Value) -> Result<Option<Last>, EngineError> {
+        let answer = self.stream_request("STREAM.MSG.GET", body).await?;
         let answer = match answer.error.as_ref().map(|error| error.err_code) {
             Some(NO_STREAM) => {
                 self.create_bucket().await?;
-                self.stream_request("STREAM.MSG.GET", &body).await?
+                self.stream_request("STREAM.MSG.GET", body).await?
             }
             _ => answer,
         };
@@ -283,9 +315,6 @@ impl Nats {
         expected: Option<u64>,
         lifetime: Option<Duration>,
     ) -> Result<Result<u64, ApiError>, EngineError> {
-        if !self.bucket.is_made.load(Ordering::Relaxed) {
-            self.create_bucket().await?;
-        }
         let mut headers = HeaderMap::new();
         if let Some(lifetime) = lifetime {
             // A lifetime of less than a second is not valid.
@@ -293,6 +322,26 @@ impl Nats {
         }
         if let Some(expected) = expected {
             headers.insert(EXPECTED, expected.to_string());
+        }
+        self.send(key, value, headers).await
+    }
+
+    /// Publishes the message of a key that has this revision, or none. The message replaces all earlier ones of the key.
+    pub(super) async fn replace(
+        &self,
+        key: &str,
+        value: Vec<u8>,
+        expected: Option<u64>,
+    ) -> Result<Result<u64, ApiError>, EngineError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(EXPECTED, expected.unwrap_or_default().to_string());
+        headers.insert(ROLLUP, "sub");
+        self.send(key, value, headers).await
+    }
+
+    async fn send(&self, key: &str, value: Vec<u8>, headers: HeaderMap) -> Result<Result<u64, ApiError>, EngineError> {
+        if !self.bucket.is_made.load(Ordering::Relaxed) {
+            self.create_bucket().await?;
         }
         match self.request(self.bucket.subject(key), headers, value).await? {
             Answer { error: Some(error), .. } => Ok(Err(error)),

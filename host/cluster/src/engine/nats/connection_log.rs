@@ -34,6 +34,11 @@ impl Effects {
         meanwhile: "until it is back, calls of providers on shared buckets fail",
         without_jetstream: "calls of providers on shared buckets fail",
     };
+    /// The connection for snapshots of search indexes.
+    pub(super) const OF_SNAPSHOTS: Self = Self {
+        meanwhile: "until it is back, this replica indexes for itself what it searches",
+        without_jetstream: "no search index is shared, so each replica indexes for itself",
+    };
 }
 
 /// The log lines about one connection.

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use async_nats::HeaderMap;
 use mcp_host_base::shared_buckets::{BucketError, BucketLimits, Expected, SharedBuckets};
+use mcp_host_base::shared_snapshots::{Published, Slot, Snapshot, SnapshotStore};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
 
 use super::bucket::MAX_AGE;
@@ -110,6 +111,46 @@ impl Server {
 async fn nats_is_a_store_of_buckets() {
     let server = Server::start(&[]).await;
     conformance::buckets::check(&server.buckets(), &server.buckets()).await;
+}
+
+impl Server {
+    fn snapshots(&self) -> NatsSnapshots {
+        let options = NatsOptions {
+            servers: vec![self.url.clone()],
+            login: Login::None,
+            ca: Vec::new(),
+            bucket: "mcp-host-test".to_owned(),
+            timeout: Duration::from_secs(10),
+        };
+        NatsSnapshots::new(options, "test", Duration::from_secs(50)).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn nats_is_a_store_of_snapshots() {
+    let server = Server::start(&[]).await;
+    conformance::snapshots::check(&server.snapshots(), &server.snapshots()).await;
+}
+
+#[tokio::test]
+async fn what_others_write_into_the_object_store_is_no_snapshot_and_is_replaced() {
+    let server = Server::start(&[]).await;
+    let place = server.snapshots().place("ab");
+    place.append(Slot::A, b"a chunk".to_vec()).await.unwrap();
+    let engine = server.connect(Login::None);
+    connected(&engine).await;
+    let publish = async |subject: &str, value: &[u8]| {
+        let subject = format!("$O.mcp-host-test-SEARCH.{subject}");
+        engine.request(subject, HeaderMap::new(), value.to_vec()).await.unwrap()
+    };
+    publish("M.YWI=", b"garbage").await;
+    let Ok(Published::Invalid { revision, .. }) = place.published().await else { panic!("it is not a description") };
+    let snapshot = Snapshot { slot: Slot::A, chunks: 1, bytes: 7, digest: [0; 32], seal: Vec::new() };
+    assert!(place.publish(snapshot.clone(), None).await.is_err());
+    place.publish(snapshot, Some(revision)).await.unwrap();
+    // An object of another client that is deleted.
+    publish("M.YWI=", br#"{"name":"ab","bucket":"b","nuid":"aba","size":0,"chunks":0,"deleted":true}"#).await;
+    assert!(matches!(place.published().await, Ok(Published::Invalid { .. })));
 }
 
 #[tokio::test]
@@ -264,6 +305,13 @@ async fn while_the_bucket_is_full_a_replica_polls_for_itself_and_afterwards_for_
     poll_until(&polls, RoleName::Alone, 0).await;
     let before = polls.stats().member.own_polls;
     poll_until(&polls, RoleName::Alone, before + 20).await;
+}
+
+#[tokio::test]
+async fn different_replicas_poll_the_shards_of_a_plugin_on_a_server_and_no_change_is_lost() {
+    let server = Server::start(&[]).await;
+    connected(&server.connect(Login::None)).await;
+    crate::shards::tests::check(|| server.connect(Login::None)).await;
 }
 
 #[tokio::test]

@@ -61,7 +61,7 @@ impl World {
                         self.tell_listing(index, shard);
                     }
                 }
-                Output::Completed(requested) => self.complete(index, shard, requested, &BTreeSet::new()),
+                Output::Completed { requested, .. } => self.complete(index, shard, requested, &BTreeSet::new()),
                 Output::Wake => polls = true,
             }
         }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use mcp_host_base::shared_snapshots::SharedSnapshots;
 use mcp_host_engine::plugin::NativePlugin;
 use prometheus_client::encoding::DescriptorEncoder;
 
@@ -14,7 +15,7 @@ pub(crate) struct BuiltIns;
 
 #[allow(clippy::unused_self, reason = "as with the feature")]
 impl BuiltIns {
-    pub(super) fn new(_: Option<PathBuf>) -> Self {
+    pub(super) fn new(_: Option<PathBuf>, _: Option<SharedSnapshots>) -> Self {
         Self
     }
 

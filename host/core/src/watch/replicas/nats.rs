@@ -4,11 +4,12 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, OnceLock};
 
 use mcp_host_base::shared_buckets::SharedBuckets;
+use mcp_host_base::shared_snapshots::SnapshotStore;
 use mcp_host_cluster::ReplicaId;
-use mcp_host_cluster::engine::nats::{Login, Nats, NatsBuckets, NatsError, NatsOptions};
+use mcp_host_cluster::engine::nats::{Login, Nats, NatsBuckets, NatsError, NatsOptions, NatsSnapshots};
 use mcp_host_cluster::presence::Presence;
 use mcp_host_cluster::session::SessionStore;
-use mcp_host_cluster::share::SharedPolls;
+use mcp_host_cluster::shards::Shards;
 use mcp_host_config::Config;
 use mcp_host_config::cluster::{Cluster, NatsCredentials, SessionPlace};
 
@@ -42,6 +43,18 @@ pub(crate) fn shared_buckets(config: &Config) -> Result<Option<Arc<dyn SharedBuc
     Ok(Some(Arc::new(buckets)))
 }
 
+/// Returns the snapshots of search indexes that the replicas of a config's cluster share; none without a cluster. Connects at the first use.
+///
+/// # Errors
+///
+/// An application made the config, and it is not valid.
+pub(crate) fn snapshot_store(config: &Config) -> Result<Option<Arc<dyn SnapshotStore>>, NatsError> {
+    let Some(cluster) = &config.cluster else { return Ok(None) };
+    let name = cluster.name.as_str();
+    let options = options(cluster, format!("mcp-host-{name}"));
+    Ok(Some(Arc::new(NatsSnapshots::new(options, name, cluster.lease.duration())?)))
+}
+
 impl Replicas {
     /// Returns the cluster of a config; none without one. Connects when the first plugin is watched.
     ///
@@ -64,7 +77,7 @@ impl Replicas {
             .then(|| SessionStore::new(engine.with_session_bucket(format!("mcp-host-{name}-SESSIONS")), me, timeout));
         Ok(Some(Self {
             name,
-            start: Box::new(move |shard| SharedPolls::start(engine.clone(), me, shard, lease)),
+            start: Box::new(move |shard| Shards::start(engine.clone(), me, shard, lease)),
             join: Box::new(move |observer| {
                 let (engine, name) = &joined;
                 Presence::start(engine.clone(), me, name, lease, max_replicas, observer)

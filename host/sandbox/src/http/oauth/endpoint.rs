@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{Either, select};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper::header::{self, HeaderValue};
 use hyper::{Method, Request, Response, Uri, body::Incoming};
 use hyper_util::rt::TokioIo;
+use mcp_host_base::bounded_body;
 use mcp_host_base::informational;
 use mcp_host_config::EndpointUrl;
 use mcp_host_config::grants::CaBundle;
@@ -137,7 +138,7 @@ async fn read(response: Response<Incoming>) -> Result<TokenAnswer, TokenError> {
     let status = response.status();
     let retry_after = response.headers().get(header::RETRY_AFTER);
     let retry_after = retry_after.and_then(|value| answer::retry_after(value.to_str().ok()?));
-    let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
+    let body = bounded_body::receive(response.into_body(), MAX_BODY).await;
     let body = body.map_err(|_| TokenError::InvalidAnswer("broke off, or is larger than 64 KiB"))?;
-    answer::parse(status, retry_after, &body.to_bytes())
+    answer::parse(status, retry_after, &body)
 }

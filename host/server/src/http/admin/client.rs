@@ -16,10 +16,11 @@ use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use axum::http::{Method, Request, StatusCode};
 use bytes::Bytes;
 use futures::StreamExt as _;
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use mcp_host_base::bounded_body;
 use mcp_host_config::Config;
 use mcp_host_config::admin::{AdminAddress, AdminToken};
 use mcp_host_config::http::HttpAddress;
@@ -406,8 +407,7 @@ async fn exchange(
 }
 
 async fn collect(body: Incoming) -> io::Result<Bytes> {
-    let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(io::Error::other)?;
-    Ok(body.to_bytes())
+    bounded_body::receive(body, MAX_ANSWER).await.map_err(io::Error::other)
 }
 
 #[cfg(test)]

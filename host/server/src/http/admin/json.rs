@@ -10,7 +10,7 @@ use axum::extract::Request;
 use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
-use http_body_util::{BodyExt as _, Limited};
+use mcp_host_base::bounded_body::{self, BodyError};
 use mcp_resource_host::host::AdminError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -110,15 +110,13 @@ pub(super) fn join_quoted(names: &[impl Display]) -> String {
 /// Receives the body of a request.
 pub(super) async fn receive_body(request: Request) -> Result<Bytes, Refusal> {
     let declared = check_json_body(request.headers());
-    let body = timeout(BODY_TIMEOUT, Limited::new(request.into_body(), MAX_BODY).collect()).await;
+    let body = timeout(BODY_TIMEOUT, bounded_body::receive(request.into_body(), MAX_BODY)).await;
     let body = body.map_err(|_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time", None))?;
-    let body = body.map_err(|error| match error.downcast_ref::<http_body_util::LengthLimitError>() {
-        Some(_) => {
-            Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body has more than {MAX_BODY} bytes"), None)
-        }
-        None => Refusal::bad_request("the body is not complete"),
+    let body = body.map_err(|error| match error {
+        BodyError::TooLarge(_) => Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string(), None),
+        BodyError::ShortChunks => Refusal::bad_request(error.to_string()),
+        BodyError::Receive(_) => Refusal::bad_request("the body is not complete"),
     })?;
-    let body = body.to_bytes();
     match declared {
         Err(rejection) if !body.is_empty() => {
             Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, rejection.text(), None))

@@ -59,6 +59,25 @@ async fn buckets_are_shown_against_their_quota_also_after_a_restart() {
 }
 
 #[tokio::test]
+async fn searches_are_counted_by_outcome_and_the_index_shows_when_it_was_current() {
+    let folder = Folder::with_files([("a.md", "needle")]);
+    let config = ConfigFile::new().plugin(Plugin::files("f", folder.path()).searched()).append(ADMIN).write();
+    let mut wire = RawStdio::start(&config, WITH_SESSIONS).await;
+    let line = wire.log_line("administration at ").await;
+    let complete = |scrape: &Scrape| scrape.value("mcp_host_searches_total{outcome=\"ok\"}");
+    let mut scrape = Scrape::of(&line).await;
+    assert_eq!(complete(&scrape), 0.0);
+    // Until the file is indexed, searches are partial.
+    while complete(&scrape) == 0.0 {
+        wire.read("search:///?q=needle").await.unwrap();
+        scrape = Scrape::of(&line).await;
+    }
+    assert_eq!(complete(&scrape), 1.0, "{}", scrape.0);
+    assert!(scrape.value("mcp_host_search_current_timestamp_seconds{plugin=\"f\"}") > 1.7e9, "{}", scrape.0);
+    wire.end().await;
+}
+
+#[tokio::test]
 async fn failures_to_load_and_compilations_are_counted() {
     let folder = Folder::with_files([("broken.wasm", "no component")]);
     let broken = Plugin::new("broken", &folder.path().join("broken.wasm"), "broken:///");

@@ -75,6 +75,7 @@ pub(super) fn indexed(host: &Host) -> Vec<SearchView> {
         .map(|status| SearchView {
             complete: status.has_everything(),
             gaps: status.gaps(),
+            role: status.role.name().to_owned(),
             plugin: status.plugin,
             documents: status.documents,
             bytes: status.bytes,

@@ -104,5 +104,7 @@ api_types! {
         pub complete: bool,
         /// The reasons why the index is incomplete.
         pub gaps: Vec<String>,
+        /// The part of this replica in a shared index: `building`, `following` or `alone`. `unshared` if the index is not shared.
+        pub role: String,
     }
 }
