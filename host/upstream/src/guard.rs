@@ -1,11 +1,11 @@
 //! Limits of what an upstream sends without a request.
 //!
-//! All that an upstream sends is counted where it is received, in event streams ([`http`](crate::http)) and on pipes
-//! ([`pipes`](crate::pipes)), in token buckets of events and of bytes ([`Buckets`]): messages, and what is no message, such as empty lines,
-//! comments, events that cannot be decoded, and answers that no request waits for. A chunk, or a read of a pipe, counts as at least 64 bytes
-//! ([`shortfall`]). One answer to each request is not counted. Each request also permits [`BESIDES`] short events, because servers send such
-//! events with each answer, for example the id of its stream. The connections with one identity, one after another, have the same buckets,
-//! so that a new connection has no new burst. All identities of an upstream have buckets together, which are [`IDENTITIES`] times as large.
+//! Everything that an upstream sends is counted where it is received, in event streams ([`http`](crate::http)) and on pipes
+//! ([`pipes`](crate::pipes)), in token buckets of events and of bytes ([`Buckets`]): messages, and also empty lines, comments, events that
+//! cannot be decoded, and answers that no request waits for. A chunk, or a read of a pipe, counts as at least 64 bytes ([`shortfall`]). One
+//! answer to each request is not counted. Each request also permits [`BESIDES`] short events, because servers send such events with each
+//! answer, for example the id of its stream. Successive connections with one identity share their buckets, so a new connection has no new
+//! burst. All identities of an upstream also share buckets, which are [`IDENTITIES`] times as large.
 //!
 //! An excess ends the connection ([`Allowance`]). It is opened again with back-off, as after a failed attempt.
 //!
@@ -64,7 +64,7 @@ const MAX_ID: usize = 1024;
 /// The maximum number of answers to requests of the server that wait until they are sent.
 const MAX_ANSWERS: usize = 64;
 
-/// What an upstream has exceeded.
+/// The limit that an upstream has exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Excess {
     /// The token bucket of events.
@@ -137,7 +137,7 @@ impl Buckets {
     }
 }
 
-/// What an upstream may send on one connection without a request.
+/// The buckets of one connection, for everything that an upstream sends without a request.
 #[derive(Debug, Default)]
 pub(crate) struct Allowance {
     buckets: Arc<Buckets>,
@@ -287,7 +287,7 @@ impl<T> Guarded<T> {
     /// Marks the connection as ended, and wakes the host and the connection's watch, which open another one.
     fn end(&self) {
         if let Some(excess) = self.allowance.excess() {
-            self.health.exceeded(excess);
+            self.health.exceeded(&excess.to_string());
         }
         self.has_ended.store(true, Ordering::Release);
         self.updates.wake();

@@ -33,8 +33,10 @@
 //!
 //! - A message on the wire has at most one and a half times `response-size`. A tree of its values is built only if its estimated size is
 //!   within the budget ([`message`]).
-//! - All that a server sends besides answers to requests is counted, also what is no message. Too much of it ends the connection ([`guard`]).
-//! - Remembered listings take at most half of `memory` ([`listed`]), and pages that were read ahead at most an eighth ([`walks`]).
+//! - Everything that a server sends besides answers to requests is counted, including data that are not messages. Above a limit, the
+//!   connection ends ([`guard`]).
+//! - Spellings and metadata of listings take at most half of `memory` ([`listed`]), and pages that were read ahead at most an eighth
+//!   ([`walks`]).
 //! - A text of an upstream is used as a URI only after it was mapped. A URI that cannot be mapped is dropped and logged.
 //!
 //! # Revisions
