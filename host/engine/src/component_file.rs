@@ -141,7 +141,7 @@ mod tests {
             let size = u16::try_from(inner.len()).unwrap();
             // The section of a component, with its size in LEB128 of three bytes.
             let size = [size as u8 | 0x80, (size >> 7) as u8 | 0x80, (size >> 14) as u8];
-            [&COMPONENT[..8], &[4], &size, &inner].concat()
+            [&COMPONENT[..8], &[4][..], &size[..], &inner[..]].concat()
         });
         let error = ComponentFile::open_blocking(write_temp(&nested).path().to_owned(), None).unwrap_err();
         assert!(error.to_string().contains("nested more than 64 levels deep"), "{error}");

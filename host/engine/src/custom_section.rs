@@ -10,11 +10,9 @@ use std::io::{self, BufReader, ErrorKind, Read, Seek};
 
 /// The maximum number of sections in a file. Large components have some thousands.
 const MAX_SECTIONS: usize = 100_000;
-/// The maximum nesting depth of components in which sections are searched.
-const MAX_DEPTH: usize = 16;
-/// The maximum nesting depth of components that are compiled. Compilers need memory for the square of the depth: 845 MB for
+/// The maximum nesting depth of components. Compilers need memory for the square of the depth: 845 MB for
 /// 5,000 levels in 58 KB.
-const MAX_COMPILED_DEPTH: usize = 64;
+const MAX_DEPTH: usize = 64;
 /// The length of a preamble in bytes: the magic number, the version and the layer.
 const PREAMBLE_LEN: u64 = 8;
 
@@ -46,7 +44,7 @@ pub enum CustomSectionError {
 /// Returns the contents of the custom section with this name, of at most `max` bytes; none if there is no such
 /// section.
 pub(super) fn find(component: impl Read + Seek, name: &str, max: u64) -> Result<Option<Vec<u8>>, CustomSectionError> {
-    let mut walk = Walk::new(component, name, max, MAX_DEPTH);
+    let mut walk = Walk::new(component, name, max);
     walk.file()?;
     let found = if walk.of_component.count > 0 { walk.of_component } else { walk.of_modules };
     match found {
@@ -59,7 +57,7 @@ pub(super) fn find(component: impl Read + Seek, name: &str, max: u64) -> Result<
 /// Returns which bound of the compiler a component exceeds; none if it exceeds none, or if its sections are invalid, which the
 /// compiler reports.
 pub(super) fn find_excess(component: impl Read + Seek) -> Option<&'static str> {
-    let mut walk = Walk::new(component, "", 0, MAX_COMPILED_DEPTH);
+    let mut walk = Walk::new(component, "", 0);
     let _ = walk.file();
     walk.excess
 }
@@ -81,7 +79,6 @@ struct Walk<'n, R> {
     sections: usize,
     name: &'n str,
     max: u64,
-    max_depth: usize,
     of_component: Found,
     of_modules: Found,
     /// The bound that the file exceeds.
@@ -89,10 +86,10 @@ struct Walk<'n, R> {
 }
 
 impl<'n, R: Read + Seek> Walk<'n, R> {
-    fn new(component: R, name: &'n str, max: u64, max_depth: usize) -> Self {
+    fn new(component: R, name: &'n str, max: u64) -> Self {
         let (of_component, of_modules) = (Found::default(), Found::default());
         let reader = BufReader::new(component);
-        Self { reader, position: 0, sections: 0, name, max, max_depth, of_component, of_modules, excess: None }
+        Self { reader, position: 0, sections: 0, name, max, of_component, of_modules, excess: None }
     }
 
     /// Walks through the whole file.
@@ -104,7 +101,7 @@ impl<'n, R: Read + Seek> Walk<'n, R> {
 
     /// Walks through a component that ends at `end`. `depth` is the number of enclosing components.
     fn component(&mut self, end: u64, depth: usize) -> io::Result<()> {
-        if depth > self.max_depth {
+        if depth > MAX_DEPTH {
             return Err(self.exceeds("components that are nested more than 64 levels deep"));
         }
         self.skip_to(self.position.saturating_add(PREAMBLE_LEN), end)?;
@@ -301,7 +298,7 @@ mod tests {
         ] {
             assert!(found(&sections).is_err());
         }
-        let deep = (0..20).fold(Vec::new(), |inner, _| section(COMPONENT, &component(&[inner])));
+        let deep = (0..70).fold(Vec::new(), |inner, _| section(COMPONENT, &component(&[inner])));
         assert!(found(&[deep]).is_err());
     }
 
@@ -309,8 +306,8 @@ mod tests {
     fn deeply_nested_components_and_endless_sections_exceed_the_bounds_of_the_compiler() {
         let nested = |levels| (0..levels).fold(Vec::new(), |inner, _| section(COMPONENT, &component(&[inner])));
         let excess = |sections: &[Vec<u8>]| find_excess(Cursor::new(component(sections)));
-        assert_eq!(excess(&[nested(MAX_COMPILED_DEPTH)]), None);
-        let deep = excess(&[nested(2), nested(MAX_COMPILED_DEPTH + 1)]);
+        assert_eq!(excess(&[nested(MAX_DEPTH)]), None);
+        let deep = excess(&[nested(2), nested(MAX_DEPTH + 1)]);
         assert_eq!(deep, Some("components that are nested more than 64 levels deep"));
         assert_eq!(excess(&vec![section(CUSTOM, b"\0"); 100_001]), Some("more than 100,000 sections"));
         assert_eq!(excess(&[vec![COMPONENT, 5, 1]]), None, "the compiler reports what is malformed");

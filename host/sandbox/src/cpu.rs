@@ -18,7 +18,7 @@ use mcp_host_base::time::thread_cpu_time;
 
 /// The processor time for suspending a call and continuing it: waking a thread, parking one, the queue between them. No clock
 /// of the call sees it, because it is outside of all polls, and most of it is the kernel's. Measured with guests that repeat one
-/// operation of files: 8 to 17 µs for each of the two threads. The constant is low, so that no call pays more than it costs on
+/// operation of files or buckets: 20 to 25 µs on a loaded machine. The constant is lower, so that no call pays more than it costs on
 /// a faster machine.
 const HAND_OFF: Duration = Duration::from_micros(10);
 

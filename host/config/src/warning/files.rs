@@ -47,7 +47,7 @@ impl Config {
             paths.extend(plugin.grants.dirs.values().map(|grant| (&grant.host, SensitiveFile::Opened)));
             paths.extend(plugin.grants.sql.values().filter_map(|grant| match &grant.url {
                 SqlUrl::Sqlite(path) => Some((path, SensitiveFile::Opened)),
-                _ => None,
+                SqlUrl::Postgresql(_) => None,
             }));
         }
         paths.sort_unstable();
