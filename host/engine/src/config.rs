@@ -19,6 +19,8 @@ pub const MAX_COMPONENT_SIZE: u64 = 256 << 20;
 pub(super) const MAX_CORE_INSTANCES_PER_COMPONENT: u32 = 40;
 /// The maximum number of tables of one component's core instances.
 pub(super) const MAX_TABLES_PER_COMPONENT: u32 = 40;
+/// The average number of core instances, tables and memories in the pool per component instance.
+const AVG_CORE_INSTANCES_PER_COMPONENT: u32 = 8;
 /// The maximum number of memories of one component's core instances.
 pub(super) const MAX_MEMORIES_PER_COMPONENT: u32 = 4;
 /// The maximum size of the contexts of a component and all its core instances, in bytes.
@@ -56,14 +58,12 @@ pub(super) fn engine_config(is_debuggable: bool) -> wasmtime::Config {
 pub(super) fn pooling_engine(max_instances: u32, is_debuggable: bool) -> wasmtime::Result<wasmtime::Engine> {
     // A recorded instance has a second one between itself and the host.
     let max_instances = max_instances.saturating_add(u32::try_from(MAX_RECORDED).unwrap_or(u32::MAX));
-    // The pool has the parts of that many instances of components at all bounds. Otherwise instances of large components would exhaust
-    // it before the permits, which count instances, and calls of other plugins would fail. Parts that are not used need address space
-    // only.
+    let parts = max_instances.saturating_mul(AVG_CORE_INSTANCES_PER_COMPONENT);
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(max_instances)
-        .total_core_instances(max_instances.saturating_mul(MAX_CORE_INSTANCES_PER_COMPONENT))
-        .total_tables(max_instances.saturating_mul(MAX_TABLES_PER_COMPONENT))
-        .total_memories(max_instances.saturating_mul(MAX_MEMORIES_PER_COMPONENT))
+        .total_core_instances(parts)
+        .total_tables(parts)
+        .total_memories(max_instances.saturating_mul(2))
         .total_stacks(max_instances)
         .max_core_instances_per_component(MAX_CORE_INSTANCES_PER_COMPONENT)
         .max_tables_per_component(MAX_TABLES_PER_COMPONENT)

@@ -65,9 +65,6 @@ use super::cpu::CpuClock;
 const LIGHT_CPU_BUDGET: Duration = Duration::from_millis(1);
 /// The processor time of a call that makes its plugin heavy.
 const HEAVY_PLUGIN_CPU: Duration = Duration::from_millis(10);
-/// The processor time of one piece on a caller's thread that makes its plugin heavy: other clients' requests wait for that thread. A
-/// guest is interrupted after [`LIGHT_CPU_BUDGET`], and a call of the host within it is not.
-const HEAVY_PIECE: Duration = Duration::from_millis(4);
 /// The time for which a plugin is heavy, as a multiple of the processor time of such a call.
 const HEAVY_PENALTY_FACTOR: u32 = 100;
 /// The maximum number of threads that all plugins together may block in files, databases and name look-ups. Each plugin
@@ -189,13 +186,7 @@ impl GuestExecutor {
             let begun = poll_fn(|context| {
                 let _runtime = self.light.handle().enter();
                 threads::take_yielded();
-                let before = call.cpu_time;
-                let polled = queue.poll_for_client(&mut call, context);
-                let piece = call.cpu_time.saturating_sub(before);
-                if piece >= HEAVY_PIECE {
-                    queue.make_heavy(piece);
-                }
-                match polled {
+                match queue.poll_for_client(&mut call, context) {
                     Poll::Pending
                         if waits == Waits::OnCallersThread && !call.is_heavy() && !threads::take_yielded() =>
                     {
@@ -286,15 +277,10 @@ impl PluginQueue {
     fn poll_for_client<T>(&self, call: &mut Call<T>, context: &mut Context<'_>) -> Poll<Result<T, CallAborted>> {
         let polled = call.poll(context);
         if call.cpu_time >= HEAVY_PLUGIN_CPU {
-            self.make_heavy(call.cpu_time);
+            let heavy_for = call.cpu_time.saturating_mul(HEAVY_PENALTY_FACTOR).min(MAX_HEAVY_PENALTY);
+            self.heavy_until.fetch_max(self.now().saturating_add(saturating_millis(heavy_for)), Ordering::Relaxed);
         }
         polled
-    }
-
-    /// Makes the plugin heavy because of this processor time.
-    fn make_heavy(&self, used: Duration) {
-        let heavy_for = used.saturating_mul(HEAVY_PENALTY_FACTOR).min(MAX_HEAVY_PENALTY);
-        self.heavy_until.fetch_max(self.now().saturating_add(saturating_millis(heavy_for)), Ordering::Relaxed);
     }
 
     fn is_heavy(&self) -> bool {
@@ -487,18 +473,6 @@ mod tests {
         for cpu in [LIGHT_CPU_BUDGET * 2, Duration::ZERO, HEAVY_PLUGIN_CPU * 10] {
             assert_eq!(call(cpu).await, caller, "{cpu:?}");
         }
-        assert_eq!(call(Duration::ZERO).await.as_deref(), Some("heavy-guest"));
-    }
-
-    #[tokio::test]
-    async fn calls_do_not_begin_with_their_callers_after_one_that_blocked_its_caller() {
-        let executor = GuestExecutor::start(1).unwrap();
-        let queue = executor.plugin_queue();
-        let call = async |cpu: Duration| {
-            let call = compute(cpu);
-            executor.call(&queue, CallOrigin::Client, Waits::OnWorker, Arc::default(), call).await.unwrap()
-        };
-        assert_eq!(call(HEAVY_PIECE + Duration::from_millis(2)).await, compute(Duration::ZERO).await);
         assert_eq!(call(Duration::ZERO).await.as_deref(), Some("heavy-guest"));
     }
 
