@@ -288,8 +288,7 @@ func (provider *ofFunctions) Complete(request CompleteRequest) (Completion, erro
 
 // completeFrom completes a variable with the values that a listing has, beside those of the others that are known.
 func (provider *ofFunctions) completeFrom(function *Function, request CompleteRequest) (Completion, error) {
-	var distinct []string
-	seen := map[string]bool{}
+	var values []string
 	for one, err := range provider.values(function) {
 		if err != nil {
 			return Completion{}, err
@@ -299,12 +298,11 @@ func (provider *ofFunctions) completeFrom(function *Function, request CompleteRe
 			value, found := one.values[name]
 			isBeside = isBeside && (name == request.Variable || !found || value == known)
 		}
-		if value := one.values[request.Variable]; isBeside && !seen[value] {
-			seen[value] = true
-			distinct = append(distinct, value)
+		if isBeside {
+			values = append(values, one.values[request.Variable])
 		}
 	}
-	return Matching(distinct, request.Typed), nil
+	return Matching(values, request.Typed), nil
 }
 
 func (provider *ofFunctions) Changes(request ChangesRequest) (Changes, error) {

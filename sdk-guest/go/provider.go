@@ -267,13 +267,16 @@ type Completion struct {
 // MaxCompletions is the number of values that the host takes. Clients get at most 100 of those that they may see.
 const MaxCompletions = 1000
 
-// Matching returns those of the candidates that begin with what was typed, at most MaxCompletions, with their total.
+// Matching returns those of the candidates that begin with what was typed, each once, at most MaxCompletions, with
+// their total.
 func Matching(candidates []string, typed string) Completion {
 	values, total := []string{}, 0
+	seen := map[string]bool{}
 	for _, candidate := range candidates {
-		if !strings.HasPrefix(candidate, typed) {
+		if seen[candidate] || !strings.HasPrefix(candidate, typed) {
 			continue
 		}
+		seen[candidate] = true
 		if total++; total <= MaxCompletions {
 			values = append(values, candidate)
 		}

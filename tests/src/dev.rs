@@ -138,9 +138,14 @@ pub struct DevOnTerminal {
 impl DevOnTerminal {
     /// Starts it.
     pub fn start(project: &DevProject) -> Self {
+        Self::start_with(project, &[])
+    }
+
+    /// Starts it with these options.
+    pub fn start_with(project: &DevProject, options: &[&str]) -> Self {
         let terminal = Terminal::open();
         let mut command = project.command();
-        command.env("TERM", "xterm");
+        command.args(options).env("TERM", "xterm");
         command.stdin(terminal.stream()).stdout(Stdio::null()).stderr(terminal.stream());
         let child = command.spawn().expect("`mcp-host` starts");
         Self { child, terminal, position: 0 }

@@ -10,8 +10,8 @@ use hyper::body::Body;
 
 /// The number of bytes that a chunk counts at least: to receive a chunk takes about as long as to read this many bytes of one.
 const MIN_CHUNK: usize = 64;
-/// The maximum of the sum of all [shortfalls](shortfall) of a body: a quarter of a million chunks of one byte.
-const MAX_SHORTFALL: usize = 16 << 20;
+/// The maximum of the sum of all [shortfalls](shortfall) of a body: 66,000 chunks of one byte.
+const MAX_SHORTFALL: usize = 4 << 20;
 /// The maximum number of bytes that are reserved before they are received.
 const MAX_RESERVED: u64 = 1 << 20;
 
@@ -81,8 +81,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_in_short_chunks_has_a_maximum_number_of_them() {
-        assert_eq!(receive(chunks(1, 200_000), usize::MAX).await.unwrap().len(), 200_000);
-        assert!(matches!(receive(chunks(1, 300_000), usize::MAX).await, Err(BodyError::ShortChunks)));
+        assert_eq!(receive(chunks(1, 60_000), usize::MAX).await.unwrap().len(), 60_000);
+        assert!(matches!(receive(chunks(1, 70_000), usize::MAX).await, Err(BodyError::ShortChunks)));
         assert!(matches!(receive(chunks(0, usize::MAX), usize::MAX).await, Err(BodyError::ShortChunks)));
         assert_eq!(receive(chunks(64, 1_000_000), usize::MAX).await.unwrap().len(), 64_000_000);
     }

@@ -11,7 +11,7 @@
 //! | [`shared_buckets`] | the interface of plugins' key-value buckets to a store that several hosts share |
 //! | [`informational`], [`bounded_body`] | bounds on what servers send to the host over HTTP: informational responses (1xx); the size and the chunks of bodies |
 //! | [`shared_snapshots`] | the interface of search to a store of index snapshots that several hosts share |
-//! | [`escape`], [`text`] | untrusted text for logs and terminals; quotation, truncation |
+//! | [`escape`], [`text`] | untrusted text for logs and terminals; quotation, truncation, errors with their causes |
 //! | `seccomp` | filters of system calls |
 //! | `tls_client` | the certificates of servers that TLS clients of this host accept |
 //! | [`trace`] | the spans of a request that is traced, and the trace that a client continues |

@@ -1,5 +1,6 @@
-//! Truncated and wrapped texts, for messages and for the host's storage.
+//! Truncated and wrapped texts, and errors with their causes, for messages and for the host's storage.
 
+use std::error::Error;
 use std::fmt::{self, Write as _};
 
 use textwrap::core::{Fragment as _, Word};
@@ -95,6 +96,21 @@ pub fn wrap(line: &str, columns: usize, used: usize, indent: usize) -> String {
     wrapped
 }
 
+/// Returns the text of an error with its causes, in one line. A cause whose text is already contained is left out, because many
+/// errors include the text of their cause.
+pub fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let next_text = next.to_string();
+        if !text.contains(&next_text) {
+            text = format!("{text}: {next_text}");
+        }
+        cause = next.source();
+    }
+    text
+}
+
 /// The maximum number of characters of a quoted value in a message.
 const MAX_QUOTED_CHARS: usize = 60;
 
@@ -115,6 +131,31 @@ pub fn truncated(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An error with a text and a cause.
+    #[derive(Debug)]
+    struct Caused(&'static str, Option<Box<Caused>>);
+
+    impl fmt::Display for Caused {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    impl Error for Caused {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            self.1.as_deref().map(|cause| cause as &(dyn Error + 'static))
+        }
+    }
+
+    #[test]
+    fn an_error_has_its_causes_and_no_text_twice() {
+        let root = Caused("refused", None);
+        let middle = Caused("cannot connect: refused", Some(Box::new(root)));
+        assert_eq!(with_causes(&middle), "cannot connect: refused");
+        let error = Caused("the request failed", Some(Box::new(middle)));
+        assert_eq!(with_causes(&error), "the request failed: cannot connect: refused");
+    }
 
     #[test]
     fn a_line_is_broken_at_blanks_and_not_in_commands() {

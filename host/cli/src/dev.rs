@@ -53,6 +53,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::builder::styling::AnsiColor;
 use mcp_host_config::{ANONYMOUS, BuildCommand, Config, PrincipalSelector, Rule};
+use mcp_host_engine::{Engine, EngineOptions};
 use mcp_host_server as server;
 
 use self::compilations::Compilations;
@@ -104,6 +105,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "PORT", conflicts_with = "record")]
     debug: Option<u16>,
 
+    /// Serve only optimized code, which runs as fast as in `serve`; it is compiled more slowly
+    #[arg(long)]
+    optimize: bool,
+
     #[command(flatten)]
     observation: ObservationArgs,
 }
@@ -154,7 +159,12 @@ impl Args {
             .progress(compilations.progress(&context.messages));
         let builder = match &debug_server {
             Some(server) => builder.engine(server.engine()?),
-            None => builder,
+            // What is measured or replayed is the code that `serve` runs.
+            None if self.optimize || self.observation.is_requested() => builder,
+            None => {
+                let options = EngineOptions::new().baseline_compiler();
+                builder.engine(Engine::new(options).context("cannot start the engine")?)
+            }
         };
         let host = Arc::new(builder.start_loading()?);
         let _debugging = debug_server.map(|server| server.start(host.clone(), &context.messages, shutdown.clone()));

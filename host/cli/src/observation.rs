@@ -23,6 +23,13 @@ pub(crate) struct ObservationArgs {
     record: Option<PathBuf>,
 }
 
+impl ObservationArgs {
+    /// Returns whether a profile or a recording is requested.
+    pub(crate) fn is_requested(&self) -> bool {
+        self.profile.is_some() || self.record.is_some()
+    }
+}
+
 impl Context {
     /// Starts a profile and a recording of calls, if requested. Both are complete when the command ends. Blocks.
     pub(crate) fn observe(&self, args: &ObservationArgs) -> Result<(), CliError> {

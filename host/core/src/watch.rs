@@ -37,7 +37,7 @@
 //!   listing ([`mailbox`]).
 //! - One call passes at most a thousand paths to a provider ([`poll`](mcp_host_cluster::poll)), unless more than 64,000
 //!   are watched. Paths that make a provider fail are isolated: first one client's paths from other clients', then single
-//!   paths. However many subscribers there are, notifications are sent in batches of about a thousand ([`state`]).
+//!   paths. However many subscribers there are, notifications are sent in batches of about a thousand ([`context`]).
 //! - A dropped [`Subscriber`] leaves no state.
 //!
 //! # Replicas of a cluster
@@ -51,8 +51,8 @@
 //!
 //! # Views
 //!
-//! If changes depend on the caller, as at an upstream with a token for each principal, each identity has a poller of its own, and
-//! its updates, those of the listing included, go to subscribers with this identity only ([`views`]). Other replicas do not poll for it.
+//! If changes depend on the caller, as at an upstream with a token for each principal, each identity has a poller of its own. Its
+//! updates, including updates of the listing, go only to subscribers with this identity ([`views`]). Each replica polls its own views.
 //!
 //! # Preparations
 //!
@@ -68,13 +68,39 @@
 //! provider takes over, this happens after its first successful poll, so that no change is lost in between. A
 //! subscription whose plugin was removed is dormant until a plugin owns the URI again. When rules change, resources
 //! that become readable again are notified once.
+//!
+//! # Modules
+//!
+//! From the top down: a module imports only from modules below it. [`subscriber`] and the [`Hub`] are one thing in two
+//! files: the hub creates the subscribers, and they call it.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`redelivery`] | at-least-once delivery: numbers of updates, updates that the client may not have received |
+//! | [`subscriber`] | one subscriber, with its subscriptions and their memory |
+//! | `search` | the interface of search to subscriptions |
+//! | [`watcher`] | one plugin: its tasks and its views |
+//! | [`views`] | the views of a plugin whose changes depend on the caller |
+//! | [`poller`], [`provider_calls`] | the task that polls a plugin or a view, and the calls of its polls |
+//! | [`members`] | the subscribers with the identity of a view |
+//! | [`listing`], [`directories`] | the tasks that detect for which principals the listing, or a directory, has changed |
+//! | [`state`] | what a watcher shares with its tasks: requested polls, outcomes, fingerprints to compare |
+//! | [`context`] | what all watchers share: subscriptions, rules, memory; notification in batches |
+//! | [`subscriptions`], [`listing_subscribers`] | the index of subscriptions, and of the listing's subscribers |
+//! | [`mailbox`] | pending updates of one subscriber |
+//! | [`lookup`] | whether a resource is subscribable and listable |
+//! | [`replicas`] | the other replicas of a cluster |
+//! | [`burst_pause`] | pauses after polls and walks |
+//! | [`poll_metrics`] | counters of polls |
 
 mod burst_pause;
+mod context;
 mod directories;
 mod listing;
 mod listing_subscribers;
 mod lookup;
 mod mailbox;
+mod members;
 mod poll_metrics;
 mod poller;
 mod provider_calls;
@@ -100,7 +126,7 @@ use arc_swap::ArcSwap;
 use futures::FutureExt;
 use mcp_host_base::followers::{Follower, Followers};
 use mcp_host_base::metrics::Counter;
-use mcp_host_base::share_limiter::{LimitReached, ShareLimits};
+use mcp_host_base::share_limiter::ShareLimits;
 use mcp_host_cluster::member::RoleName;
 use mcp_host_cluster::presence::ClusterView;
 use mcp_host_cluster::roster::Dropped;
@@ -111,15 +137,17 @@ use mcp_host_model::requester::Requester;
 use mcp_host_model::uri::{Mount, Uri};
 use tokio_util::sync::CancellationToken;
 
+use self::context::WatchContext;
 use self::lookup::{LookupError, ResourceKind};
 use self::mailbox::Mailbox;
 use self::replicas::Replicas;
-use self::state::{PollError, WatchContext};
+use self::state::PollError;
 use self::watcher::{Handover, Watcher};
 use crate::access::{Access, Principal};
 use crate::catalog::{ListingFingerprint, may_see_listing};
 use crate::response_cache::CachedPlugin;
 
+pub(crate) use self::context::{LimitScope, SubscribeError};
 pub(crate) use self::poll_metrics::PollMetrics;
 pub use self::redelivery::SentUpdate;
 pub use self::subscriber::{StreamGuard, Subscriber, Update};
@@ -164,28 +192,6 @@ pub struct WatchStats {
 pub(crate) struct ListingSnapshot {
     /// By plugin, the listing's fingerprint for each principal with a subscription to it.
     fingerprints: HashMap<String, HashMap<Principal, ListingFingerprint>>,
-}
-
-/// The reason why a subscription could not be activated.
-#[derive(Debug)]
-pub(crate) enum SubscribeError {
-    /// The result will be the same until a reload.
-    Permanent(Fault),
-    /// The result may differ after this time.
-    Transient(Fault, Duration),
-    /// A limit is reached that applies to other resources, too.
-    Limited(Fault, LimitScope),
-    /// The plugin was replaced or removed meanwhile.
-    PluginReplaced,
-}
-
-/// The resources to which a reached limit applies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LimitScope {
-    /// All resources that the subscriber does not subscribe to yet: there is too little memory.
-    Subscriber(LimitReached),
-    /// The resources of the plugin.
-    Plugin,
 }
 
 /// Notifies subscribers of the listing with the principals of `listings`, subscribers of resources below `mounts`, and subscribers of

@@ -12,7 +12,13 @@
 //! the disk was full, the file changed meanwhile. [`clear_failures`](Compilations::clear_failures) drops all
 //! failures.
 //!
-//! Bounds: one concurrent compiler per processor, at a low priority, each within `server.compile`.
+//! On an engine with a baseline compiler (module `baseline`), a component that is not in the cache is compiled twice.
+//! The result of the job is the code of the baseline compiler, or, if that rejects the component, optimized code. Then
+//! the component is compiled to optimized code in the background, for the cache only: for other commands and the next
+//! start. A new version of the file ends this.
+//!
+//! Bounds: one concurrent compiler per processor, and one in the background per component file under development, at a
+//! low priority unless an author waits for the code, each within `server.compile`.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -38,6 +44,7 @@ use super::cache::{Cache, CompiledCode, Missing};
 use super::compile_metrics::{CompileMetrics, CompileTimer};
 use super::compiler::{CompileError, CompileRequest, Compiler};
 use super::component_file::ComponentFile;
+use super::config::Codegen;
 use super::error::ComponentError;
 use super::pending_code::PendingCode;
 
@@ -63,6 +70,25 @@ pub(crate) struct CompileContext {
     pub(crate) metrics: CompileMetrics,
     /// Whether functions of a component file's previous version are reused (module `compiler::functions`).
     pub(crate) is_incremental: AtomicBool,
+    /// The component files under development.
+    pub(crate) developed: Mutex<HashMap<PathBuf, DevelopedFile>>,
+}
+
+/// What is known about a component file on an engine with a baseline compiler.
+#[derive(Default)]
+pub(crate) struct DevelopedFile {
+    /// Whether the baseline compiler has rejected a version of it. Then the next versions are not tried.
+    is_rejected: bool,
+    /// Ends the compilation of its last version in the background.
+    background: Option<CancellationToken>,
+}
+
+/// One compilation of a component.
+#[derive(Clone, Copy)]
+struct Work {
+    codegen: Codegen,
+    /// Whether nobody waits for the code.
+    is_background: bool,
 }
 
 /// A component that is compiled, or being compiled.
@@ -169,8 +195,11 @@ impl Compilations {
             let (context, cancelled) = (self.context.clone(), CancellationToken::new());
             let of_task = cancelled.clone();
             let task = tokio::spawn(async move {
-                let outcome = context.load_or_compile(&file, of_task).await;
+                let (outcome, is_baseline) = context.first_code(&file, &of_task).await;
                 sender.send_replace(Some(outcome));
+                if is_baseline {
+                    context.optimize(&file, &of_task).await;
+                }
             });
             Arc::new(Compilation { outcome, cancelled, _task: AbortOnDropHandle::new(task) })
         });
@@ -191,34 +220,105 @@ impl Compilations {
 }
 
 impl CompileContext {
+    /// Returns the first usable code of a component, and whether the baseline compiler has made it.
+    async fn first_code(&self, file: &ComponentFile, cancelled: &CancellationToken) -> (CompileResult, bool) {
+        let optimized = Work { codegen: self.engine.codegen(), is_background: false };
+        if !self.has_baseline() {
+            return (self.load_or_compile(file, optimized, cancelled).await, false);
+        }
+        if let Some(background) =
+            self.developed(|developed| developed.entry(file.path.clone()).or_default().background.take())
+        {
+            background.cancel();
+        }
+        match self.load_cached(file.digest, optimized).await {
+            Ok(None) => {}
+            Ok(Some(code)) => return (Ok(code), false),
+            Err(failure) => return (Err(failure), false),
+        }
+        let is_rejected = self.developed(|developed| developed.get(&file.path).is_some_and(|known| known.is_rejected));
+        if !is_rejected {
+            let baseline = Work { codegen: Codegen::Baseline, is_background: false };
+            match self.load_or_compile(file, baseline, cancelled).await {
+                Err(failure) if failure.is_permanent() => {
+                    tracing::debug!(target: log_target::COMPILER, file = %file.path.display(), ?failure, "the baseline compiler does not support the component");
+                    self.developed(|developed| developed.entry(file.path.clone()).or_default().is_rejected = true);
+                }
+                outcome => {
+                    let is_baseline = outcome.is_ok();
+                    return (outcome, is_baseline);
+                }
+            }
+        }
+        (self.load_or_compile(file, optimized, cancelled).await, false)
+    }
+
+    /// Compiles a component to optimized code, for the cache, unless a new version of its file is compiled meanwhile.
+    async fn optimize(&self, file: &ComponentFile, cancelled: &CancellationToken) {
+        let background = cancelled.child_token();
+        self.developed(|developed| {
+            developed.entry(file.path.clone()).or_default().background = Some(background.clone());
+        });
+        let work = Work { codegen: self.engine.codegen(), is_background: true };
+        let compiled = background.run_until_cancelled(self.load_or_compile(file, work, &background)).await;
+        if let Some(Err(failure)) = compiled {
+            tracing::debug!(target: log_target::COMPILER, file = %file.path.display(), ?failure, "the component is not compiled for the cache");
+        }
+    }
+
+    /// Whether components are compiled by the baseline compiler first. In this process they are not, because that would
+    /// take its memory twice.
+    fn has_baseline(&self) -> bool {
+        self.engine.baseline().is_some() && self.compiler != Compiler::InProcess
+    }
+
+    /// Accesses what is known about the component files under development.
+    fn developed<T>(&self, access: impl FnOnce(&mut HashMap<PathBuf, DevelopedFile>) -> T) -> T {
+        access(&mut self.developed.lock())
+    }
+
+    /// Returns the engine for the code of this work.
+    fn wasmtime(&self, work: Work) -> &wasmtime::Engine {
+        match (work.codegen, self.engine.baseline()) {
+            (Codegen::Baseline, Some(baseline)) => baseline,
+            _ => self.engine.wasmtime(),
+        }
+    }
+
     /// Loads the component from the cache, or compiles it.
-    async fn load_or_compile(&self, file: &ComponentFile, cancelled: CancellationToken) -> CompileResult {
+    async fn load_or_compile(&self, file: &ComponentFile, work: Work, cancelled: &CancellationToken) -> CompileResult {
         let digest = file.digest;
-        if let Some(component) = self.load_cached(digest).await? {
+        if let Some(component) = self.load_cached(digest, work).await? {
             return Ok(component);
         }
         let waiting = self.metrics.waiting.open();
-        let (_permit, pending) = match self.begin(file).await? {
+        let (_permit, pending) = match self.begin(file, work).await? {
             Begun::Compiled(component) => return Ok(component),
             Begun::NotCompiled(permit, pending) => (permit, pending),
         };
         drop(waiting);
         let timer = CompileTimer::begin(&self.metrics);
-        let compiled = self.compile(file, pending, cancelled).await;
+        let compiled = self.compile(file, work, pending, cancelled.clone()).await;
         timer.end(compiled.is_ok());
         compiled
     }
 
     /// Compiles the component into a file of the cache.
-    async fn compile(&self, file: &ComponentFile, pending: PendingCode, cancelled: CancellationToken) -> CompileResult {
+    async fn compile(
+        &self,
+        file: &ComponentFile,
+        work: Work,
+        pending: PendingCode,
+        cancelled: CancellationToken,
+    ) -> CompileResult {
         let digest = file.digest;
-        let _shown = self.progress.compiling(&file.path, file.size);
+        let _shown = if work.is_background { None } else { self.progress.compiling(&file.path, file.size) };
         let _removed =
             RemovedIfCancelled { path: pending.locked_path().map(Path::to_owned), cancelled: cancelled.clone() };
-        let request = self.request(file, &pending, cancelled);
+        let request = self.request(file, work, &pending, cancelled);
         let request = request.map_err(|error| CompileFailure::Compile(CompileError::Start(error.to_string())))?;
         let functions = request.functions.clone();
-        let (cache, engine) = (self.cache.clone(), self.engine.wasmtime().clone());
+        let (cache, engine) = (self.cache.clone(), self.wasmtime(work).clone());
         if let Err(error) = self.compiler.compile(request, &self.limits).await {
             let discard = move || {
                 pending.discard();
@@ -246,49 +346,56 @@ impl CompileContext {
     fn request(
         &self,
         file: &ComponentFile,
+        work: Work,
         pending: &PendingCode,
         cancelled: CancellationToken,
     ) -> io::Result<CompileRequest> {
-        let is_incremental = self.is_incremental.load(Ordering::Relaxed);
+        let is_developed = self.is_incremental.load(Ordering::Relaxed);
+        // The baseline compiler cannot reuse functions.
+        let is_incremental = is_developed && work.codegen != Codegen::Baseline;
+        let engine = self.wasmtime(work);
         Ok(CompileRequest {
             component: file.reopen()?,
             digest: file.digest,
-            key: self.cache.code_key(self.engine.wasmtime(), &file.digest),
-            functions: is_incremental.then(|| self.cache.functions(self.engine.wasmtime(), &file.path)),
+            key: self.cache.code_key(engine, &file.digest),
+            functions: is_incremental.then(|| self.cache.functions(engine, &file.path)),
             into: pending.writer()?,
-            is_debuggable: self.engine.debugger().is_some(),
+            codegen: work.codegen,
+            is_urgent: is_developed && !work.is_background,
             can_outlive_host: pending.can_outlive_host(),
             cancelled,
         })
     }
 
     /// Waits until the component may be compiled, or another process has compiled it.
-    async fn begin(&self, file: &ComponentFile) -> Result<Begun<'_>, CompileFailure> {
+    async fn begin(&self, file: &ComponentFile, work: Work) -> Result<Begun<'_>, CompileFailure> {
         // The permit is kept while another process compiles the component, because compilers that outlived their
         // hosts count, too. The semaphore is never closed, so this never fails.
-        let permit = self.permits.acquire().await;
+        let permit = if work.is_background { None } else { self.permits.acquire().await.ok() };
         let mut waiting = None;
         loop {
-            let (cache, engine, digest) = (self.cache.clone(), self.engine.wasmtime().clone(), file.digest);
+            let (cache, engine, digest) = (self.cache.clone(), self.wasmtime(work).clone(), file.digest);
             match self.run_blocking(move || cache.begin(&engine, &digest)).await? {
                 Missing::Compiled(component) => return Ok(Begun::Compiled(component)),
-                Missing::NotCompiled(pending) => return Ok(Begun::NotCompiled(permit.ok(), pending)),
+                Missing::NotCompiled(pending) => return Ok(Begun::NotCompiled(permit, pending)),
                 Missing::BeingCompiled => {}
             }
-            let (since, _) =
-                waiting.get_or_insert_with(|| (Instant::now(), self.progress.waiting(&file.path, file.size)));
+            let (since, _) = waiting.get_or_insert_with(|| {
+                let shown = if work.is_background { None } else { self.progress.waiting(&file.path, file.size) };
+                (Instant::now(), shown)
+            });
             // The other process should have ended by then.
             if since.elapsed() > self.limits.deadline.duration() {
                 let cache = self.cache.clone();
                 let pending = self.run_blocking(move || cache.begin_unlocked()).await?;
-                return Ok(Begun::NotCompiled(permit.ok(), pending));
+                return Ok(Begun::NotCompiled(permit, pending));
             }
             sleep(LOCK_POLL_INTERVAL).await;
         }
     }
 
-    async fn load_cached(&self, digest: Digest) -> Result<Option<CompiledCode>, CompileFailure> {
-        let (cache, engine) = (self.cache.clone(), self.engine.wasmtime().clone());
+    async fn load_cached(&self, digest: Digest, work: Work) -> Result<Option<CompiledCode>, CompileFailure> {
+        let (cache, engine) = (self.cache.clone(), self.wasmtime(work).clone());
         self.run_blocking(move || Ok(cache.load(&engine, &digest))).await
     }
 

@@ -1,13 +1,14 @@
 //! Compilation of components, in this process or in a child process under limits.
 //!
-//! In a child, the operating system bounds the compilation of hostile input, so it need not be trusted. The child is the
-//! current executable or another program, started with the host's arguments and only three environment variables. Before it
-//! reads a byte, it limits its own CPU time and address space, takes a low priority, so that serving is not slowed down, and
-//! confines itself by Landlock and seccomp to its standard streams, memory and threads (module `confinement`). It is killed at
-//! its deadline, and by any system call that only an attacker would make. Its standard input is the component's file, so no
-//! component is ever in the host's own memory, and its standard output is the file for the code. It compiles only input with
-//! the given digest: a file that changes meanwhile is never mistaken for the checked one (TOCTOU). A crash of the compiler
-//! becomes an error message of the host.
+//! In a child, the operating system bounds the compilation of hostile input, so it need not be trusted. The child is
+//! the current executable or another program, started with the host's arguments and only a few environment variables.
+//! Before it reads a byte, it limits its own CPU time and address space, takes a low priority, so that serving is not
+//! slowed down (unless an author waits for the code), and confines itself by Landlock and seccomp to its standard
+//! streams, memory and threads (module `confinement`). It is killed at its deadline, and by any system call that only
+//! an attacker would make. Its standard input is the component's file, so no component is ever in the host's own
+//! memory, and its standard output is the file for the code. It compiles only input with the given digest: a file that
+//! changes meanwhile is never mistaken for the checked one (TOCTOU). A crash of the compiler becomes an error message
+//! of the host.
 //!
 //! A child outlives its host if a later host can use its code: clients over stdio end a host seconds after its start, and a
 //! component with an interpreter takes longer to compile. So the child has its own process group, which signals to the host's
@@ -35,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 use self::functions::{FunctionFiles, Functions};
 use self::job::{CHILD_ARGUMENT, CompileJob};
 use super::code_key::CodeKey;
-use super::config::{MAX_COMPONENT_SIZE, engine_config};
+use super::config::{Codegen, MAX_COMPONENT_SIZE, engine_config};
 use super::static_content::StaticContent;
 use crate::confinement::confine_compiler;
 
@@ -59,7 +60,7 @@ const EXIT_NO_COMPILER: i32 = 4;
 const EXIT_DEADLINE: i32 = 5;
 /// The exit code of a child that could not write the code.
 const EXIT_OUTPUT: i32 = 6;
-/// The niceness of the child relative to the host's threads.
+/// The niceness of the child relative to the host's threads, unless an author waits for the code.
 const NICENESS: i32 = 10;
 
 /// Why a component did not compile. The causes are texts, because they come from another process, and the failure is stored
@@ -149,8 +150,10 @@ pub(crate) struct CompileRequest {
     pub(crate) functions: Option<FunctionFiles>,
     /// The file that the code and its tag are written to.
     pub(crate) into: File,
-    /// Whether the code is instrumented for a debugger.
-    pub(crate) is_debuggable: bool,
+    /// How the code is generated.
+    pub(crate) codegen: Codegen,
+    /// Whether an author waits for the code, so that a child process has the priority of other programs.
+    pub(crate) is_urgent: bool,
     /// Whether a later host can use the code if this host ends first.
     pub(crate) can_outlive_host: bool,
     /// Cancels the compilation, even when its future is dropped.
@@ -226,10 +229,12 @@ fn child_main(arguments: impl Iterator<Item = String>) -> Result<(), CompileErro
     // Without these files, all functions are compiled.
     let functions = FunctionFiles::from_variables().and_then(|files| Functions::open(files).ok());
     // Called before there are other threads, which inherit both.
-    lower_priority(NICENESS);
+    if !job.is_urgent {
+        lower_priority(NICENESS);
+    }
     confine_compiler();
     job.exit_at_end();
-    let (code, content) = compile(io::stdin().lock(), job.digest, job.is_debuggable, functions.as_ref())?;
+    let (code, content) = compile(io::stdin().lock(), job.digest, job.codegen, functions.as_ref())?;
     let output = |error: io::Error| CompileError::Output(error.to_string());
     key.write_code(&code, &content, io::stdout().lock()).map_err(output)?;
     drop(code);
@@ -240,7 +245,7 @@ fn child_main(arguments: impl Iterator<Item = String>) -> Result<(), CompileErro
 fn compile(
     component: impl Read,
     digest: Digest,
-    is_debuggable: bool,
+    codegen: Codegen,
     functions: Option<&Functions>,
 ) -> Result<(Vec<u8>, StaticContent), CompileError> {
     let mut bytes = Vec::new();
@@ -252,7 +257,7 @@ fn compile(
         return Err(CompileError::Changed);
     }
     let invalid = |error: wasmtime::Error| CompileError::Invalid(format!("{error:#}"));
-    let mut config = engine_config(is_debuggable);
+    let mut config = engine_config(codegen);
     if let Some(functions) = functions {
         config.enable_incremental_compilation(functions.store()).map_err(invalid)?;
     }
@@ -274,7 +279,7 @@ impl Compiler {
         let program = match self {
             Self::InProcess => {
                 let compiled = tokio::task::spawn_blocking(move || {
-                    let (code, content) = compile(request.component, request.digest, request.is_debuggable, None)?;
+                    let (code, content) = compile(request.component, request.digest, request.codegen, None)?;
                     let written = request.key.write_code(&code, &content, request.into);
                     written.map_err(|error| CompileError::Output(error.to_string()))
                 });

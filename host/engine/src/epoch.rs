@@ -19,7 +19,7 @@ pub(crate) const TICK: Duration = Duration::from_micros(500);
 /// The number of idle ticks after which the thread sleeps.
 const IDLE_TICKS: usize = 200;
 
-/// The epoch thread of one engine.
+/// The epoch thread of an engine, or of several that share it.
 pub(crate) struct Ticker {
     shared: Arc<TickerState>,
     thread: Thread,
@@ -35,13 +35,13 @@ struct TickerState {
 
 impl Ticker {
     /// Starts the thread.
-    pub(crate) fn start(engine: wasmtime::Engine) -> io::Result<Self> {
+    pub(crate) fn start(engines: Vec<wasmtime::Engine>) -> io::Result<Self> {
         let shared = Arc::new(TickerState::default());
         let theirs = shared.clone();
         let thread = thread::Builder::new().name("epoch".to_owned()).spawn(move || {
             // Without this, the thread would wake up late on a busy machine, and guests would yield late.
             threads::set_short_time_slice();
-            tick(&engine, &theirs);
+            tick(&engines, &theirs);
         })?;
         Ok(Self { shared, thread: thread.thread().clone() })
     }
@@ -94,7 +94,7 @@ impl TickerState {
     }
 }
 
-fn tick(engine: &wasmtime::Engine, shared: &TickerState) {
+fn tick(engines: &[wasmtime::Engine], shared: &TickerState) {
     let mut idle: usize = 0;
     while !shared.is_stopped() {
         idle = if shared.is_idle() { idle.saturating_add(1) } else { 0 };
@@ -103,7 +103,7 @@ fn tick(engine: &wasmtime::Engine, shared: &TickerState) {
             idle = 0;
         }
         thread::sleep(TICK);
-        engine.increment_epoch();
+        engines.iter().for_each(wasmtime::Engine::increment_epoch);
     }
 }
 
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_thread_sleeps_while_nothing_runs() {
-        let ticker = Ticker::start(wasmtime::Engine::new(&codegen_config()).unwrap()).unwrap();
+        let ticker = Ticker::start(vec![wasmtime::Engine::new(&codegen_config()).unwrap()]).unwrap();
         let becomes = |asleep: bool| {
             while ticker.shared.is_asleep.load(Ordering::SeqCst) != asleep {
                 thread::yield_now();

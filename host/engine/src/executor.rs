@@ -20,7 +20,8 @@
 //!   many heavy workers, so that a plugin that is heavy for a good reason finds one beside a spinning plugin.
 //! - After a call that used [`HEAVY_PLUGIN_CPU`], the calls of its plugin begin on the heavy workers instead of their
 //!   callers' threads, for [`HEAVY_PENALTY_FACTOR`] times the processor time of that call. A call of a few milliseconds
-//!   has no such effect: the first call of a reused instance may take that long, and later ones are light.
+//!   has no such effect: the first call of a reused instance may take that long, and later ones are light. But
+//!   [`LONG_PIECE`] in one piece on a caller's thread, for example in one host call, has this effect too.
 //! - Reads of indexers ([`CallOrigin::Indexer`]) and preparations ([`CallOrigin::Preparation`]) run on the heavy
 //!   workers from the beginning. Preparations have a separate [`PluginQueue`], so that they do not make the plugin
 //!   heavy.
@@ -65,6 +66,8 @@ use super::cpu::CpuClock;
 const LIGHT_CPU_BUDGET: Duration = Duration::from_millis(1);
 /// The processor time of a call that makes its plugin heavy.
 const HEAVY_PLUGIN_CPU: Duration = Duration::from_millis(10);
+/// The processor time of one piece of a call on its caller's thread that makes its plugin heavy.
+const LONG_PIECE: Duration = Duration::from_millis(3);
 /// The time for which a plugin is heavy, as a multiple of the processor time of such a call.
 const HEAVY_PENALTY_FACTOR: u32 = 100;
 /// The maximum number of threads that all plugins together may block in files, databases and name look-ups. Each plugin
@@ -186,7 +189,7 @@ impl GuestExecutor {
             let begun = poll_fn(|context| {
                 let _runtime = self.light.handle().enter();
                 threads::take_yielded();
-                match queue.poll_for_client(&mut call, context) {
+                match queue.poll_on_callers_thread(&mut call, context) {
                     Poll::Pending
                         if waits == Waits::OnCallersThread && !call.is_heavy() && !threads::take_yielded() =>
                     {
@@ -277,10 +280,26 @@ impl PluginQueue {
     fn poll_for_client<T>(&self, call: &mut Call<T>, context: &mut Context<'_>) -> Poll<Result<T, CallAborted>> {
         let polled = call.poll(context);
         if call.cpu_time >= HEAVY_PLUGIN_CPU {
-            let heavy_for = call.cpu_time.saturating_mul(HEAVY_PENALTY_FACTOR).min(MAX_HEAVY_PENALTY);
-            self.heavy_until.fetch_max(self.now().saturating_add(saturating_millis(heavy_for)), Ordering::Relaxed);
+            self.make_heavy(call.cpu_time);
         }
         polled
+    }
+
+    /// Polls a client's call on the thread of its caller, which other clients may share.
+    fn poll_on_callers_thread<T>(&self, call: &mut Call<T>, context: &mut Context<'_>) -> Poll<Result<T, CallAborted>> {
+        let before = call.cpu_time;
+        let polled = self.poll_for_client(call, context);
+        let piece = call.cpu_time.saturating_sub(before);
+        if piece >= LONG_PIECE {
+            self.make_heavy(piece);
+        }
+        polled
+    }
+
+    /// Makes the plugin heavy, for a multiple of this processor time.
+    fn make_heavy(&self, cpu_time: Duration) {
+        let heavy_for = cpu_time.saturating_mul(HEAVY_PENALTY_FACTOR).min(MAX_HEAVY_PENALTY);
+        self.heavy_until.fetch_max(self.now().saturating_add(saturating_millis(heavy_for)), Ordering::Relaxed);
     }
 
     fn is_heavy(&self) -> bool {
@@ -474,6 +493,24 @@ mod tests {
             assert_eq!(call(cpu).await, caller, "{cpu:?}");
         }
         assert_eq!(call(Duration::ZERO).await.as_deref(), Some("heavy-guest"));
+    }
+
+    #[tokio::test]
+    async fn a_long_piece_on_a_callers_thread_makes_the_plugin_heavy() {
+        let executor = GuestExecutor::start(1).unwrap();
+        let (on_callers, on_workers) = (executor.plugin_queue(), executor.plugin_queue());
+        let call = async |queue: &Arc<PluginQueue>, first: Duration, second: Duration| {
+            let pieces = async move {
+                compute(first).await;
+                threads::yield_ready().await;
+                compute(second).await
+            };
+            executor.call(queue, CallOrigin::Client, Waits::OnWorker, Arc::default(), pieces).await.unwrap()
+        };
+        call(&on_callers, LONG_PIECE, Duration::ZERO).await;
+        assert!(on_callers.is_heavy());
+        call(&on_workers, Duration::ZERO, LONG_PIECE).await;
+        assert!(!on_workers.is_heavy());
     }
 
     #[tokio::test]

@@ -67,8 +67,8 @@ pub struct UnsatisfiedImports {
 
 impl UnsatisfiedImports {
     /// Collects the unsatisfied imports of a component that wasmtime cannot link because of `error`.
-    pub(crate) fn new(component: &Component, engine: &wasmtime::Engine, error: &wasmtime::Error) -> Self {
-        let ty = component.component_type();
+    pub(crate) fn new(component: &Component, error: &wasmtime::Error) -> Self {
+        let (engine, ty) = (component.engine(), component.component_type());
         let imports = ty.imports(engine).filter(|(_, import)| is_needed(&import.ty, engine)).map(|(name, _)| name);
         let missing = Self::collect(imports);
         let is_explained = !missing.unknown.is_empty() || !missing.other_version.is_empty();

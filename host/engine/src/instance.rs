@@ -83,7 +83,7 @@ impl Instance {
     ) -> Result<Self, Denial> {
         let passthrough = if state.recording.is_some() { PASSTHROUGH_BYTES } else { 0 };
         state.memory.charge_static(component.instance_bytes().saturating_add(passthrough))?;
-        let mut store = Store::new(engine.wasmtime(), state);
+        let mut store = Store::new(component.pre.instance_pre().engine(), state);
         store.limiter(|state| &mut state.memory);
         let debugger = engine.debugger().cloned();
         if let Some(debugger) = &debugger {

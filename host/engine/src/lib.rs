@@ -6,6 +6,7 @@
 //! | module | subject |
 //! |---|---|
 //! | `config`, `epoch`, `error` | settings of wasmtime; the thread that preempts guests; why an engine cannot be started |
+//! | `baseline` | a second engine, whose code is compiled faster and is slower, for components under development |
 //! | `component_file`, `custom_section`, `imports`, `static_content` | a component before it is compiled: its file, sections, imports, and what it makes wasmtime allocate |
 //! | `compiler`, `compilations`, `pending_code`, `compile_metrics` | compilation, in a child process under limits, once for concurrent requests (single-flight) |
 //! | `cache`, `code_key`, `loader` | compiled components on disk with a message authentication code; from a file to a linked component |
@@ -19,6 +20,7 @@
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 
+mod baseline;
 mod bindings;
 mod cache;
 mod code_key;
@@ -56,9 +58,10 @@ use std::thread::available_parallelism;
 use mcp_host_base::log_target;
 use mcp_host_sandbox::state::{self, GuestState};
 use tokio::sync::Semaphore;
-use wasmtime::component::Linker;
+use wasmtime::component::{Component, Linker};
 
-use self::config::{engine_config, pooling_engine};
+use self::baseline::Baseline;
+use self::config::{Codegen, engine_config, pooling_engine};
 use self::debugger::Debugger;
 use self::epoch::Ticker;
 use self::executor::GuestExecutor;
@@ -84,13 +87,14 @@ pub struct EngineOptions {
     max_instances: u32,
     worker_threads: usize,
     debugger: Option<Debugger>,
+    has_baseline: bool,
 }
 
 impl Default for EngineOptions {
-    /// 256 instances, one worker thread per processor, and no debugger.
+    /// 256 instances, one worker thread per processor, no debugger, and no baseline compiler.
     fn default() -> Self {
         let worker_threads = available_parallelism().map_or(1, usize::from);
-        Self { max_instances: DEFAULT_MAX_INSTANCES, worker_threads, debugger: None }
+        Self { max_instances: DEFAULT_MAX_INSTANCES, worker_threads, debugger: None, has_baseline: false }
     }
 }
 
@@ -125,6 +129,16 @@ impl EngineOptions {
         self.debugger = Some(debugger);
         self
     }
+
+    /// Compiles components first with a compiler that is several times as fast, and whose code is slower, and then
+    /// again for full speed, in the background: for the author of a provider. A component that this compiler does not
+    /// support is compiled for full speed at once. Without effect with a debugger, or if components are compiled [in
+    /// this process](Compiler::InProcess).
+    #[must_use]
+    pub fn baseline_compiler(mut self) -> Self {
+        self.has_baseline = true;
+        self
+    }
 }
 
 /// The engine that runs providers: the instance pool, the worker threads, the epoch thread. Opaque. Several hosts may share one,
@@ -151,6 +165,8 @@ pub struct Engine {
     /// One permit for each preparing call. Plugins take turns.
     pub(crate) preparations: Arc<Semaphore>,
     debugger: Option<Debugger>,
+    /// The engine for code that was compiled in little time.
+    baseline: Option<Baseline>,
 }
 
 impl fmt::Debug for Engine {
@@ -170,16 +186,22 @@ impl Engine {
     /// The operating system or wasmtime reports an error.
     pub fn new(options: EngineOptions) -> Result<Arc<Self>, EngineError> {
         compiler::exit_if_started_as_compiler();
-        let EngineOptions { max_instances, worker_threads, debugger } = options;
-        let wasmtime = pooling_engine(max_instances, debugger.is_some()).or_else(|error| {
+        let EngineOptions { max_instances, worker_threads, debugger, has_baseline } = options;
+        let codegen = codegen_for(debugger.as_ref());
+        let wasmtime = pooling_engine(max_instances, codegen).or_else(|error| {
             // The pool reserves address space (not memory) by the terabyte, which `ulimit -v` or a small machine may refuse.
             tracing::warn!(target: log_target::PLUGIN, %error, "no address space for an instance pool: every call will map its own memory, which is slower");
-            wasmtime::Engine::new(&engine_config(debugger.is_some())).map_err(EngineError::wasmtime)
+            wasmtime::Engine::new(&engine_config(codegen)).map_err(EngineError::wasmtime)
         })?;
+        let baseline = (has_baseline && debugger.is_none()).then(Baseline::new).transpose().unwrap_or_else(|error| {
+            tracing::debug!(target: log_target::COMPILER, %error, "there is no baseline compiler for this processor");
+            None
+        });
+        let ticked = baseline.iter().map(Baseline::wasmtime).chain([&wasmtime]).cloned().collect();
         let slots = usize::try_from(max_instances).unwrap_or(usize::MAX);
         Ok(Arc::new(Self {
             linker: state::linker(&wasmtime).map_err(EngineError::wasmtime)?,
-            ticker: Ticker::start(wasmtime.clone()).map_err(EngineError::Threads)?,
+            ticker: Ticker::start(ticked).map_err(EngineError::Threads)?,
             instance_permits: InstancePermits::new(slots),
             shares: Arc::new(Shares::new(slots)),
             executor: GuestExecutor::start(worker_threads).map_err(EngineError::Threads)?,
@@ -187,6 +209,7 @@ impl Engine {
             preparations: Arc::new(Semaphore::new(worker_threads.div_ceil(2))),
             wasmtime,
             debugger,
+            baseline,
         }))
     }
 
@@ -200,10 +223,25 @@ impl Engine {
         self.debugger.as_ref()
     }
 
-    /// Returns the linker, which has all functions that a component may import.
-    pub(crate) fn linker(&self) -> &Linker<GuestState> {
-        &self.linker
+    /// Returns the engine for code of the baseline compiler, if there is one.
+    pub(crate) fn baseline(&self) -> Option<&wasmtime::Engine> {
+        self.baseline.as_ref().map(Baseline::wasmtime)
     }
+
+    /// Returns the linker for this component, which has all functions that it may import.
+    pub(crate) fn linker_for(&self, component: &Component) -> &Linker<GuestState> {
+        self.baseline.as_ref().and_then(|baseline| baseline.linker_for(component)).unwrap_or(&self.linker)
+    }
+
+    /// Returns how code for [`wasmtime`](Self::wasmtime) is generated.
+    pub(crate) fn codegen(&self) -> Codegen {
+        codegen_for(self.debugger())
+    }
+}
+
+/// How code for the pooling engine is generated.
+fn codegen_for(debugger: Option<&Debugger>) -> Codegen {
+    if debugger.is_some() { Codegen::Debuggable } else { Codegen::Optimized }
 }
 
 /// The origin of a call.

@@ -20,6 +20,7 @@ use mcp_host_base::regular_file::{self, FileThreads};
 use mcp_host_config as config;
 use mcp_host_model::digest::Digest;
 use mcp_host_sandbox::state::GuestState;
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use wasmtime::component::Component;
 
@@ -119,6 +120,7 @@ impl Loader {
             permits: Semaphore::new(compilers),
             metrics: CompileMetrics::default(),
             is_incremental: AtomicBool::new(false),
+            developed: Mutex::default(),
         });
         Ok(Self { engine, compilations, compilers, threads })
     }
@@ -128,7 +130,7 @@ impl Loader {
         let file = ComponentFile::open(&plugin.component, plugin.digest, &self.threads).await?;
         let (digest, size) = (file.digest, file.size);
         let CompiledCode { component, static_content } = self.compilations.get(file).await?;
-        self.check_interface_count(&plugin.component, &component)?;
+        check_interface_count(&plugin.component, &component)?;
         Ok(CompiledComponent { digest, size, component, static_content })
     }
 
@@ -184,17 +186,6 @@ impl Loader {
         self.compilations.clear_failures();
     }
 
-    fn check_interface_count(&self, file: &Path, component: &Component) -> Result<(), ComponentError> {
-        let (engine, ty) = (self.engine.wasmtime(), component.component_type());
-        for (count, what) in [(ty.imports(engine).len(), "imports"), (ty.exports(engine).len(), "exports")] {
-            if count > MAX_INTERFACES {
-                let what = format!("{count} {what}, more than {MAX_INTERFACES}");
-                return Err(ComponentError::TooLarge { file: file.to_owned(), what });
-            }
-        }
-        Ok(())
-    }
-
     /// Links the imports of a plugin's component, and finds the contract among its exports. Fails if no instance of
     /// the component fits into the plugin's memory.
     pub(crate) fn link(
@@ -207,13 +198,12 @@ impl Loader {
         if content.instance_bytes > limit {
             return Err(ComponentError::Memory { file: file.clone(), content: content.to_string(), limit });
         }
-        let linked = self.engine.linker().instantiate_pre(component).map_err(|error| ComponentError::Import {
-            file: file.clone(),
-            missing: UnsatisfiedImports::new(component, self.engine.wasmtime(), &error),
+        let linked = self.engine.linker_for(component).instantiate_pre(component).map_err(|error| {
+            ComponentError::Import { file: file.clone(), missing: UnsatisfiedImports::new(component, &error) }
         })?;
         let pre = ProviderPre::new(linked).map_err(|error| ComponentError::NotAProvider {
             file: file.clone(),
-            reason: self.explain_not_a_provider(component, &error),
+            reason: explain_not_a_provider(component, &error),
         })?;
         let prepares = bindings::prepares(pre.instance_pre()).map_err(|error| ComponentError::NotAProvider {
             file: file.clone(),
@@ -222,28 +212,40 @@ impl Loader {
         let instance_bytes = usize::try_from(content.instance_bytes).unwrap_or(usize::MAX);
         Ok(LinkedComponent { pre, instance_bytes, prepares })
     }
+}
 
-    /// Explains why a component is not a provider: it exports the contract in another version, not at all, or with
-    /// other types.
-    fn explain_not_a_provider(&self, component: &Component, error: &wasmtime::Error) -> String {
-        let ty = component.component_type();
-        let exports: Vec<_> = ty.exports(self.engine.wasmtime()).map(|(name, _)| name).collect();
-        let named = |name: &str| format!("`{}`", name.escape_debug());
-        let interface = |name: &str| name.split('@').next().map(str::to_owned);
-        if let Some(known) = exports.iter().find(|name| is_known_version(name)) {
-            return format!("its {} is not as this host knows it ({error:#})", named(known));
+/// Fails if a component has more interfaces than [`MAX_INTERFACES`].
+fn check_interface_count(file: &Path, component: &Component) -> Result<(), ComponentError> {
+    let (engine, ty) = (component.engine(), component.component_type());
+    for (count, what) in [(ty.imports(engine).len(), "imports"), (ty.exports(engine).len(), "exports")] {
+        if count > MAX_INTERFACES {
+            let what = format!("{count} {what}, more than {MAX_INTERFACES}");
+            return Err(ComponentError::TooLarge { file: file.to_owned(), what });
         }
-        if let Some(other) = exports.iter().find(|name| interface(name) == interface(CONTRACT)) {
-            return format!("it exports {}, and this host knows `{CONTRACT}`", named(other));
-        }
-        let shown: Vec<_> = exports.iter().take(MAX_LISTED_EXPORTS).map(|name| named(name)).collect();
-        let found = match exports.len() {
-            0 => "nothing".to_owned(),
-            all if all > MAX_LISTED_EXPORTS => format!("{} and others", shown.join(", ")),
-            _ => shown.join(", "),
-        };
-        format!("it exports {found}, and not `{CONTRACT}`")
     }
+    Ok(())
+}
+
+/// Explains why a component is not a provider: it exports the contract in another version, not at all, or with
+/// other types.
+fn explain_not_a_provider(component: &Component, error: &wasmtime::Error) -> String {
+    let ty = component.component_type();
+    let exports: Vec<_> = ty.exports(component.engine()).map(|(name, _)| name).collect();
+    let named = |name: &str| format!("`{}`", name.escape_debug());
+    let interface = |name: &str| name.split('@').next().map(str::to_owned);
+    if let Some(known) = exports.iter().find(|name| is_known_version(name)) {
+        return format!("its {} is not as this host knows it ({error:#})", named(known));
+    }
+    if let Some(other) = exports.iter().find(|name| interface(name) == interface(CONTRACT)) {
+        return format!("it exports {}, and this host knows `{CONTRACT}`", named(other));
+    }
+    let shown: Vec<_> = exports.iter().take(MAX_LISTED_EXPORTS).map(|name| named(name)).collect();
+    let found = match exports.len() {
+        0 => "nothing".to_owned(),
+        all if all > MAX_LISTED_EXPORTS => format!("{} and others", shown.join(", ")),
+        _ => shown.join(", "),
+    };
+    format!("it exports {found}, and not `{CONTRACT}`")
 }
 
 /// Returns whether this is the contract's name, in a version that is compatible with this host's version.

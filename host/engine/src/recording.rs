@@ -159,8 +159,8 @@ impl Recording {
     ) -> Result<Self, RecordingError> {
         let imports =
             |error: wasmtime::Error| RecordingError::Imports(format!("its imports cannot be recorded: {error:#}"));
-        let linked = LinkedPassthrough::new(engine.wasmtime(), engine.linker(), passthrough).map_err(imports)?;
-        let linker = linker(engine.wasmtime(), &component.component_type(), Some(passthrough)).map_err(imports)?;
+        let linked = LinkedPassthrough::new(engine.linker_for(component), passthrough).map_err(imports)?;
+        let linker = linker(component.engine(), &component.component_type(), Some(passthrough)).map_err(imports)?;
         let pre = linker.instantiate_pre(component).and_then(ProviderPre::new).map_err(imports)?;
         sink.write(to_line(&Line::Plugin(plugin.clone())));
         Ok(Self { plugin, sink, pre, passthrough: linked, redaction, permits: engine.recorded.clone() })

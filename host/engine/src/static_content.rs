@@ -215,7 +215,7 @@ fn at_most(what: &str, found: impl TryInto<u64>, max: impl TryInto<u64>) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{codegen_config, pooling_engine};
+    use crate::config::{Codegen, codegen_config, pooling_engine};
 
     fn compile(text: &str) -> Vec<u8> {
         let engine = wasmtime::Engine::new(&codegen_config()).unwrap();
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_component_at_the_bounds_fits_the_pool_and_one_beyond_is_refused_for_what_it_has_too_much_of() {
-        let pool = pooling_engine(1, false).unwrap();
+        let pool = pooling_engine(1, Codegen::Optimized).unwrap();
         let globals = "(global (mut i32) (i32.const 1)) ".repeat(6_000);
         for (module, most, what) in [
             ("", 40, "41 core instances, more than 40"),

@@ -29,7 +29,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use iri_string::types::{UriReferenceStr, UriStr};
 use mcp_host_base::informational::{self, TooManyInformational};
-use mcp_host_base::text::quote;
+use mcp_host_base::text::{quote, with_causes};
 use mcp_host_base::tls_client;
 use mcp_host_model::net::{Origin, Scheme, UrlHost, is_public};
 use rustls::RootCertStore;
@@ -227,7 +227,7 @@ impl HttpClient {
     async fn exchange(&self, call: &Call, origin: &Origin, registry: &str) -> Result<Answer, HttpError> {
         let host = origin.authority();
         let stream = within(&host, "accept a connection", CONNECT_TIMEOUT, self.connect(origin, registry)).await?;
-        let broken = |error: hyper::Error| HttpError::Broken { host: host.clone(), reason: causes(&error) };
+        let broken = |error: hyper::Error| HttpError::Broken { host: host.clone(), reason: with_causes(&error) };
         let handshake =
             hyper::client::conn::http1::Builder::new().max_buf_size(MAX_HEAD_SIZE).handshake(TokioIo::new(stream));
         let (mut sender, connection) = handshake.await.map_err(broken)?;
@@ -278,7 +278,7 @@ impl HttpClient {
         let stream = stream.map_err(|error| failed(error.to_string()))?;
         let tls = self.tls.get_or_try_init(|| connector(&self.authorities)).await.map_err(&failed)?;
         tls.connect(name, stream).await.map_err(|error| {
-            let mut reason = causes(&error);
+            let mut reason = with_causes(&error);
             reason.push_str(advice(&reason));
             failed(reason)
         })
@@ -340,7 +340,8 @@ impl Answer {
             while let Some(frame) =
                 within(&host, "go on", IDLE_TIMEOUT, async { Ok::<_, HttpError>(body.frame().await) }).await?
             {
-                let frame = frame.map_err(|error| HttpError::Broken { host: host.clone(), reason: causes(&error) })?;
+                let frame =
+                    frame.map_err(|error| HttpError::Broken { host: host.clone(), reason: with_causes(&error) })?;
                 let Ok(data) = frame.into_data() else { continue };
                 size = size.saturating_add(data.len() as u64);
                 if size > max {
@@ -407,16 +408,6 @@ fn advice(reason: &str) -> &'static str {
         }
         _ => "",
     }
-}
-
-/// Returns the text of an error with its whole chain of causes.
-fn causes(error: &dyn std::error::Error) -> String {
-    let (mut text, mut cause) = (error.to_string(), error.source());
-    while let Some(next) = cause {
-        text = format!("{text}: {next}");
-        cause = next.source();
-    }
-    text
 }
 
 fn is_redirect(response: &Response<Incoming>, method: &Method) -> bool {

@@ -21,6 +21,7 @@
 use std::sync::Once;
 
 use mcp_host_base::escape;
+use mcp_host_base::text::with_causes;
 use mcp_host_config::registry::{LockedIdentity, TrustedRoot};
 use mcp_host_model::digest::Digest;
 use ring::digest::{Context, SHA256, SHA384, SHA512};
@@ -112,16 +113,7 @@ impl Keyless {
 
 /// Returns the text of an error with its causes on one line. It is escaped, because a publisher wrote parts of it.
 fn shown(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    let short: String = text.chars().take(300).collect();
+    let short: String = with_causes(error).chars().take(300).collect();
     escape::line(&short).into_owned()
 }
 

@@ -488,6 +488,16 @@ fn check_key(key: &str) -> Result<(), StoreError> {
     if (1..=MAX_KEY).contains(&key.len()) { Ok(()) } else { Err(StoreError::InvalidKeyLength(key.len())) }
 }
 
+/// Returns the memory of keys in bytes.
+fn keys_size(keys: &[String]) -> usize {
+    keys.iter().fold(0, |sum, key| sum.saturating_add(key.len()).saturating_add(size_of::<String>()))
+}
+
+/// Returns the memory of an entry in bytes.
+fn entry_size((key, value): &(String, Vec<u8>)) -> usize {
+    key.len().saturating_add(value.len()).saturating_add(size_of::<(String, Vec<u8>)>())
+}
+
 /// Adds `delta` to a value, a number in decimal digits; a missing value counts as zero. Fails if the sum is outside of `range`.
 fn add(value: Option<&[u8]>, delta: i128, range: &RangeInclusive<i128>) -> Result<i128, StoreError> {
     let number = match value {

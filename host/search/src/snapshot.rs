@@ -37,7 +37,7 @@
 mod frames;
 mod importer;
 mod publisher;
-mod role;
+pub(super) mod role;
 mod seal;
 mod shared_indexer;
 mod stored;

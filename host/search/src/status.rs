@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use mcp_host_base::log_target;
 
-use super::snapshot::{IndexRole, SnapshotCounts};
+use super::snapshot::role::{IndexRole, SnapshotCounts};
 
 /// The id of a source in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

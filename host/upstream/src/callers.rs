@@ -14,7 +14,7 @@
 //!
 //! LRU: at most [`MAX_CLIENTS`] clients are kept, or [`MAX_PROGRAMS`] if they are programs, and the least recently used one without
 //! subscribers is evicted. Half of them may have subscribers, so there is always one to evict, and no number of requests ends a
-//! subscription.
+//! subscription. A principal with [`MAX_OF_PRINCIPAL`] access tokens evicts its own clients.
 //!
 //! A client is created by a call of its caller, or by a subscription to a resource. Changes of the listing are reported for clients that
 //! exist: the host asks for them without watched paths, which neither creates a client nor counts as its use.
@@ -43,8 +43,10 @@ use crate::tokens::TokenClient;
 
 /// The maximum number of clients.
 const MAX_CLIENTS: NonZeroUsize = NonZeroUsize::new(256).unwrap();
+/// The maximum number of clients of one principal, by different access tokens. Half of them may have subscribers.
+const MAX_OF_PRINCIPAL: usize = 32;
 /// The maximum number of programs, not counting the host's own.
-const MAX_PROGRAMS: NonZeroUsize = NonZeroUsize::new(16).unwrap();
+pub(crate) const MAX_PROGRAMS: NonZeroUsize = NonZeroUsize::new(16).unwrap();
 
 /// The kind of callers that have their own clients, and the credentials.
 enum Holder {
@@ -71,6 +73,8 @@ pub(crate) struct CallerClients {
 
 struct Client {
     provider: Arc<UpstreamProvider>,
+    /// The name of the principal.
+    principal: String,
     used_at: Instant,
     /// Whether there are subscribers of resources with this identity.
     is_watched: bool,
@@ -143,12 +147,16 @@ impl CallerClients {
             return Some(client.provider.clone());
         }
         let provider = Arc::new(self.connected_with(self.credentials(caller)?).ok()?);
-        if clients.len() >= self.max_clients().get() {
+        let principal = caller.name().unwrap_or_default().to_owned();
+        let is_own = |client: &Client| client.principal == principal;
+        let has_many = clients.values().filter(|client| is_own(client)).count() >= MAX_OF_PRINCIPAL;
+        if has_many || clients.len() >= self.max_clients().get() {
             let order = |(_, client): &(&Identity, &Client)| (client.is_watched, client.used_at);
-            let oldest = clients.iter().min_by_key(order).map(|(identity, _)| *identity);
+            let evictable = clients.iter().filter(|(_, client)| !has_many || is_own(client));
+            let oldest = evictable.min_by_key(order).map(|(identity, _)| *identity);
             oldest.and_then(|oldest| clients.remove(&oldest));
         }
-        let client = Client { provider: provider.clone(), used_at: Instant::now(), is_watched: is_watching };
+        let client = Client { provider: provider.clone(), principal, used_at: Instant::now(), is_watched: is_watching };
         clients.insert(identity, client);
         self.added.notify_one();
         Some(provider)

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use mcp_host_base::backoff::Backoff;
-use mcp_host_base::text::truncate;
+use mcp_host_base::text::{truncate, with_causes};
 use mcp_host_config::grants::CredentialValue;
 use mcp_host_config::{Plugin, Secret, UpstreamSource};
 use mcp_host_model::net::Scheme;
@@ -32,7 +32,7 @@ use tokio_util::task::AbortOnDropHandle;
 pub use self::error::ConnectError;
 pub(crate) use self::opener::{Link, Means};
 
-use self::error::{MAX_REASON, with_causes};
+use self::error::MAX_REASON;
 use self::opener::{Opener, Program};
 use crate::guard::Allowance;
 use crate::health::Health;

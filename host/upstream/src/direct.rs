@@ -6,16 +6,18 @@
 //! closed, which cancels the request.
 //!
 //! rmcp sends the requests of revisions with sessions, and all requests over pipes. It also sends a request again whose event stream ended
-//! before the answer, because rmcp resumes streams. After the first such stream, rmcp sends all requests of this client.
+//! before the answer, because rmcp resumes streams. After such a stream, rmcp sends all requests of this client for [`UNSUITED`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::header::{HeaderName, HeaderValue};
 use mcp_host_config::{Plugin, UpstreamSource};
+use parking_lot::Mutex;
 use rmcp::RoleClient;
 use rmcp::model::{
     ClientCapabilities, ClientJsonRpcMessage, ClientRequest, CustomResult, GetMeta as _, Implementation,
@@ -33,6 +35,9 @@ use crate::http::{Credentials, Failed, HttpClient, Thread};
 use crate::message::{Decoder, max_message, random_first_id};
 use crate::updates::Updates;
 
+/// The time for which rmcp sends all requests after an event stream that ended before its answer.
+const UNSUITED: Duration = Duration::from_secs(60);
+
 /// Posts requests to one upstream, with the credentials of one identity.
 pub(crate) struct Direct {
     client: HttpClient,
@@ -42,8 +47,8 @@ pub(crate) struct Direct {
     /// The runtime that drives the HTTP connections.
     runtime: Handle,
     next_id: AtomicI64,
-    /// Whether the server ended an event stream before the answer: then rmcp sends all requests.
-    is_unsuited: AtomicBool,
+    /// The time until which rmcp sends all requests, because the server ended an event stream before the answer.
+    unsuited_until: Mutex<Option<Instant>>,
 }
 
 impl Direct {
@@ -64,7 +69,7 @@ impl Direct {
             max: max_message(&plugin.limits),
             runtime,
             next_id: AtomicI64::new(random_first_id()),
-            is_unsuited: AtomicBool::new(false),
+            unsuited_until: Mutex::default(),
         })
     }
 
@@ -75,7 +80,7 @@ impl Direct {
         request: ClientRequest,
         thread: Thread,
     ) -> Option<Result<String, ServiceError>> {
-        if self.is_unsuited.load(Ordering::Relaxed) {
+        if self.unsuited_until.lock().is_some_and(|until| Instant::now() < until) {
             return None;
         }
         let headers = headers(version, &request);
@@ -90,7 +95,7 @@ impl Direct {
         let answer = match TokioContext::new(exchange, self.runtime.clone()).await {
             Ok(Some(answer)) => answer,
             Ok(None) => {
-                self.is_unsuited.store(true, Ordering::Relaxed);
+                *self.unsuited_until.lock() = Instant::now().checked_add(UNSUITED);
                 return None;
             }
             Err(error) => return Some(Err(of_transport(error))),

@@ -1,23 +1,25 @@
 //! Limits of what an upstream sends without a request.
 //!
-//! All that an upstream sends is counted where it is received, in event streams ([`http`](crate::http)) and on pipes
-//! ([`pipes`](crate::pipes)), in token buckets of events and of bytes ([`Buckets`]): messages, and what is no message, such as empty lines,
-//! comments, events that cannot be decoded, and answers that no request waits for. A chunk, or a read of a pipe, counts as at least 64 bytes ([`shortfall`]).
-//! One answer to each request is not counted. Each request also permits [`BESIDES`] short events, because servers send such events with each
-//! answer, for example the id of its stream. The connections with one identity, one after another, have the same buckets, so that a new
-//! connection has no new burst. All identities of an upstream have buckets together, which are [`IDENTITIES`] times as large.
+//! Everything that an upstream sends is counted where it is received, in event streams ([`http`](crate::http)) and on pipes
+//! ([`pipes`](crate::pipes)), in token buckets of events and of bytes ([`Buckets`]): messages, and also empty lines, comments, events that
+//! cannot be decoded, and answers that no request waits for. A chunk, or a read of a pipe, counts as at least 64 bytes ([`shortfall`]). One
+//! answer to each request is not counted. Each request also permits [`BESIDES`] short events, because servers send such events with each
+//! answer, for example the id of its stream. Successive connections with one identity share their buckets, so a new connection has no new
+//! burst. All identities of an upstream also share buckets, which are [`IDENTITIES`] times as large.
 //!
 //! An excess ends the connection ([`Allowance`]). It is opened again with back-off, as after a failed attempt.
 //!
-//! Notifications that the host does not use (progress, logs, tools, prompts) are dropped before they are processed. Requests of the server
-//! are answered here: `ping` by a result, and all others by an error, because the host declares no capabilities. At most [`MAX_ANSWERS`] of
-//! these answers wait until they are sent; further requests are dropped, as is a request whose id is longer than [`MAX_ID`] bytes.
+//! Notifications that the host does not use (progress, logs, tools, prompts), or that their stream was not opened for, are dropped before
+//! they are processed. Requests of the server are answered here: `ping` by a result, and all others by an error, because the host declares no
+//! capabilities. At most [`MAX_ANSWERS`] of these answers wait until they are sent; further requests are dropped, as is a request whose id is
+//! longer than [`MAX_ID`] bytes.
 //!
 //! rmcp counts the ids of requests from 0, so the requests of all identities would have equal ids. If a reverse proxy confused responses of
 //! two identities, one would receive the content of the other. So a random number of the connection is added to the ids of
 //! [asked](is_asked) requests.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher as _, RandomState};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -26,10 +28,11 @@ use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use mcp_host_base::bounded_body::shortfall;
+use parking_lot::Mutex;
 use rmcp::RoleClient;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, ClientResult, ErrorCode, ErrorData, JsonRpcMessage,
-    RequestId, ServerNotification, ServerRequest,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, ClientResult, ErrorCode, ErrorData, GetMeta as _,
+    JsonRpcMessage, RequestId, ServerNotification, ServerRequest,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -60,7 +63,7 @@ const MAX_ID: usize = 1024;
 /// The maximum number of answers to requests of the server that wait until they are sent.
 const MAX_ANSWERS: usize = 64;
 
-/// What an upstream has exceeded.
+/// The limit that an upstream has exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Excess {
     /// The token bucket of events.
@@ -133,7 +136,7 @@ impl Buckets {
     }
 }
 
-/// What an upstream may send on one connection without a request.
+/// The buckets of one connection, for everything that an upstream sends without a request.
 #[derive(Debug, Default)]
 pub(crate) struct Allowance {
     buckets: Arc<Buckets>,
@@ -144,6 +147,31 @@ pub(crate) struct Allowance {
     excess: OnceLock<Excess>,
     /// Cancelled by the first excess.
     exceeded: CancellationToken,
+    /// The pending requests whose responses end when they are cancelled.
+    cancellable: Mutex<HashMap<RequestId, CancellationToken>>,
+}
+
+/// Is cancelled when its request is.
+pub(crate) struct Cancellation {
+    id: RequestId,
+    token: CancellationToken,
+    allowance: Arc<Allowance>,
+}
+
+impl Cancellation {
+    pub(crate) async fn cancelled(&self) {
+        self.token.cancelled().await;
+    }
+
+    pub(crate) fn token(&self) -> CancellationToken {
+        self.token.clone()
+    }
+}
+
+impl Drop for Cancellation {
+    fn drop(&mut self) {
+        self.allowance.cancellable.lock().remove(&self.id);
+    }
 }
 
 impl Allowance {
@@ -185,6 +213,20 @@ impl Allowance {
     /// Returns the first excess.
     pub(crate) fn excess(&self) -> Option<Excess> {
         self.excess.get().copied()
+    }
+
+    /// Returns the cancellation of a request that is being sent.
+    pub(crate) fn cancellation(self: &Arc<Self>, id: RequestId) -> Cancellation {
+        let token = CancellationToken::new();
+        self.cancellable.lock().insert(id.clone(), token.clone());
+        Cancellation { id, token, allowance: self.clone() }
+    }
+
+    /// Cancels a request.
+    pub(crate) fn cancel(&self, id: &RequestId) {
+        if let Some(token) = self.cancellable.lock().get(id) {
+            token.cancel();
+        }
     }
 
     /// Records that a request waits for an answer, which is not counted.
@@ -244,7 +286,7 @@ impl<T> Guarded<T> {
     /// Marks the connection as ended, and wakes the host and the connection's watch, which open another one.
     fn end(&self) {
         if let Some(excess) = self.allowance.excess() {
-            self.health.exceeded(excess);
+            self.health.exceeded(&excess.to_string());
         }
         self.has_ended.store(true, Ordering::Release);
         self.updates.wake();
@@ -283,6 +325,13 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
         mut item: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         self.ids.replace_in_sent(&mut item);
+        if let JsonRpcMessage::Notification(notification) = &item
+            && let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+            && let Some(id) = &cancelled.params.request_id
+        {
+            // Before the notification is sent, which waits for other notifications.
+            self.allowance.cancel(id);
+        }
         self.inner.send(item)
     }
 
@@ -301,7 +350,9 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
             self.ids.restore_in_received(&mut message);
             match message {
                 JsonRpcMessage::Request(request) => self.answer(&request.request, request.id),
-                JsonRpcMessage::Notification(notification) if !is_wanted(&notification.notification) => {}
+                JsonRpcMessage::Notification(notification)
+                    if !is_wanted(&notification.notification) || !self.ids.is_requested(&notification.notification) => {
+                }
                 message => return Some(message),
             }
         }
@@ -316,13 +367,35 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
 struct Ids {
     /// The number that is added to the ids of [asked](is_asked) requests. It is greater than all ids of rmcp.
     first: i64,
-    /// The ids of open streams. They are not replaced, because notifications contain the id of their stream.
-    streams: HashSet<RequestId>,
+    /// The open streams by their ids, which are not replaced, because notifications contain the id of their stream.
+    streams: HashMap<RequestId, Filter>,
+    hasher: RandomState,
+}
+
+/// The notifications that a stream was opened for.
+struct Filter {
+    /// The hashes of the URIs.
+    resources: HashSet<u64>,
+    has_listing: bool,
 }
 
 impl Ids {
     fn new() -> Self {
-        Self { first: random_first_id(), streams: HashSet::new() }
+        Self { first: random_first_id(), streams: HashMap::new(), hasher: RandomState::new() }
+    }
+
+    /// Returns whether a notification belongs to no stream, or its stream was opened for it. For any other, rmcp would cancel the stream,
+    /// and the host would notify of all resources when it has opened the stream again.
+    fn is_requested(&self, notification: &ServerNotification) -> bool {
+        let stream = notification.get_meta().subscription_id().and_then(|id| self.streams.get(&id));
+        let Some(filter) = stream else { return true };
+        match notification {
+            ServerNotification::ResourceUpdatedNotification(updated) => {
+                filter.resources.contains(&self.hasher.hash_one(updated.params.uri.as_str()))
+            }
+            ServerNotification::ResourceListChangedNotification(_) => filter.has_listing,
+            _ => true,
+        }
     }
 
     /// Replaces the id of an asked request in the request, and in the notification that cancels it.
@@ -330,14 +403,18 @@ impl Ids {
         let is_asked = is_asked(message);
         let id = match message {
             JsonRpcMessage::Request(request) => {
-                if matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)) {
-                    self.streams.insert(request.id.clone());
+                if let ClientRequest::SubscriptionsListenRequest(listen) = &request.request {
+                    let wanted = &listen.params.notifications;
+                    let uris = wanted.resource_subscriptions.iter().flatten();
+                    let resources = uris.map(|uri| self.hasher.hash_one(uri.as_str())).collect();
+                    let filter = Filter { resources, has_listing: wanted.resources_list_changed == Some(true) };
+                    self.streams.insert(request.id.clone(), filter);
                 }
                 Some(&mut request.id).filter(|_| is_asked)
             }
             JsonRpcMessage::Notification(notification) => match &mut notification.notification {
                 ClientNotification::CancelledNotification(cancelled) => {
-                    cancelled.params.request_id.as_mut().filter(|id| !self.streams.remove(*id))
+                    cancelled.params.request_id.as_mut().filter(|id| self.streams.remove(*id).is_none())
                 }
                 _ => None,
             },
@@ -468,6 +545,23 @@ mod tests {
         let listen = r#"{"jsonrpc":"2.0","id":9,"method":"subscriptions/listen","params":{"notifications":{}}}"#;
         assert_eq!((id_sent(&mut ids, listen), id_sent(&mut ids, &cancel(9))), (9, 9));
         assert!(ids.streams.is_empty());
+    }
+
+    #[test]
+    fn a_notification_that_its_stream_was_not_opened_for_is_dropped() {
+        let mut ids = Ids::new();
+        let listen = r#"{"jsonrpc":"2.0","id":9,"method":"subscriptions/listen","params":{"notifications":{"resourceSubscriptions":["x:a"]}}}"#;
+        ids.replace_in_sent(&mut serde_json::from_str(listen).unwrap());
+        let is_requested = |stream: u64, method: &str, uri: &str| {
+            let text = format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/resources/{method}","params":{{"uri":"{uri}","_meta":{{"io.modelcontextprotocol/subscriptionId":{stream}}}}}}}"#
+            );
+            let message: RxJsonRpcMessage<RoleClient> = serde_json::from_str(&text).unwrap();
+            let JsonRpcMessage::Notification(notification) = message else { panic!("{text}") };
+            ids.is_requested(&notification.notification)
+        };
+        assert!(is_requested(9, "updated", "x:a") && is_requested(8, "updated", "x:b"));
+        assert!(!is_requested(9, "updated", "x:b") && !is_requested(9, "list_changed", ""));
     }
 
     #[test]

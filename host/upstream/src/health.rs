@@ -14,8 +14,6 @@ use mcp_host_model::provider::Outage;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::guard::Excess;
-
 /// The minimum time between two log lines of one kind.
 const LOG_PERIOD: Duration = Duration::from_secs(60);
 
@@ -88,12 +86,11 @@ impl Health {
         }
     }
 
-    /// Records that the host ended the connection, because the server sent too much.
-    pub(crate) fn exceeded(&self, excess: Excess) {
-        let reason = excess.to_string();
+    /// Records that the host ended the connection, because the server sent too much, with this reason.
+    pub(crate) fn exceeded(&self, reason: &str) {
         let logged = self.log.record("excess");
         let mut state = self.state.lock();
-        if state.begin_outage(&reason) {
+        if state.begin_outage(reason) {
             state.is_logged = logged.is_some();
         }
         drop(state);
@@ -152,7 +149,7 @@ mod tests {
         assert!(health.is_doubtful(Duration::from_secs(60)));
         health.answered();
         assert_eq!(health.outage(), None);
-        health.exceeded(Excess::Bytes);
-        assert_eq!(health.outage().unwrap().reason, Excess::Bytes.to_string());
+        health.exceeded("too many bytes");
+        assert_eq!(health.outage().unwrap().reason, "too many bytes");
     }
 }

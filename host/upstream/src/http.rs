@@ -1,11 +1,14 @@
-//! Streamable HTTP over hyper: the HTTP client of rmcp's transport and of [`direct`](crate::direct).
+//! Streamable HTTP over hyper: the HTTP client of [`direct`](crate::direct) and of rmcp's transport ([`rmcp_client`]).
 //!
 //! HTTP/1.1 over a pool of [`connections`](crate::connections). Redirects are not followed, so credentials are sent only to the configured
-//! URL. The caller sets the maximum size of a body and of an event of a stream. An error's body that is not JSON is ignored above [`MAX_ERROR_BODY`] bytes. What
-//! follows an answer in an event stream is read for one call of an upstream at a time, up to [`MAX_REST`] bytes and for [`MAX_END`];
-//! beyond that, the connection is closed instead of reused. Event streams are bounded in [`events`](mod@events).
+//! URL. The caller sets the maximum size of a body and of an event. The body of an error that is not JSON is ignored above
+//! [`MAX_ERROR_BODY`] bytes. After an answer in an event stream, the rest of the stream is read, so that the connection can be reused: for
+//! one call of an upstream at a time, up to [`MAX_REST`] bytes and for [`MAX_END`]. Beyond that, the connection is closed.
+//! [`events`] bounds event streams.
 
+mod error;
 mod events;
+mod rmcp_client;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -24,24 +27,22 @@ use mcp_host_base::bounded_body::{self, BodyError};
 use mcp_host_base::informational;
 use mcp_host_base::threads::yield_ready;
 use mcp_host_base::tls_client;
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
-use rmcp::service::ServiceError;
-use rmcp::transport::common::http_header::{
-    EVENT_STREAM_MIME_TYPE, HEADER_LAST_EVENT_ID, HEADER_SESSION_ID, JSON_MIME_TYPE,
-};
+use rmcp::model::{JsonRpcMessage, RequestId, ServerJsonRpcMessage};
+use rmcp::transport::common::http_header::{EVENT_STREAM_MIME_TYPE, HEADER_SESSION_ID, JSON_MIME_TYPE};
 use rmcp::transport::streamable_http_client::{
-    AuthRequiredError, HttpStatusError, InsufficientScopeError, StreamableHttpClient, StreamableHttpError,
-    StreamableHttpPostResponse, StreamableHttpResponseLimits,
+    AuthRequiredError, HttpStatusError, InsufficientScopeError, StreamableHttpError,
 };
 use rustls::RootCertStore;
 use tokio::sync::Semaphore;
 
+pub(crate) use self::error::{ErrorStatus, Failed, error_status, is_answered, is_outage};
 pub(crate) use self::events::MAX_RETRY;
 
-use self::events::{Events, Previous, RawEvents, Streams, events, raw_events, reopened};
-use crate::connections::{Connections, ReceivedBody, SendError};
-use crate::guard::{Allowance, Excess};
-use crate::message::{Decoder, LONG, Undecoded, is_asked};
+use self::error::{HttpError, failed};
+use self::events::{RawEvents, Streams, raw_events};
+use crate::connections::{Connections, ReceivedBody};
+use crate::guard::Allowance;
+use crate::message::{Decoder, LONG, Undecoded};
 use crate::tokens::AccessTokens;
 use crate::updates::Updates;
 
@@ -55,9 +56,6 @@ const MAX_OTHERS: usize = 1000;
 const MAX_END: Duration = Duration::from_secs(1);
 /// The maximum number of bytes that are read for this purpose.
 const MAX_REST: usize = 64 << 10;
-/// The bounds of a server's `Retry-After` that is passed on to clients.
-const RETRY_AFTER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
-
 const ACCEPTED: HeaderValue = HeaderValue::from_static("text/event-stream, application/json");
 const NAME: HeaderValue = HeaderValue::from_static(concat!("mcp-host/", env!("CARGO_PKG_VERSION")));
 
@@ -99,98 +97,6 @@ pub(crate) enum Thread {
     OfCall,
     /// A thread that other tasks share. Long answers are decoded on another thread.
     OfTransport,
-}
-
-/// Why an exchange failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum HttpError {
-    #[error("{}", with_causes(.0))]
-    Send(#[from] SendError),
-    #[error("{}", with_causes(.0))]
-    Body(#[from] hyper::Error),
-    #[error(transparent)]
-    Request(#[from] hyper::http::Error),
-    #[error(transparent)]
-    Json(#[from] serde_json::Error),
-    #[error("the answer broke off: {0}")]
-    Broken(String),
-    #[error("an event has more than {0} bytes")]
-    EventTooLarge(usize),
-    #[error("the stream continues after the answer for more than {MAX_REST} bytes")]
-    RestTooLarge,
-    #[error("there is no access token from {0}")]
-    Token(String),
-    #[error(transparent)]
-    Excess(#[from] Excess),
-}
-
-/// Returns the text of an error with its causes, because the text of hyper's errors omits them.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text = format!("{text}: {next}");
-        cause = next.source();
-    }
-    text
-}
-
-pub(crate) type Failed = StreamableHttpError<HttpError>;
-
-/// Returns whether the server answered the request, and the connection remains usable.
-pub(crate) fn is_answered(error: &ServiceError) -> bool {
-    let ServiceError::TransportSend(error) = error else { return false };
-    matches!(
-        error.error.downcast_ref::<Failed>(),
-        Some(
-            StreamableHttpError::HttpStatus(_)
-                | StreamableHttpError::ResponseBodyTooLarge { .. }
-                | StreamableHttpError::UnexpectedContentType(_)
-                | StreamableHttpError::UnexpectedServerResponse(_)
-        )
-    )
-}
-
-/// Returns whether the error shows that the server is unavailable: it rejects the credentials, or the status is 5xx.
-pub(crate) fn is_outage(error: &ServiceError) -> bool {
-    error.auth_challenge().is_some() || status_error(error).is_some_and(|error| error.status >= 500)
-}
-
-/// The status of a response that is not successful.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ErrorStatus {
-    pub(crate) status: u16,
-    /// The time after which a retry makes sense, if the server is busy or unavailable and has set it.
-    pub(crate) retry_after: Option<Duration>,
-}
-
-/// Returns the status of the response, if the error is that it is not successful.
-pub(crate) fn error_status(error: &ServiceError) -> Option<ErrorStatus> {
-    let HttpStatusError { status, retry_after: text, .. } = status_error(error)?;
-    let is_passed = matches!(*status, 429 | 503);
-    let retry_after = text.as_deref().filter(|_| is_passed).and_then(retry_after);
-    Some(ErrorStatus { status: *status, retry_after })
-}
-
-fn status_error(error: &ServiceError) -> Option<&HttpStatusError> {
-    let ServiceError::TransportSend(error) = error else { return None };
-    match error.error.downcast_ref::<Failed>()? {
-        StreamableHttpError::HttpStatus(error) => Some(error),
-        _ => None,
-    }
-}
-
-/// Parses `Retry-After` (RFC 9110, section 10.2.3): a number of seconds of any size, within [`RETRY_AFTER`]. None for a date, because the
-/// clock of this machine may differ from the server's.
-fn retry_after(text: &str) -> Option<Duration> {
-    let text = text.trim();
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let seconds = is_number.then(|| text.parse().unwrap_or(u64::MAX))?;
-    Some(Duration::from_secs(seconds).clamp(RETRY_AFTER.0, RETRY_AFTER.1))
-}
-
-fn failed(error: impl Into<HttpError>) -> Failed {
-    StreamableHttpError::Client(error.into())
 }
 
 impl HttpClient {
@@ -428,190 +334,4 @@ async fn read(body: &mut ReceivedBody, max: usize) -> Result<Bytes, Failed> {
         BodyError::TooLarge(max_size) => StreamableHttpError::ResponseBodyTooLarge { max_size },
         error => failed(HttpError::Broken(error.to_string())),
     })
-}
-
-/// Converts a client error (4xx) in response to `server/discover` into a JSON-RPC error, so that rmcp continues with `initialize`. Servers
-/// without this method respond so.
-fn legacy_answer(
-    message: &ClientJsonRpcMessage,
-    status: StatusCode,
-    answered: Option<&ServerJsonRpcMessage>,
-) -> Option<StreamableHttpPostResponse> {
-    let ClientJsonRpcMessage::Request(request) = message else { return None };
-    if !matches!(request.request, ClientRequest::DiscoverRequest(_)) || !status.is_client_error() {
-        return None;
-    }
-    let error = match answered {
-        Some(JsonRpcMessage::Error(error)) => error.error.clone(),
-        _ => ErrorData::invalid_request(format!("server/discover was answered with {status}"), None),
-    };
-    let answer = ServerJsonRpcMessage::error(error, Some(request.id.clone()));
-    Some(StreamableHttpPostResponse::Json(answer, None))
-}
-
-impl StreamableHttpClient for HttpClient {
-    type Error = HttpError;
-
-    async fn post_message(
-        &self,
-        uri: Arc<str>,
-        message: ClientJsonRpcMessage,
-        session: Option<Arc<str>>,
-        auth: Option<String>,
-        headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<StreamableHttpPostResponse, Failed> {
-        let limits = StreamableHttpResponseLimits::default();
-        self.post_message_with_response_limits(uri, message, session, auth, headers, limits).await
-    }
-
-    async fn post_message_with_response_limits(
-        &self,
-        uri: Arc<str>,
-        message: ClientJsonRpcMessage,
-        session: Option<Arc<str>>,
-        _auth: Option<String>,
-        headers: HashMap<HeaderName, HeaderValue>,
-        limits: StreamableHttpResponseLimits,
-    ) -> Result<StreamableHttpPostResponse, Failed> {
-        let body = serde_json::to_vec(&message).map_err(failed)?;
-        let response = self.send(Method::POST, &uri, session.as_deref(), headers, body.into()).await?;
-        let (status, reuse) = (response.status(), response.body().reuse());
-        let request = match &message {
-            ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
-            _ => None,
-        };
-        if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
-            // A request has an answer: this is the response to another message.
-            if request.is_none() {
-                reuse.permit();
-            } else {
-                self.streams.allowance().await_answer();
-            }
-            return Ok(StreamableHttpPostResponse::Accepted);
-        }
-        if status == StatusCode::NOT_FOUND && session.is_some() {
-            return Err(StreamableHttpError::SessionExpired);
-        }
-        let (new_session, retry_after) = (header(&response, HEADER_SESSION_ID), header(&response, "retry-after"));
-        let (is_json, is_asked) = (is_type(&response, JSON_MIME_TYPE), is_asked(&message));
-        if !status.is_success() {
-            let max = if is_json { limits.max_json_response_size } else { MAX_ERROR_BODY };
-            // A body that is too long or ends early must not hide the status.
-            let mut body = response.into_body();
-            let text = read(&mut body, max).await.unwrap_or_default();
-            let answered = self.decoder.decode_any(text, is_asked).await.ok();
-            if request.is_some() && answered.as_ref().and_then(id_of) == request.as_ref() {
-                reuse.permit();
-            }
-            if let Some(answer) = legacy_answer(&message, status, answered.as_ref()).filter(|_| session.is_none()) {
-                return Ok(answer);
-            }
-            return match answered {
-                Some(error @ JsonRpcMessage::Error(_)) if is_json => {
-                    Ok(StreamableHttpPostResponse::Json(error, new_session))
-                }
-                _ => Err(HttpStatusError::new(status.as_u16(), retry_after).into()),
-            };
-        }
-        if is_type(&response, EVENT_STREAM_MIME_TYPE) {
-            let (max, allowance) = (limits.max_sse_event_size, self.streams.allowance());
-            if request.is_some() {
-                allowance.await_answer();
-            }
-            let events = events(response.into_body(), max, self.decoder, is_asked, request, allowance);
-            return Ok(StreamableHttpPostResponse::Sse(events, new_session));
-        }
-        let Some(id) = request else {
-            // A notification needs no answer.
-            return Ok(StreamableHttpPostResponse::Accepted);
-        };
-        if !is_json {
-            let found =
-                response.headers().get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()).into());
-            return Err(StreamableHttpError::UnexpectedContentType(found));
-        }
-        let mut body = response.into_body();
-        let text = read(&mut body, limits.max_json_response_size).await?;
-        match self.decoder.decode_any(text, is_asked).await {
-            Ok(message) if is_answer(&message, &id) => {
-                reuse.permit();
-                Ok(StreamableHttpPostResponse::Json(message, new_session))
-            }
-            Ok(_) => Err(StreamableHttpError::UnexpectedServerResponse(Cow::Borrowed("an answer to another request"))),
-            Err(error) => Err(StreamableHttpError::UnexpectedServerResponse(Cow::Owned(error.to_string()))),
-        }
-    }
-
-    async fn delete_session(
-        &self,
-        uri: Arc<str>,
-        session: Arc<str>,
-        _auth: Option<String>,
-        headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<(), Failed> {
-        self.send(Method::DELETE, &uri, Some(&session), headers, Bytes::new()).await.map(drop)
-    }
-
-    async fn get_stream(
-        &self,
-        uri: Arc<str>,
-        session: Option<Arc<str>>,
-        last_event_id: Option<String>,
-        auth: Option<String>,
-        headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<Events, Failed> {
-        let max = StreamableHttpResponseLimits::default().max_sse_event_size;
-        self.get_stream_with_max_sse_event_size(uri, session, last_event_id, auth, headers, max).await
-    }
-
-    async fn get_stream_with_max_sse_event_size(
-        &self,
-        uri: Arc<str>,
-        session: Option<Arc<str>>,
-        last_event_id: Option<String>,
-        _auth: Option<String>,
-        headers: HashMap<HeaderName, HeaderValue>,
-        max: usize,
-    ) -> Result<Events, Failed> {
-        let mut headers = headers;
-        if let Some(id) = last_event_id.as_deref().and_then(|id| HeaderValue::from_str(id).ok()) {
-            headers.insert(
-                HeaderName::from_bytes(HEADER_LAST_EVENT_ID.as_bytes())
-                    .map_err(|error| failed(hyper::http::Error::from(error)))?,
-                id,
-            );
-        }
-        let response = self.send(Method::GET, &uri, session.as_deref(), headers, Bytes::new()).await?;
-        match response.status() {
-            StatusCode::METHOD_NOT_ALLOWED => return Err(StreamableHttpError::ServerDoesNotSupportSse),
-            status if !status.is_success() => return Err(HttpStatusError::new(status.as_u16(), None).into()),
-            _ if !is_type(&response, EVENT_STREAM_MIME_TYPE) => {
-                return Err(StreamableHttpError::ServerDoesNotSupportSse);
-            }
-            _ => {}
-        }
-        let opened = self.streams.opened(session.unwrap_or_else(|| "".into()), last_event_id.as_deref());
-        if opened.previous == Some(Previous::OtherSession) {
-            self.updates.session_changed();
-        }
-        if opened.previous.is_some() {
-            self.updates.gap();
-        }
-        let allowance = self.streams.allowance();
-        // Every answer in such a stream is an answer to a request of `ask`.
-        let events = events(response.into_body(), max, self.decoder, true, None, allowance);
-        Ok(reopened(events, opened.has_notifications.then(|| self.streams.clone())))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_time_to_retry_is_limited_and_a_date_is_none() {
-        let seconds = |text: &str| retry_after(text).map(|time| time.as_secs());
-        assert_eq!(["0", " 5 ", "3600", "99999999999999999999"].map(seconds), [1, 5, 300, 300].map(Some));
-        assert_eq!(["", "-1", "+5", "1.5", "Fri, 31 Dec 9999 23:59:59 GMT"].map(seconds), [None; 5]);
-    }
 }

@@ -32,8 +32,10 @@
 //!
 //! - A message on the wire has at most one and a half times `response-size`. A tree of its values is built only if its estimated size is
 //!   within the budget ([`message`]).
-//! - All that a server sends besides answers to requests is counted, also what is no message. Too much of it ends the connection ([`guard`]).
-//! - Remembered listings take at most half of `memory` ([`listed`]), and pages that were read ahead at most an eighth ([`walks`]).
+//! - Everything that a server sends besides answers to requests is counted, including data that are not messages. Above a limit, the
+//!   connection ends ([`guard`]).
+//! - Spellings and metadata of listings take at most half of `memory` ([`listed`]), and pages that were read ahead at most an eighth
+//!   ([`walks`]).
 //! - A text of an upstream is used as a URI only after it was mapped. A URI that cannot be mapped is dropped and logged.
 //!
 //! # Revisions
@@ -73,8 +75,9 @@ use std::sync::Arc;
 
 use mcp_host_config::{Plugin, Views};
 use mcp_host_model::provider::Provider;
+use tokio::sync::Semaphore;
 
-use self::callers::CallerClients;
+use self::callers::{CallerClients, MAX_PROGRAMS};
 use self::connection::{Connector, Means};
 use self::guard::Buckets;
 use self::http::Credentials;
@@ -108,7 +111,8 @@ pub async fn connect_with(
     tokens: Option<&Arc<TokenClient>>,
 ) -> Result<Arc<dyn Provider>, ConnectError> {
     let Some(upstream) = &plugin.upstream else { return Err(ConnectError::no_upstream()) };
-    let means = Means { launcher, log, ledger: Arc::default(), buckets: Buckets::of_upstream() };
+    let programs = Arc::new(Semaphore::new(MAX_PROGRAMS.get().saturating_add(1)));
+    let means = Means { launcher, log, ledger: Arc::default(), buckets: Buckets::of_upstream(), programs };
     if !upstream.identities.is_empty() {
         return Ok(Arc::new(Identities::start(plugin, &upstream.identities, means).await?));
     }

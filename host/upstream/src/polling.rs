@@ -1,9 +1,11 @@
-//! `poll = true`: what an upstream cannot notify of is read again, and compared by its digest.
+//! `poll = true`: change detection by polling, for servers without notifications. Watched resources, and the first page of the listing, are
+//! read again, and the digests of the answers are compared.
 //!
-//! A resource is read again when the host asks and its time to live is over. The first reading is the state to compare with.
+//! A resource is read when the host requests changes and the time to live of the previous answer is over. The first read is the baseline.
 //!
-//! Each reading fails alone. It runs beside the call that wants it, within `limits.deadline`, and tells what changed when it ends; a
-//! call waits for the readings that it started no longer than [`Poller::wait`]. What fails is read again with back-off, in slots of its own.
+//! Reads are independent: a failed read does not affect others. Each read is a task with the timeout `limits.deadline`, and records a
+//! change when it ends. The call that started it waits for at most [`Poller::wait`]. A failed read is repeated with exponential back-off, in
+//! [slots](crate::slots) for retries.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,17 +24,17 @@ use crate::message::LONG;
 use crate::slots::Slots;
 use crate::updates::Updates;
 
-/// The longest time to live that delays a reading.
+/// The maximum time to live that delays a read.
 const MAX_TTL: Duration = Duration::from_secs(3600);
-/// The longest time for which a call waits for readings.
+/// The maximum time for which a call waits for reads.
 const MAX_WAIT: Duration = Duration::from_secs(1);
-/// The key of the listing among the readings.
+/// The key of the listing.
 pub(crate) const LISTING: Option<String> = None;
 
 /// A watched path; none is the listing.
 pub(crate) type Key = Option<String>;
 
-/// What was read.
+/// The digest of an answer, and its time to live.
 pub(crate) struct Content {
     pub(crate) digest: [u8; 32],
     pub(crate) ttl: Option<Duration>,
@@ -43,7 +45,7 @@ impl Content {
         Self { digest: Sha256::digest(bytes).into(), ttl }
     }
 
-    /// What is compared of a result, which is gone through on another thread if it is long.
+    /// Returns the digest of the compared part of a result. A long result is parsed on another thread.
     pub(crate) async fn of(result: String) -> Result<Self, Failure> {
         let compared = |result: String| match answer::compared(&result) {
             Ok((compared, ttl)) => Ok(Self::new(compared.as_bytes(), ttl)),
@@ -57,7 +59,7 @@ impl Content {
     }
 }
 
-/// Reads what is watched.
+/// Reads the watched resources of one client.
 pub(crate) struct Poller {
     runtime: Handle,
     updates: Arc<Updates>,
@@ -65,7 +67,7 @@ pub(crate) struct Poller {
     slots: Slots,
     deadline: Duration,
     wait: Duration,
-    /// Ends the readings: they hold the client of the upstream, and would end with their answers only.
+    /// Cancels all reads. Otherwise each read would keep the client of the upstream until its answer arrives.
     stopped: CancellationToken,
 }
 
@@ -83,7 +85,7 @@ impl Poller {
         }
     }
 
-    /// Reads those of the keys that are due, and forgets what was not asked for during `idle`.
+    /// Starts the reads of these keys that are due. Removes keys that were not requested for `idle`.
     pub(crate) async fn poll(
         &self,
         keys: impl Iterator<Item = Key>,
@@ -111,17 +113,17 @@ impl Poller {
         select(join_all(first), std::pin::pin!(timer)).await;
     }
 
-    /// Ends all readings, and makes no more.
+    /// Cancels all reads, and starts no more.
     pub(crate) fn stop(&self) {
         self.stopped.cancel();
     }
 
-    /// Forgets the results of readings, because nothing is watched any more.
+    /// Removes the results of reads, because nothing is watched any more.
     pub(crate) fn forget(&self) {
         self.readings.lock().by_key.clear();
     }
 
-    /// One reading, whose end is recorded. A call waits for it until that time.
+    /// Makes one read, and records its result. `until` is the time until which the call waits for it.
     fn read(
         &self,
         reading: BoxFuture<'static, Result<Content, Failure>>,
@@ -156,7 +158,7 @@ impl Poller {
     }
 }
 
-/// What was read of each watched resource.
+/// The reads of all keys.
 #[derive(Debug, Default)]
 struct Readings {
     by_key: HashMap<Key, Reading>,
@@ -164,7 +166,7 @@ struct Readings {
 
 #[derive(Debug)]
 struct Reading {
-    /// Of what was read last.
+    /// The digest of the last answer.
     digest: Option<[u8; 32]>,
     due: Instant,
     asked_at: Instant,
@@ -174,8 +176,7 @@ struct Reading {
 }
 
 impl Readings {
-    /// Returns those of the keys that are to be read now, each with whether the last attempt failed, and forgets what was not asked for
-    /// during `idle`.
+    /// Returns the keys that are due, each with whether its last read failed. Removes keys that were not requested for `idle`.
     fn due(&mut self, keys: impl Iterator<Item = Key>, now: Instant, idle: Duration) -> Vec<(Key, bool)> {
         let mut due = Vec::new();
         for key in keys {
@@ -191,7 +192,7 @@ impl Readings {
         due
     }
 
-    /// Records what was read; nothing if that failed. Returns whether it is something else than before.
+    /// Records the result of a read; none if it failed. Returns whether the content has changed.
     fn record(&mut self, key: &Key, content: Option<Content>, now: Instant) -> bool {
         let Some(reading) = self.by_key.get_mut(key) else { return false };
         reading.is_under_way = false;

@@ -2,14 +2,14 @@
 //!
 //! | function | request |
 //! |---|---|
-//! | `list` | `resources/list`, a page for a page, or for several parts of it; up to [`listings::MAX_EMPTY_PAGES`] pages without entries are passed over |
+//! | `list` | `resources/list`, one page, whole or in parts; up to [`listings::MAX_EMPTY_PAGES`] empty pages are skipped |
 //! | `templates` | `resources/templates/list`, all pages |
 //! | `read` | `resources/read` |
 //! | `stat` | none, if the resource was listed; else `resources/read` |
 //! | `complete` | `completion/complete` |
-//! | `changes` | subscriptions ([`subscriptions`](crate::subscriptions)), or readings ([`polling`](crate::polling)) |
+//! | `changes` | subscriptions ([`subscriptions`](crate::subscriptions)), or polling ([`polling`](crate::polling)) |
 //!
-//! Of an error of the upstream a client sees what [`errors`] lets pass. Everything else is logged.
+//! [`errors`] decides which details of an upstream's error a client receives. All details are logged.
 
 mod listings;
 mod survey;
@@ -62,14 +62,14 @@ const MIN_IDLE: Duration = Duration::from_secs(90);
 /// The time between two lines of the log with the same reason.
 const LOG_PERIOD: Duration = Duration::from_secs(60);
 
-/// How an upstream is connected to.
+/// The connector of a client, and the sender of its requests.
 pub(crate) struct Opening {
     connector: Connector,
     asker: Asker,
 }
 
 impl Opening {
-    /// Connections by that connector; without sessions, requests by `http` with those credentials.
+    /// Uses this connector. In the revision without sessions, requests are posted with `http` and these credentials.
     pub(crate) fn new(
         plugin: &Plugin,
         connector: Connector,
@@ -87,7 +87,7 @@ pub(crate) struct UpstreamProvider {
     shared: Arc<Shared>,
     info: ProviderInfo,
     deadline: Duration,
-    /// Ends with the provider; none before the first connection.
+    /// Keeps the connection open; none before the first connection.
     watch: OnceLock<AbortOnDropHandle<()>>,
     _release: AbortOnDropHandle<()>,
 }
@@ -98,7 +98,7 @@ struct Shared {
     asker: Asker,
     mapping: Arc<Mapping>,
     updates: Arc<Updates>,
-    /// Whether what the upstream does not notify of is read again: the listing, and resources.
+    /// Whether resources, and the listing, are polled if the upstream does not notify of their changes.
     polls: bool,
     idle: Duration,
     max_items: usize,
@@ -111,7 +111,7 @@ struct Shared {
     walks: Walks,
     subscriptions: tokio::sync::Mutex<Subscriptions>,
     poller: Poller,
-    /// The last time at which the host requested changes; none if nothing is watched since then.
+    /// The time of the host's last request for changes; none if nothing is watched any more.
     asked_at: Mutex<Option<Instant>>,
     /// Notified when nothing is watched any more.
     released: Notify,
@@ -130,7 +130,7 @@ impl UpstreamProvider {
         Ok(provider)
     }
 
-    /// One of several clients of a server. It has no connection yet.
+    /// Creates one of several clients of a server, without a connection.
     pub(crate) fn one_of(clients: NonZeroUsize, plugin: &Plugin, opening: Opening) -> Self {
         Self::new(clients, plugin, opening, ProviderInfo::default())
     }
@@ -189,12 +189,12 @@ impl UpstreamProvider {
         self.watch.get_or_init(|| self.shared.connector.watch());
     }
 
-    /// The program, if it is one and was started.
+    /// Returns the status of the program, if the upstream is a program that was started.
     pub(crate) fn program(&self) -> Option<Program> {
         self.shared.connector.program()
     }
 
-    /// Returns whether changes of the listing can be reported; also true while there is no connection, because it is not known.
+    /// Returns whether changes of the listing can be reported. True while there is no connection, because it is not known then.
     pub(crate) fn watches_listing(&self) -> bool {
         let is_read_again = |link: &Link| self.shared.polls && !link.can_subscribe();
         let link = self.shared.connector.open_link();
@@ -215,7 +215,7 @@ impl UpstreamProvider {
     }
 }
 
-/// Readings hold the rest of the client, and end with it.
+/// Cancels the reads of the poller, which share the client's state.
 impl Drop for UpstreamProvider {
     fn drop(&mut self) {
         self.shared.poller.stop();
@@ -232,7 +232,7 @@ async fn release_when_idle(shared: Arc<Shared>) {
         let mut subscriptions = shared.subscriptions.lock().await;
         let asked_at = *shared.asked_at.lock();
         if asked_at.is_none() {
-            // Otherwise the host may be waiting for an upstream that fails, and changes meanwhile are found after its recovery.
+            // Without a connection, the host may be waiting for a failed upstream. It finds the changes after the recovery.
             shared.poller.forget();
         }
         let is_idle = asked_at.is_none_or(|at| at.elapsed() >= shared.idle);
@@ -243,7 +243,7 @@ async fn release_when_idle(shared: Arc<Shared>) {
     }
 }
 
-/// Returns the server's description of itself. With `polls`, what it does not notify of is read again.
+/// Returns the server's description of itself. With `polls`, changes are detected by polling if it does not notify of them.
 fn describe(link: &Link, polls: bool) -> ProviderInfo {
     let server = link.info.server_info.as_ref();
     let mut info = ProviderInfo::new(
@@ -314,7 +314,8 @@ impl Provider for UpstreamProvider {
 }
 
 impl Shared {
-    /// The upstream's URI of a path: as it was listed, else in canonical form. What was not listed and is no such form is not found.
+    /// Returns the upstream's URI of a path: as listed, else in canonical form. A path that was neither listed nor is in canonical form is
+    /// not found.
     fn spelling(&self, path: &str) -> Result<String> {
         match self.listed.lock().spelling(path) {
             Spelling::Listed(spelling) => Ok(spelling.to_owned()),
@@ -324,7 +325,7 @@ impl Shared {
         }
     }
 
-    /// The text of the result of a request.
+    /// Sends a request, and returns the text of its result.
     async fn ask(&self, link: &Link, request: ClientRequest) -> std::result::Result<String, ServiceError> {
         let answer = self.asker.ask(link, request, Thread::OfCall).await;
         if matches!(answer, Ok(_) | Err(ServiceError::McpError(_) | ServiceError::UnexpectedResponse)) {
@@ -408,7 +409,7 @@ impl Shared {
         })
     }
 
-    /// The values without those with which the template leads to what cannot be asked for: rules judge another spelling of it.
+    /// Returns the values whose expansion of the template can be requested. For the others, rules would apply to another spelling.
     fn requestable(
         &self,
         values: Vec<String>,
@@ -440,7 +441,7 @@ impl Shared {
         Ok(self.updates.since(watched, since))
     }
 
-    /// Reads what is watched again, and the first page of the listing, unless the upstream notifies of it.
+    /// Polls the watched resources, and the first page of the listing unless the upstream notifies of it.
     async fn poll(self: &Arc<Self>, link: &Arc<Link>, watched: &[(String, String)]) {
         let keys = watched.iter().map(|(path, _)| Some(path.clone()));
         let keys = keys.chain((!link.notifies_of_listing()).then_some(LISTING));
@@ -468,7 +469,7 @@ impl Shared {
         self.poller.poll(keys, self.idle, read).await;
     }
 
-    /// The path of a URI of the upstream. One that cannot be mapped is logged.
+    /// Returns the path of a URI of the upstream. A URI that cannot be mapped is logged.
     fn path(&self, what: &'static str, uri: &str) -> Option<String> {
         self.mapping.path(uri).inspect_err(|error| self.tell(what, uri, &format!("it cannot be mapped: {error}"))).ok()
     }
@@ -490,7 +491,7 @@ impl Shared {
         }
     }
 
-    /// The failure of a request. A connection that failed is dropped.
+    /// Returns the failure of a request. A failed connection is dropped.
     fn failure(&self, link: &Link, error: ServiceError, requested: Option<&str>) -> Failure {
         match error {
             ServiceError::McpError(error) => errors::failure(&self.mapping, &error, requested),
@@ -514,7 +515,7 @@ impl Shared {
     }
 }
 
-/// What an upstream answered is not what it was asked for.
+/// Returns the failure of a request whose answer has the wrong type.
 fn unexpected(error: impl std::fmt::Display) -> Failure {
     Failure::internal(format!("the response of the upstream does not match the request: {error}"))
 }

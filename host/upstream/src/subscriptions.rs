@@ -1,15 +1,17 @@
-//! Subscriptions held at an upstream: one for each resource that anybody watches.
+//! The host's subscriptions at an upstream: one for each watched resource, however many clients watch it.
 //!
-//! With sessions each resource is subscribed to. Without, one stream (`subscriptions/listen`) is open for all of them; when another resource
-//! is watched, a stream for all is opened before the old one is closed. After a stream or a connection was opened again, everything that is
-//! watched has changed once: updates in between are lost.
+//! With sessions, there is one `resources/subscribe` for each resource. Without sessions, one stream (`subscriptions/listen`) covers all
+//! resources. When a resource is added, a new stream is opened before the old one is closed. After a stream or a connection was opened
+//! again, all watched resources are reported as changed once, because updates in between are lost.
 //!
-//! Each subscription fails alone. Requests run beside the calls that want them ([`requests`]), each within `limits.deadline`; a call
-//! waits for the first attempts of what is new, and not longer than [`Subscriptions::wait`]. What fails is tried again with back-off, in slots
-//! of its own, and has changed once when it succeeds. If an upstream does not open a stream for all, each resource that no open stream
-//! covers is tried alone, and the stream is for those that it accepts; the old one stays open meanwhile.
+//! Subscriptions are independent: a refused resource does not affect others. Requests run in tasks ([`requests`]), each with the timeout
+//! `limits.deadline`. A call waits for the first attempts of new resources, for at most [`Subscriptions::wait`]. A failed request is
+//! repeated with exponential back-off, in [slots](crate::slots) for retries. When it succeeds, its resource is reported as changed once. If
+//! the upstream refuses the stream, each resource that no open stream covers is tried in a stream of its own, and the next stream covers
+//! the accepted ones. The old stream stays open meanwhile.
 //!
-//! The host asks for groups of its watched resources in turn, so a resource is given up when it was not asked for during [`Subscriptions::idle`].
+//! The host requests the changes of its watched resources in groups, in turn. So a resource is unsubscribed from when it was not requested
+//! for [`Subscriptions::idle`].
 
 mod requests;
 
@@ -31,16 +33,16 @@ use crate::connection::Link;
 use crate::mapping::Mapping;
 use crate::updates::Updates;
 
-/// The shortest and the longest time between two streams that the upstream ends.
+/// The minimum and the maximum pause before another stream, if the upstream ends streams.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(30));
-/// A stream that lasted so long ended for a reason of its own.
+/// The lifetime of a stream from which on its end resets the back-off.
 const LASTING: Duration = Duration::from_secs(30);
-/// The longest time for which a call waits for first attempts.
+/// The maximum time for which a call waits for first attempts.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 /// The time between two lines of the log with the same reason.
 const LOG_PERIOD: Duration = Duration::from_secs(60);
 
-/// What is subscribed to.
+/// The subscriptions of one client.
 pub(crate) struct Subscriptions {
     name: Arc<str>,
     updates: Arc<Updates>,
@@ -48,12 +50,12 @@ pub(crate) struct Subscriptions {
     idle: Duration,
     wait: Duration,
     held: HashMap<String, Held>,
-    /// What is being unsubscribed from.
+    /// The paths with a pending request to unsubscribe.
     leaving: HashSet<String>,
-    /// The connection, and the session on it, that they are held on.
+    /// The numbers of the connection and of the session that have the subscriptions.
     link: Option<(u64, u64)>,
     tasks: JoinSet<Ended>,
-    /// The first attempts that the current call waits for: of paths, and (none) of a stream.
+    /// The first attempts that the current call waits for: paths; `None` is the stream.
     awaited: HashSet<Option<String>>,
     stream: Option<Stream>,
     /// Whether a stream is being opened.
@@ -70,23 +72,23 @@ struct Held {
     state: State,
     /// The delays between attempts.
     backoff: Backoff,
-    /// Whether an update may have been lost since the host began to watch it.
+    /// Whether an update may have been lost since it is watched.
     is_missed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It has not been asked for.
+    /// There was no request yet.
     New,
-    /// A request for it alone is under way.
+    /// A request for this resource only is pending.
     Asking,
-    /// A stream for it and others was refused, which may be its fault.
+    /// A stream for this and other resources was refused, possibly because of this one.
     Suspect,
-    /// The upstream opened a stream for it alone, which was closed again.
+    /// The upstream accepted a stream for this resource only, which was closed again.
     Accepted,
-    /// It is subscribed to.
+    /// The upstream notifies of its changes.
     Held,
-    /// It failed, and is tried again at that time.
+    /// The request failed, and is repeated at this time.
     Failed(Instant),
 }
 
@@ -118,12 +120,13 @@ impl Subscriptions {
         }
     }
 
-    /// Whether anything is subscribed to.
+    /// Returns whether there are neither subscriptions nor a stream.
     pub(crate) fn is_empty(&self) -> bool {
         self.held.is_empty() && self.stream.is_none()
     }
 
-    /// Subscribes to those paths, each with the spelling of its URI, and gives up what nobody has asked for lately.
+    /// Subscribes to these paths, each with the spelling of its URI. Unsubscribes from paths that were not requested for
+    /// [`idle`](Self::idle).
     pub(crate) async fn hold(&mut self, link: &Arc<Link>, watched: Vec<(String, String)>) {
         let now = Instant::now();
         let has_gap = self.begin(link);
@@ -163,18 +166,18 @@ impl Subscriptions {
             }
         }
         if link.is_stateless() && !self.awaited.is_empty() {
-            // What was accepted alone does not wait for the others.
+            // Accepted resources do not wait for the others.
             self.awaited.clear();
             self.open(link, until);
         }
         if has_gap && !link.is_stateless() {
-            // What is subscribed to only later has changed once more then.
+            // A resource that is subscribed to later is reported as changed again.
             self.held.values_mut().for_each(|held| held.is_missed |= held.state != State::Held);
             self.updates.gap();
         }
     }
 
-    /// Gives up everything, as nobody watches any more.
+    /// Ends all subscriptions, because nothing is watched any more.
     pub(crate) fn release(&mut self, link: Option<&Arc<Link>>) {
         let given_up = self
             .held
@@ -194,7 +197,7 @@ impl Subscriptions {
         (link.id, self.updates.sessions())
     }
 
-    /// Begins anew if the connection or its session is another one. Returns whether updates may have been lost.
+    /// Starts over if the connection or its session has changed. Returns whether updates may have been lost.
     fn begin(&mut self, link: &Link) -> bool {
         let place = self.place(link);
         if self.link == Some(place) {
@@ -202,7 +205,7 @@ impl Subscriptions {
         }
         let has_gap = self.link.is_some() && !self.is_empty();
         if self.link.is_some() && !has_gap {
-            // Nothing was subscribed to, but a session notifies of the listing anyway.
+            // There were no subscriptions, but a session notifies of the listing without one.
             self.updates.listing_changed();
         }
         self.link = Some(place);
@@ -216,7 +219,7 @@ impl Subscriptions {
         has_gap
     }
 
-    /// Forgets the paths that were not asked for during [`Self::idle`], and returns them with their spellings.
+    /// Removes the paths that were not requested for [`idle`](Self::idle), and returns them with their spellings.
     fn give_up(&mut self, now: Instant) -> Vec<(String, String)> {
         let (idle, updates, mut given_up) = (self.idle, &self.updates, Vec::new());
         self.held.retain(|path, held| {
@@ -239,7 +242,7 @@ impl Subscriptions {
         }
     }
 
-    /// Starts the requests whose time has come. A call waits for them until that time.
+    /// Starts the requests that are due. The call waits for them until `until`.
     fn start(&mut self, link: &Arc<Link>, until: Instant) {
         if link.is_stateless() {
             self.open(link, until);
@@ -268,7 +271,7 @@ impl Subscriptions {
         }
     }
 
-    /// Opens a stream for all that is held, unless the open one is for all.
+    /// Opens a stream for all resources, unless the open stream covers them.
     fn open(&mut self, link: &Arc<Link>, until: Instant) {
         let now = Instant::now();
         let ended = self.stream.take_if(|stream| stream.has_ended.load(Ordering::Acquire));
@@ -283,7 +286,7 @@ impl Subscriptions {
             self.stream.is_some() && self.held.values().all(|held| !is_wanted(held) || held.state == State::Held);
         let paths: Vec<_> = self.held.iter().filter(|(_, held)| link.can_subscribe() && is_wanted(held)).collect();
         let has_use = link.notifies_of_listing() || !paths.is_empty();
-        // Those that are tried alone are in the same stream if they are accepted.
+        // Resources that are tried separately join the stream once they are accepted.
         let is_trying = self.held.values().any(|held| matches!(held.state, State::Suspect));
         if is_complete || !has_use || self.is_opening || is_trying || !self.awaited.is_empty() {
             return;
@@ -297,7 +300,7 @@ impl Subscriptions {
         self.requests.open(&mut self.tasks, link, paths, until);
     }
 
-    /// Records how a request ended; none if its task was ended.
+    /// Records the result of a request; none if its task was cancelled.
     fn ended(&mut self, ended: Option<Ended>) {
         let now = Instant::now();
         let Some(ended) = ended else {
@@ -325,7 +328,7 @@ impl Subscriptions {
             Ended::Unsubscribed { path } => drop(self.leaving.remove(&path)),
             Ended::Opened { paths, answer: Ok(stream) } => {
                 self.is_opening = false;
-                // A stream that was open until now has been open all the time.
+                // The old stream has been open until now, so no update was lost.
                 let is_gap = self.stream.is_none() && self.not_before.is_some();
                 self.stream = Some(stream);
                 for path in paths {
@@ -346,13 +349,13 @@ impl Subscriptions {
         }
     }
 
-    /// A stream for all was refused.
+    /// Handles a refused stream.
     fn refused(&mut self, paths: &[String], trouble: &Trouble, now: Instant) {
         let is_covered = self.stream.as_ref().is_some_and(|stream| !stream.has_ended.load(Ordering::Acquire));
         let is_at_fault = |held: &Held| !(is_covered && held.state == State::Held);
         let at_fault: Vec<_> =
             paths.iter().filter(|path| self.held.get(path.as_str()).is_some_and(is_at_fault)).collect();
-        // Those that were accepted alone, and not together, are no reason to try again at once.
+        // Resources that are accepted separately but not together must not cause another attempt immediately.
         let is_new = |path: &&String| self.held.get(path.as_str()).is_some_and(|held| held.state != State::Accepted);
         let delay = if at_fault.iter().any(is_new) { Duration::ZERO } else { self.backoff.next_delay() };
         self.not_before = now.checked_add(delay);

@@ -29,7 +29,7 @@ pub(crate) fn changes(session: &Session<'_>, watched: &[String], since: Option<&
         return Ok(Changes::none(start(session)?).poll_after(poll_after));
     };
     let all = || -> Result<Changes> {
-        Tree::forget(session);
+        Tree::forget(session.cache);
         Ok(Changes::all(start(session)?, watched).poll_after(poll_after))
     };
     let Some(mut token) = since.strip_prefix(PREFIX).filter(|token| !token.is_empty()).map(str::to_owned) else {
@@ -54,7 +54,7 @@ pub(crate) fn changes(session: &Session<'_>, watched: &[String], since: Option<&
         }
     }
     if changed.is_tree {
-        Tree::forget(session);
+        Tree::forget(session.cache);
     }
     let mut changes = Changes::none(format!("{PREFIX}{token}"));
     changes.changed = watched.iter().filter(|path| changed.concerns(path)).cloned().collect();

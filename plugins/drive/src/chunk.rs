@@ -9,7 +9,7 @@
 //! The chunks without their overlap are the whole text, in order.
 
 use crate::sections::{Section, sections};
-use crate::session::digest;
+use crate::store::digest;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::ops::Range;

@@ -85,7 +85,7 @@ impl Drive {
     /// Begins a call.
     fn session(&self) -> Session<'_> {
         let client = Client::new(self.transport.as_ref(), &self.settings);
-        Session::new(client, Cache(self.store.as_ref()), &self.settings, (self.now)())
+        Session::new(client, Cache::new(self.store.as_ref(), (self.now)()), &self.settings)
     }
 }
 

@@ -11,7 +11,8 @@ use crate::entries::{self, listed};
 use crate::format::Format;
 use crate::id::Id;
 use crate::query;
-use crate::session::{Session, digest, query_fault};
+use crate::session::{Session, query_fault};
+use crate::store::digest;
 use mcp_provider::{Contents, Entry, Failure, Page, Result, log};
 use serde::{Deserialize, Serialize};
 

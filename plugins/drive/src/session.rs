@@ -1,4 +1,4 @@
-//! One call of the provider: the API, the cache and the time, and functions that several routes share.
+//! One call of the provider: the API, the cache, and functions that several routes share.
 
 use crate::api::{Client, Corpora, Error, ExportFormats, File, FileQuery};
 use crate::id::Id;
@@ -8,10 +8,8 @@ use crate::store::Cache;
 use crate::tree::Tree;
 use mcp_provider::{Failure, Result};
 use serde::{Deserialize, Serialize};
-use siphasher::sip::SipHasher;
 use std::cell::OnceCell;
-use std::hash::{Hash, Hasher};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// The key of the export formats in the bucket.
 const EXPORT_FORMATS: &str = "export-formats";
@@ -24,7 +22,6 @@ pub(crate) struct Session<'a> {
     pub(crate) client: Client<'a>,
     pub(crate) cache: Cache<'a>,
     pub(crate) settings: &'a Settings,
-    pub(crate) now: SystemTime,
     pub(crate) tree: OnceCell<Tree>,
     pub(crate) formats: OnceCell<ExportFormats>,
 }
@@ -46,8 +43,8 @@ struct StoredFormats {
 }
 
 impl<'a> Session<'a> {
-    pub(crate) fn new(client: Client<'a>, cache: Cache<'a>, settings: &'a Settings, now: SystemTime) -> Self {
-        Self { client, cache, settings, now, tree: OnceCell::new(), formats: OnceCell::new() }
+    pub(crate) fn new(client: Client<'a>, cache: Cache<'a>, settings: &'a Settings) -> Self {
+        Self { client, cache, settings, tree: OnceCell::new(), formats: OnceCell::new() }
     }
 
     /// Returns the tree of folders.
@@ -55,7 +52,7 @@ impl<'a> Session<'a> {
         if let Some(tree) = self.tree.get() {
             return Ok(tree);
         }
-        let tree = Tree::load(self)?;
+        let tree = Tree::load(&self.client, self.cache, self.settings)?;
         Ok(self.tree.get_or_init(|| tree))
     }
 
@@ -66,10 +63,10 @@ impl<'a> Session<'a> {
         }
         let stored: Option<StoredFormats> =
             self.cache.get(EXPORT_FORMATS).and_then(|value| serde_json::from_slice(&value).ok());
-        let formats = match stored.filter(|stored| self.is_fresh(stored.at, EXPORT_FORMATS_TTL)) {
+        let formats = match stored.filter(|stored| self.cache.is_fresh(stored.at, EXPORT_FORMATS_TTL)) {
             Some(stored) => stored.formats,
             None => {
-                let stored = StoredFormats { at: self.now_millis(), formats: self.client.export_formats()? };
+                let stored = StoredFormats { at: self.cache.now_millis(), formats: self.client.export_formats()? };
                 if let Ok(value) = serde_json::to_vec(&stored) {
                     self.cache.set(EXPORT_FORMATS, &value);
                 }
@@ -125,18 +122,6 @@ impl<'a> Session<'a> {
             page_size: 100,
         }
     }
-
-    /// Returns the time in milliseconds since 1970.
-    pub(crate) fn now_millis(&self) -> u64 {
-        let since = self.now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-    }
-
-    /// Returns whether data fetched at a time are fresh. A time in the future (the clock was set back) is not fresh.
-    pub(crate) fn is_fresh(&self, at: u64, ttl: Duration) -> bool {
-        let age = self.now_millis().checked_sub(at).map(Duration::from_millis);
-        age.is_some_and(|age| age < ttl)
-    }
 }
 
 /// Converts the error of a query with conditions of the config.
@@ -147,11 +132,4 @@ pub(crate) fn query_fault(error: Error) -> Failure {
         }
         error => error.into(),
     }
-}
-
-/// Returns the digest of a value, the same in every instance.
-pub(crate) fn digest(value: &(impl Hash + ?Sized)) -> u64 {
-    let mut hasher = SipHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
 }

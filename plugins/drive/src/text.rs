@@ -14,7 +14,8 @@
 use crate::api::{Error, File};
 use crate::chunk::{Chunk, Chunks, Sizes};
 use crate::format::{Format, MARKDOWN};
-use crate::session::{Session, digest};
+use crate::session::Session;
+use crate::store::digest;
 use mcp_provider::{Failure, Result};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;

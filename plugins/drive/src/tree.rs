@@ -8,7 +8,8 @@
 use crate::api::{Client, Corpora, Error, FOLDER, File, FileQuery};
 use crate::id::Id;
 use crate::query;
-use crate::session::{Session, digest};
+use crate::settings::Settings;
+use crate::store::{Cache, digest};
 use mcp_provider::{Failure, Result, log};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -71,40 +72,38 @@ struct Stored {
 
 impl Tree {
     /// Returns the stored tree while it is fresh, else builds a new one.
-    pub(crate) fn load(session: &Session<'_>) -> Result<Self> {
-        let settings = session.settings;
+    pub(crate) fn load(client: &Client<'_>, cache: Cache<'_>, settings: &Settings) -> Result<Self> {
         if settings.folders.is_empty() {
             return Ok(Self::default());
         }
         let config = digest(&(&settings.url, &settings.folders, settings.follow_shortcuts, settings.max_folders));
-        let stored: Option<Stored> = session
-            .cache
+        let stored: Option<Stored> = cache
             .get(KEY)
             .and_then(|value| serde_json::from_slice(&value).ok())
-            .filter(|stored: &Stored| stored.config == config && session.is_fresh(stored.at, settings.refresh));
+            .filter(|stored: &Stored| stored.config == config && cache.is_fresh(stored.at, settings.refresh));
         if let Some(stored) = stored {
             return Ok(stored.tree);
         }
-        let stored = Stored { at: session.now_millis(), config, tree: Self::build(session)? };
+        let stored = Stored { at: cache.now_millis(), config, tree: Self::build(client, settings)? };
         if let Ok(value) = serde_json::to_vec(&stored) {
-            session.cache.set(KEY, &value);
+            cache.set(KEY, &value);
         }
         Ok(stored.tree)
     }
 
     /// Deletes the stored tree, because a folder changed.
-    pub(crate) fn forget(session: &Session<'_>) {
-        session.cache.delete(&[KEY]);
+    pub(crate) fn forget(cache: Cache<'_>) {
+        cache.delete(&[KEY]);
     }
 
-    fn build(session: &Session<'_>) -> Result<Self> {
+    fn build(client: &Client<'_>, settings: &Settings) -> Result<Self> {
         let mut tree = Self::default();
         let mut level = Vec::new();
-        for root in &session.settings.folders {
-            match root_folder(&session.client, root) {
+        for root in &settings.folders {
+            match root_folder(client, root) {
                 Ok((id, folder)) => {
                     tree.roots.push(id.clone());
-                    if tree.insert(id.clone(), folder, session.settings.max_folders) {
+                    if tree.insert(id.clone(), folder, settings.max_folders) {
                         level.push(id);
                     }
                 }
@@ -120,10 +119,10 @@ impl Tree {
             ));
         }
         while !level.is_empty() {
-            level = tree.add_level(session, &level)?;
+            level = tree.add_level(client, settings, &level)?;
         }
         if tree.is_cut {
-            let max = session.settings.max_folders;
+            let max = settings.max_folders;
             log::warn!(
                 "there are more than {max} folders, the `max-folders` of this plugin: those below are not served"
             );
@@ -132,8 +131,8 @@ impl Tree {
     }
 
     /// Adds the subfolders of a level, and returns them: the next level.
-    fn add_level(&mut self, session: &Session<'_>, level: &[Id]) -> Result<Vec<Id>> {
-        let follow = session.settings.follow_shortcuts;
+    fn add_level(&mut self, client: &Client<'_>, settings: &Settings, level: &[Id]) -> Result<Vec<Id>> {
+        let follow = settings.follow_shortcuts;
         let mut next = Vec::new();
         for batch in level.chunks(BATCH) {
             let conditions = [query::folders(follow), query::in_folders(batch)];
@@ -143,9 +142,9 @@ impl Tree {
                 order_by: None,
                 page_size: 1000,
             };
-            session.client.list_all(&query, |file| {
+            client.list_all(&query, |file| {
                 let Some((id, folder)) = subfolder(file, batch, follow) else { return };
-                if self.insert(id.clone(), folder, session.settings.max_folders) {
+                if self.insert(id.clone(), folder, settings.max_folders) {
                     next.push(id);
                 }
             })?;

@@ -11,7 +11,6 @@
 
 use crate::disk::{FileKind, Metadata, OpenFile, Root};
 use crate::rules::Rules;
-use crate::walk::{Walk, WalkBudget};
 use mcp_provider::{Failure, Result, log};
 use std::path::Path;
 use std::rc::Rc;
@@ -219,24 +218,6 @@ impl Folder {
             )));
         }
         self.root.open_file(names)?.read_at(0, max).map(Some)
-    }
-
-    /// Walks every file at any depth below a folder, sorted by name, after a [position](Walk::position).
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`find`](Self::find) for the folder.
-    pub fn files(&self, folder: &str, behind: &str, budget: WalkBudget) -> Result<Walk<'_>> {
-        Walk::new(self, self.place(folder)?, true, behind, budget)
-    }
-
-    /// Walks the direct children of a folder, sorted, after a [position](Walk::position).
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`find`](Self::find) for the folder.
-    pub fn children(&self, folder: &str, behind: &str, budget: WalkBudget) -> Result<Walk<'_>> {
-        Walk::new(self, self.place(folder)?, false, behind, budget)
     }
 
     /// Returns a visible folder, with the rules in it.

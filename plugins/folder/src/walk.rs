@@ -86,6 +86,26 @@ struct Child {
     kind: FileKind,
 }
 
+impl Folder {
+    /// Walks every file at any depth below a folder, sorted by name, after a [position](Walk::position).
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`find`](Self::find) for the folder.
+    pub fn files(&self, folder: &str, behind: &str, budget: WalkBudget) -> Result<Walk<'_>> {
+        Walk::new(self, self.place(folder)?, true, behind, budget)
+    }
+
+    /// Walks the direct children of a folder, sorted, after a [position](Walk::position).
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`find`](Self::find) for the folder.
+    pub fn children(&self, folder: &str, behind: &str, budget: WalkBudget) -> Result<Walk<'_>> {
+        Walk::new(self, self.place(folder)?, false, behind, budget)
+    }
+}
+
 impl<'f> Walk<'f> {
     /// Walks every file at any depth, or the direct children of a folder. Linked folders are not entered, so no file
     /// occurs twice.

@@ -3,7 +3,6 @@
 //! A file is a multiset of its lines; lines of more than 64 bytes are split into pieces. The similarity is the number
 //! of bytes in common pieces, relative to the size of the larger file. Pieces are compared by a hash.
 
-use crate::view::is_binary;
 use std::collections::HashMap;
 
 /// The score of equal files.
@@ -11,6 +10,9 @@ const MAX_SCORE: u64 = 60_000;
 
 /// The minimum similarity of a rename: 50%, git's default.
 pub(crate) const MIN_SCORE: u64 = MAX_SCORE / 2;
+
+/// The number of leading bytes without NUL that make a file count as text.
+const BINARY_CHECK_BYTES: usize = 8000;
 
 /// The maximum size of a piece in bytes.
 const MAX_PIECE: u32 = 64;
@@ -59,6 +61,11 @@ impl Pieces {
         let common = self.bytes.iter().map(common).fold(0u64, u64::saturating_add);
         common.saturating_mul(MAX_SCORE).checked_div(self.size.max(other.size)).unwrap_or_default()
     }
+}
+
+/// Returns whether a file is not text.
+pub(crate) fn is_binary(data: &[u8]) -> bool {
+    data.get(..BINARY_CHECK_BYTES).unwrap_or(data).contains(&0)
 }
 
 /// Returns whether two files of these sizes can reach [`MIN_SCORE`].

@@ -175,7 +175,7 @@ void mcp_templates_add(mcp_templates *templates, mcp_template template_);
 /* Adds a value, best first. At most 1000 are kept; the others are counted. Clients get at most 100 of those that they may
    see. */
 void mcp_completion_add(mcp_completion *completion, const char *value);
-/* Adds those values that begin with `typed`, and lets clients know how many there are. */
+/* Adds those values that begin with `typed`, each once, and lets clients know how many there are. */
 void mcp_completion_match(mcp_completion *completion, const char *const *values, size_t count, const char *typed);
 
 /* Sets the token of the present state. Required. */

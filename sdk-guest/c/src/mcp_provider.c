@@ -193,10 +193,34 @@ void mcp_completion_add(mcp_completion *completion, const char *value) {
   }
 }
 
+/* A value that begins with what was typed, and its position. */
+typedef struct {
+  const char *text;
+  size_t at;
+} candidate;
+
+static int compare_candidates(const void *left, const void *right) {
+  const candidate *a = left, *b = right;
+  int order = strcmp(a->text, b->text);
+  return order != 0 ? order : (a->at > b->at) - (a->at < b->at);
+}
+
 void mcp_completion_match(mcp_completion *completion, const char *const *values, size_t count, const char *typed) {
   completion->has_total = true;
+  if (count == 0) return;
+  candidate *fitting = mcp_alloc(count * sizeof *fitting);
+  bool *is_chosen = mcp_alloc(count * sizeof *is_chosen);
+  size_t found = 0;
   for (size_t i = 0; i < count; i++) {
-    if (strncmp(values[i], typed, strlen(typed)) == 0) mcp_completion_add(completion, values[i]);
+    if (strncmp(values[i], typed, strlen(typed)) == 0) fitting[found++] = (candidate){.text = values[i], .at = i};
+  }
+  /* Equal values are side by side, the first one of them first. */
+  qsort(fitting, found, sizeof *fitting, compare_candidates);
+  for (size_t i = 0; i < found; i++) {
+    is_chosen[fitting[i].at] = i == 0 || strcmp(fitting[i - 1].text, fitting[i].text) != 0;
+  }
+  for (size_t i = 0; i < count; i++) {
+    if (is_chosen[i]) mcp_completion_add(completion, values[i]);
   }
 }
 

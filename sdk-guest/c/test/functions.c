@@ -174,6 +174,11 @@ static void values_are_completed_beside_the_known_ones(void) {
   assert(completion.count == 1 && strcmp(completion.values[0], "1") == 0);
   completion = mcp_native_complete("c/{kind}", typed, NULL, 0);
   assert(completion.count == 1 && strcmp(completion.values[0], "two") == 0);
+  mcp_completion each_once = {0};
+  const char *repeated[] = {"b", "ab", "a", "ab", "a", "ab"};
+  mcp_completion_match(&each_once, repeated, 6, "a");
+  assert(each_once.values.count == 2 && each_once.total == 2);
+  assert(strcmp(((const char **)each_once.values.items)[0], "ab") == 0);
 }
 
 static void a_fingerprint_may_be_a_function(void) {

@@ -4,7 +4,7 @@ import { converted } from "./arguments.js";
 import { Internal, InvalidRequest, NotFound } from "./failures.js";
 import { File, isBelow } from "./file.js";
 import { pageOf } from "./listing.js";
-import { compareChanges, matching, MAX_COMPLETIONS, Provider, sizeOf } from "./provider.js";
+import { compareChanges, matching, Provider, sizeOf } from "./provider.js";
 import { checkDistinct } from "./resource.js";
 import { contentsOf, entryOfFile, fingerprintOf } from "./results.js";
 import { compareText } from "./text.js";
@@ -185,11 +185,7 @@ function stateOfItem(resource, values, { file, ...item }) {
 
 /** The values that a listing has for a variable, beside those of the others that are known. */
 function completed(listed, variable, typed, known) {
-  const distinct = new Set();
-  for (const { values } of listed) {
-    const others = Object.entries(known).every(([name, value]) => name === variable || (values[name] ?? value) === value);
-    if (others && values[variable].startsWith(typed)) distinct.add(values[variable]);
-  }
-  const completions = [...distinct].slice(0, MAX_COMPLETIONS);
-  return { values: completions, total: distinct.size, hasMore: distinct.size > completions.length };
+  const isBeside = ({ values }) =>
+    Object.entries(known).every(([name, value]) => name === variable || (values[name] ?? value) === value);
+  return matching([...listed].filter(isBeside).map(({ values }) => values[variable]), typed);
 }

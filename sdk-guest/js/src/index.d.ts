@@ -316,7 +316,7 @@ export function paginate(
   entry: (key: string) => Entry | undefined,
 ): Page;
 
-/** Returns the candidates that start with `typed`: the first 1000, and the number of all. */
+/** Returns the candidates that start with `typed`, each once: the first 1000, and the number of all. */
 export function matching(candidates: Iterable<string>, typed: string): Completion;
 
 /** Returns bytes as text if they are UTF-8, else as binary content. */

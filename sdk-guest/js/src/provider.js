@@ -53,7 +53,7 @@ export function detect(entry, bytes) {
 export const MAX_COMPLETIONS = 1000;
 
 export function matching(candidates, typed) {
-  const fitting = [...candidates].filter((candidate) => candidate.startsWith(typed));
+  const fitting = [...new Set(candidates)].filter((candidate) => candidate.startsWith(typed));
   const values = fitting.slice(0, MAX_COMPLETIONS);
   return { values, total: fitting.length, hasMore: fitting.length > values.length };
 }

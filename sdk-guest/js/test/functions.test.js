@@ -127,6 +127,7 @@ test("as many values are completed as the host chooses from", () => {
   completion = listing().complete("{+key}", "key", "v", {});
   assert.deepEqual([completion.values.length, completion.total, completion.hasMore], [1000, 2500, true]);
   assert.deepEqual(matching(values, "v"), completion);
+  assert.deepEqual(matching(["b", "ab", "a", "ab"], "a"), { values: ["ab", "a"], total: 2, hasMore: false });
 });
 
 test("a cursor continues in another instance, whatever was added or removed", () => {

@@ -28,6 +28,9 @@ class Failing(Provider):
                 raise SystemExit(3)
             case "deep":
                 return self.read(path)
+            case "loop":
+                while True:
+                    self.depth += 1
             case "wrong":
                 return Contents(Entry(path, path, size="2"), "")  # type: ignore[arg-type]
             case "denied":

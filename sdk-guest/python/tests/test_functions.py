@@ -194,6 +194,7 @@ class ListingTest(unittest.TestCase):
             completed = self.open().complete("{+key}", "key", "v", {})
             self.assertEqual((len(completed.values), completed.total, completed.has_more), (1000, count, count > 1000))
             self.assertEqual(Completion.matching(self.values, "v"), completed)
+        self.assertEqual(Completion.matching(["b", "ab", "a", "ab"], "a"), Completion(["ab", "a"], 2, False))
 
     def test_a_cursor_continues_in_another_instance_whatever_was_added_or_removed(self) -> None:
         start = [f"v{number}" for number in range(40)]

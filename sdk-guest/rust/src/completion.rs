@@ -1,5 +1,7 @@
 //! Completion of template variables.
 
+use std::collections::HashSet;
+
 /// A template variable with a value. Neither is percent-encoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Argument {
@@ -32,8 +34,8 @@ impl Completion {
     /// 100 of the others.
     pub const MAX_VALUES: usize = 1000;
 
-    /// Returns the `candidates` that start with `typed`, at most [`MAX_VALUES`](Self::MAX_VALUES) of them, in input
-    /// order.
+    /// Returns the `candidates` that start with `typed`, each once, at most [`MAX_VALUES`](Self::MAX_VALUES) of them,
+    /// in input order.
     ///
     /// ```
     /// use mcp_provider::Completion;
@@ -42,9 +44,17 @@ impl Completion {
     /// assert_eq!(completion.values, ["main", "master"]);
     /// ```
     pub fn matching<S: Into<String> + AsRef<str>>(candidates: impl IntoIterator<Item = S>, typed: &str) -> Self {
-        let mut fitting = candidates.into_iter().filter(|candidate| candidate.as_ref().starts_with(typed));
-        let values: Vec<String> = fitting.by_ref().take(Self::MAX_VALUES).map(Into::into).collect();
-        let total = values.len().saturating_add(fitting.count());
+        let (mut values, mut seen) = (Vec::new(), HashSet::new());
+        for candidate in candidates {
+            if candidate.as_ref().starts_with(typed) && !seen.contains(candidate.as_ref()) {
+                let value: String = candidate.into();
+                if values.len() < Self::MAX_VALUES {
+                    values.push(value.clone());
+                }
+                seen.insert(value);
+            }
+        }
+        let total = seen.len();
         Self { has_more: total > values.len(), total: u32::try_from(total).ok(), values }
     }
 }
@@ -58,6 +68,8 @@ mod tests {
         let completion = Completion::matching(vec!["b".to_owned(), "ab".to_owned(), "a".to_owned()], "a");
         assert_eq!(completion.values, ["ab", "a"]);
         assert_eq!((completion.total, completion.has_more), (Some(2), false));
+        let repeated = Completion::matching(["ab", "a", "ab"], "a");
+        assert_eq!((repeated.values, repeated.total), (vec!["ab".to_owned(), "a".to_owned()], Some(2)));
     }
 
     #[test]

@@ -102,6 +102,7 @@ pub(super) fn compile(
 ) -> Result<()> {
     let mut clang = Command::new(CLANG);
     clang.args(["--target=wasm32-wasi", "-mexec-model=reactor", "-Os", "-std=c11", "-gline-tables-only"]);
+    clang.args(["-fsanitize=null", "-fsanitize-trap=null"]);
     clang.arg(format!("--sysroot={}", sysroot.display())).args(flags).arg("-I").arg(include).args(sources);
     cargo::capture(clang.arg("-o").arg(output))?;
     Ok(())

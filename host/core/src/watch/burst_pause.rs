@@ -1,4 +1,4 @@
-//! The pause after a poll or a walk of a listing, before events or changes may cause the next one.
+//! Pauses after a poll, or a walk of a listing, before events or changes may cause the next one.
 //!
 //! The pause is proportional to the work, so that cheap work is repeated soon: [`FACTOR`] times its duration, up to [`MAX_PAUSE`]. A
 //! longer pause is [`MIN_FACTOR`] times the duration. So work of up to a quarter of [`MAX_PAUSE`] is repeated at least once per
@@ -8,9 +8,9 @@
 //! The pause does not grow during a burst: a principal that may see a part of a plugin would learn of hidden activity by the number
 //! of its own notifications.
 //!
-//! Polls are postponed by those only that events and notifications caused ([`EventPause`]). The rate of other polls has its own
-//! bounds, and a provider may do long work in the polls of the interval: `files` surveys the names of a large directory. After such
-//! a poll an event does not wait for a second.
+//! Only polls that events or notifications caused postpone the next poll ([`EventPause`]). Other polls have their own rate limits, and a
+//! provider may do long work in polls of the interval: `files` surveys the names of a large directory. After such a poll, an event
+//! causes the next poll without a pause.
 
 use std::time::Duration;
 
@@ -24,6 +24,12 @@ const FACTOR: u32 = 16;
 const MIN_FACTOR: u32 = 4;
 /// The maximum pause after work that takes less than a quarter of it.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
+
+/// The initial and the maximum back-off after a failed walk.
+pub(super) const FAILED_WALK_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// The minimum and the maximum pause between two walks.
+pub(super) const MIN_WALK_PAUSE: Duration = Duration::from_millis(100);
+pub(super) const MAX_WALK_PAUSE: Duration = Duration::from_secs(30);
 
 /// Returns the pause after work that took `took`.
 pub(super) fn burst_pause(took: Duration) -> Duration {
@@ -45,7 +51,7 @@ impl EventPause {
     }
 
     /// Starts the pause after a poll with this cause that took `took` and ends now. A poll with another cause than an event or a
-    /// notification leaves the pause as it is. Returns what is left of the pause.
+    /// notification leaves the pause as it is. Returns the remaining pause.
     pub(super) fn polled(&mut self, cause: PollCause, took: Duration) -> Duration {
         let now = Instant::now();
         if cause.is_event() {

@@ -14,7 +14,8 @@
 //! [listing](super::listing). A failed call is repeated after a back-off of 1 s, up to 30 s. Until a call succeeds, these principals get
 //! no notification, because it is not known whether the change is hidden.
 //!
-//! At most two walks for new subscribers run concurrently, one per client, in turn ([`FairSemaphore`]).
+//! At most two walks for new subscribers run concurrently, one per client, in turn
+//! ([`FairSemaphore`](mcp_host_model::requester::FairSemaphore)).
 //!
 //! The `stat` of a subscription tells whether a resource is listable. This is checked again after each reported change of a resource with
 //! such subscribers: a file that is replaced by a directory is notified once as a file, and is a directory from then on. After a change of
@@ -27,21 +28,18 @@ use std::time::Duration;
 use mcp_host_base::backoff::Backoff;
 use mcp_host_engine::CallOrigin;
 use mcp_host_engine::plugin::Fault;
-use mcp_host_model::requester::{FairSemaphore, Requester};
+use mcp_host_model::requester::Requester;
 use mcp_host_model::resource::Resource;
 use mcp_host_model::uri::{Path, Uri};
-use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::burst_pause::burst_pause;
-use super::listing::{FAILED_WALK_BACKOFF, MAX_WALK_PAUSE, MIN_WALK_PAUSE};
+use super::burst_pause::{FAILED_WALK_BACKOFF, MAX_WALK_PAUSE, MIN_WALK_PAUSE, burst_pause};
+use super::context::BATCH_SIZE;
 use super::mailbox::Mailbox;
-use super::state::BATCH_SIZE;
 use super::state::WatcherState;
 use crate::access::{Access, Principal};
 use crate::catalog::{self, ListingFingerprint};
-use crate::response_cache::{DroppedFor, ViewId};
+use crate::response_cache::DroppedFor;
 
 /// The maximum duration of a walk for a new subscriber after which the next walk may begin immediately.
 const QUICK_WALK: Duration = Duration::from_millis(5);
@@ -52,49 +50,7 @@ const SLOW_EXAMINATION: Duration = Duration::from_millis(20);
 const MAX_ROUND: Duration = Duration::from_millis(500);
 /// The maximum number of resources whose last examination is remembered.
 const MAX_REMEMBERED: usize = 4096;
-/// The maximum number of concurrent walks for new subscribers.
-const MAX_WALKS: usize = 2;
-
-/// The resources of one plugin with reported changes.
-pub(super) struct DirectoryMonitor {
-    reported: Mutex<BTreeMap<Uri, Path>>,
-    /// Notified when resources are added.
-    added: Notify,
-    /// Held during a walk for a new subscriber, and afterwards for the same duration.
-    walks: FairSemaphore,
-}
-
-impl DirectoryMonitor {
-    pub(super) fn new() -> Self {
-        Self { reported: Mutex::default(), added: Notify::new(), walks: FairSemaphore::new(MAX_WALKS, usize::MAX) }
-    }
-
-    /// Adds resources for examination.
-    pub(super) fn add(&self, resources: impl IntoIterator<Item = (Uri, Path)>) {
-        let mut reported = self.reported.lock();
-        reported.extend(resources);
-        if !reported.is_empty() {
-            self.added.notify_one();
-        }
-    }
-
-    fn take(&self) -> BTreeMap<Uri, Path> {
-        std::mem::take(&mut *self.reported.lock())
-    }
-}
-
 impl WatcherState {
-    /// Returns whether a principal may list and read everything below the mount, so that every change of a listable resource is visible to
-    /// it.
-    pub(super) fn sees_all(&self, access: &Access, principal: &Principal) -> bool {
-        access.policy(principal).shows_all_below(self.plugin.mount())
-    }
-
-    /// Returns a principal's view of the plugin, for the cached responses.
-    pub(super) fn view(&self, access: &Access, principal: &Principal) -> ViewId {
-        ViewId::of(&access.policy(principal), self.plugin.mount())
-    }
-
     /// Drops cached responses of resources whose change was reported, and notifies their subscribers. For listable resources, this only
     /// notifies subscribers that may see everything; the others follow if the change is visible to them.
     pub(super) async fn notify_of_change(&self, changed: Vec<(Uri, Path)>) {
@@ -120,6 +76,16 @@ impl WatcherState {
         if self.view.is_none() {
             self.directories.add(changed);
         }
+    }
+
+    /// Notifies the subscribers of everything below the mount, and checks whether the listing has changed, because changes until now are
+    /// unknown.
+    pub(super) async fn notify_all(&self) {
+        self.plugin.clear_cached_responses();
+        self.listing.mark_dirty();
+        self.context.notify_under(Some(self.plugin.mount()), |_, _| true).await;
+        // The principals' views of directories may be outdated by now.
+        self.examine_all().await;
     }
 
     /// Tracks the changes of a directory from now on for a principal that is about to subscribe to it.

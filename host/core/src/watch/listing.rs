@@ -18,82 +18,17 @@
 //! is notified if the provider has reported a change since the previous walk. A principal that may see only a part is not, because that
 //! would reveal hidden changes: for it, changes are detected from its first fingerprint on, even if the first walk failed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use mcp_host_base::backoff::Backoff;
-use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 
-use super::burst_pause::burst_pause;
+use super::burst_pause::{FAILED_WALK_BACKOFF, MAX_WALK_PAUSE, MIN_WALK_PAUSE, burst_pause};
 use super::state::WatcherState;
 use crate::access::{Access, Principal};
 use crate::catalog::{self, ListingFingerprint, may_see_listing, may_see_whole_listing};
 use crate::response_cache::{DroppedFor, ViewId};
-
-/// The initial and the maximum back-off after a failed walk.
-pub(super) const FAILED_WALK_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// The minimum and the maximum pause between two walks.
-pub(super) const MIN_WALK_PAUSE: Duration = Duration::from_millis(100);
-pub(super) const MAX_WALK_PAUSE: Duration = Duration::from_secs(30);
-
-/// The known state of one plugin's listing.
-pub(super) struct ListingMonitor {
-    /// Incremented whenever the listing may have changed: after a report of the provider, or by a reload.
-    version: AtomicU64,
-    /// Notified when the listing must be checked.
-    pub(super) dirty: Notify,
-    /// The last fingerprint for each subscribed principal.
-    fingerprints: Mutex<HashMap<Principal, ListingFingerprint>>,
-    /// Notified after fingerprints were computed.
-    updated: watch::Sender<()>,
-}
-
-impl ListingMonitor {
-    pub(super) fn new(fingerprints: HashMap<Principal, ListingFingerprint>) -> Self {
-        let is_inherited = !fingerprints.is_empty();
-        let listing = Self {
-            version: AtomicU64::new(0),
-            dirty: Notify::new(),
-            fingerprints: Mutex::new(fingerprints),
-            updated: watch::Sender::new(()),
-        };
-        if is_inherited {
-            listing.mark_dirty();
-        }
-        listing
-    }
-
-    /// Marks the listing as possibly changed, so that it is compared with its fingerprints.
-    pub(super) fn mark_dirty(&self) {
-        self.version.fetch_add(1, Ordering::SeqCst);
-        self.dirty.notify_one();
-    }
-
-    /// Removes the fingerprints of all other principals: without subscribers they are no longer kept up to date. Principals that have just
-    /// lost the right to see anything keep theirs until the walk that follows a reload has compared it.
-    pub(super) fn retain(&self, principals: &HashSet<Principal>) {
-        self.fingerprints().retain(|principal, _| principals.contains(principal));
-    }
-
-    /// Waits until the principal has a fingerprint, so that changes of its listing are detected.
-    pub(super) async fn wait_until_tracked(&self, principal: &Principal) {
-        let mut updated = self.updated.subscribe();
-        // This fails only without a sender, and `self` holds it.
-        let _ = updated.wait_for(|()| self.fingerprints().contains_key(principal)).await;
-    }
-
-    pub(super) fn fingerprints(&self) -> MutexGuard<'_, HashMap<Principal, ListingFingerprint>> {
-        self.fingerprints.lock()
-    }
-
-    pub(super) fn version(&self) -> u64 {
-        self.version.load(Ordering::SeqCst)
-    }
-}
 
 /// The result of a walk.
 #[derive(Default)]

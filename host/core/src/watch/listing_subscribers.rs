@@ -114,7 +114,7 @@ impl ListingSubscribers {
         None
     }
 
-    /// Notifies those of these subscribers that are subscribers of the listing.
+    /// Notifies the subscribers of the listing among these subscribers.
     pub(super) fn notify_each(&self, mailboxes: &[Arc<Mailbox>]) {
         let subscribed = mailboxes.iter().filter(|mailbox| self.contains(mailbox.id));
         subscribed.for_each(|mailbox| mailbox.put_listing());

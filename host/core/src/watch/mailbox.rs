@@ -10,6 +10,7 @@
 //! connection waits without being polled, and must not take the wake-up of the stream that replaced it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -84,6 +85,22 @@ pub(super) enum PrincipalChange {
 pub(super) enum PendingUpdate {
     Listing,
     Resource(Uri),
+}
+
+/// The sequence numbers of taken updates.
+#[derive(Debug, Default)]
+pub(super) struct UpdateNumbers {
+    /// The sequence number of the last update; 0 before the first.
+    pub(super) last: AtomicU64,
+    /// The sequence number of the last update of the listing, unless the client has received it; 0 if there is none.
+    pub(super) listing: AtomicU64,
+}
+
+impl UpdateNumbers {
+    /// Assigns the next number.
+    pub(super) fn next(&self) -> NonZeroU64 {
+        NonZeroU64::MIN.saturating_add(self.last.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
 impl Mailbox {

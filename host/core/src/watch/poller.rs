@@ -38,11 +38,11 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::burst_pause::{EventPause, burst_pause};
+use super::context::BATCH_SIZE;
 use super::mailbox::Mailbox;
 use super::poll_metrics::{PollCause, PollTrigger};
 use super::provider_calls::ProviderCalls;
-use super::state::{BATCH_SIZE, PollOutcome, Unserved, WatcherState};
-use super::views::Owed;
+use super::state::{Owed, PollOutcome, Unserved, WatcherState};
 use crate::response_cache::DroppedFor;
 
 /// The bounds of a provider's hint, unless the interval of the config lies outside of them.
@@ -408,7 +408,7 @@ impl Poller {
                 () = may_poll => return PollTrigger::now(PollCause::Replica),
                 () = shards.wait_for_news() => {}
             }
-            // News that have been taken are delivered, whatever else happens.
+            // Not cancelled by another branch: news that were taken must be delivered.
             for (shard, news) in shards.take_news() {
                 wakes |= self.tell_news(shards, shard, news).await;
             }

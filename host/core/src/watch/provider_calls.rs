@@ -1,6 +1,6 @@
 //! The environment of the [polls](mcp_host_cluster::poll) of one plugin: calls of its provider, and notifications of its subscribers.
 //!
-//! The changed resources are processed in [batches](super::state), independent of the number of paths and subscribers. If all paths of a
+//! The changed resources are processed in [batches](super::context), independent of the number of paths and subscribers. If all paths of a
 //! group that fails belong to one client, the client loses [`FAILURE_COST`] of the polls that it may force.
 
 use std::collections::{HashMap, HashSet};
@@ -15,7 +15,8 @@ use mcp_host_model::resource::WatchedChanges;
 use mcp_host_model::uri::{Path, Uri};
 use tokio::time::Instant;
 
-use super::state::{BATCH_SIZE, WatcherState};
+use super::context::BATCH_SIZE;
+use super::state::WatcherState;
 use crate::access::Principal;
 use crate::response_cache::DroppedFor;
 

@@ -4,9 +4,8 @@
 //! keeps the number of its last update. [`Subscriber::redeliver`] makes those updates pending again that the client may
 //! not have received. This takes eight bytes per subscription, however many updates there were.
 
-use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use super::mailbox::PendingUpdate;
@@ -21,21 +20,6 @@ pub struct SentUpdate {
     pub principal: String,
     /// The change.
     pub update: Update,
-}
-
-/// The sequence numbers of taken updates.
-#[derive(Debug, Default)]
-pub(super) struct UpdateNumbers {
-    /// The sequence number of the last update; 0 before the first.
-    last: AtomicU64,
-    /// The sequence number of the last update of the listing, unless the client has received it; 0 if there is none.
-    listing: AtomicU64,
-}
-
-impl UpdateNumbers {
-    fn next(&self) -> NonZeroU64 {
-        NonZeroU64::MIN.saturating_add(self.last.fetch_add(1, Ordering::Relaxed))
-    }
 }
 
 impl Subscriber {

@@ -1,12 +1,12 @@
 //! The interface of search to subscriptions: who subscribes to its results, and notifications for them. The index of subscriptions is
-//! locked for one [batch](super::state) at a time.
+//! locked for one [batch](super::context) at a time.
 
 use std::collections::HashSet;
 
 use mcp_host_model::uri::{Mount, Uri};
 
 use super::Hub;
-use super::state::BATCH_SIZE;
+use super::context::BATCH_SIZE;
 use crate::access::Principal;
 
 impl Hub {

@@ -1,119 +1,31 @@
-//! The state that the watchers of all plugins share ([`WatchContext`]), and the state that a watcher shares with its tasks
-//! ([`WatcherState`]).
-//!
-//! Subscribers are notified in batches. Clients determine the number of subscribers, and providers the rate of changes. So
-//! a batch adds at most [`BATCH_SIZE`] updates to mailboxes; then the shared lock is released, and the task yields.
+//! The state that a watcher, of a plugin or of one view, shares with its tasks: requested polls and their outcomes, and what the tasks
+//! have to examine.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::convert::Infallible;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use governor::Quota;
 use mcp_host_base::keyed_rate::KeyedRate;
-use mcp_host_base::share_limiter::ShareLimiter;
 use mcp_host_cluster::shards::Shards;
 use mcp_host_engine::plugin::Fault;
 use mcp_host_model::caller::{Caller, Identity};
-use mcp_host_model::requester::Requester;
-use mcp_host_model::uri::{Mount, Path, Uri};
+use mcp_host_model::requester::{FairSemaphore, Requester};
+use mcp_host_model::uri::{Path, Uri};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::directories::DirectoryMonitor;
-use super::listing::ListingMonitor;
+use super::context::WatchContext;
 use super::mailbox::Mailbox;
-use super::poll_metrics::{LastLag, PollMetrics};
-use super::replicas::Replicas;
-use super::subscriptions::SubscriptionIndex;
-use super::views::ViewScope;
+use super::poll_metrics::LastLag;
 use crate::access::{Access, Principal};
-use crate::catalog::may_see_listing;
-use crate::response_cache::CachedPlugin;
-
-/// The state that all watchers share.
-#[derive(Debug)]
-pub(super) struct WatchContext {
-    subscription_index: Mutex<SubscriptionIndex>,
-    /// The current rules.
-    pub(super) access: ArcSwap<Access>,
-    /// Cloned by each subscriber, so that the count of clones is the number of subscribers.
-    subscribers: Arc<()>,
-    /// The id of the next watcher.
-    next_watcher: AtomicU64,
-    /// The memory of all subscriptions, in total and by client, in bytes.
-    pub(super) memory: ShareLimiter<Requester>,
-    pub(super) poll_metrics: PollMetrics,
-    /// The other replicas of a cluster; none without one.
-    pub(super) replicas: Option<Replicas>,
-    /// Whether plugins prepare their data.
-    pub(super) prepares: bool,
-}
-
-impl WatchContext {
-    pub(super) fn new(access: Arc<Access>, replicas: Option<Replicas>, prepares: bool) -> Arc<Self> {
-        Arc::new(Self {
-            subscription_index: Mutex::default(),
-            access: ArcSwap::new(access),
-            subscribers: Arc::default(),
-            next_watcher: AtomicU64::new(0),
-            memory: ShareLimiter::default(),
-            poll_metrics: PollMetrics::default(),
-            replicas,
-            prepares,
-        })
-    }
-
-    /// Returns the id of a new watcher.
-    pub(super) fn new_watcher(&self) -> u64 {
-        self.next_watcher.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Returns the number of subscribers.
-    pub(super) fn subscriber_count(&self) -> usize {
-        Arc::strong_count(&self.subscribers).saturating_sub(1)
-    }
-
-    /// Returns a guard that counts a subscriber while it is held.
-    pub(super) fn subscriber_guard(&self) -> Arc<()> {
-        self.subscribers.clone()
-    }
-
-    /// Returns whether there are subscriptions for the plugin at `mount`: to a resource below it, or to the listing by a
-    /// principal that may see something of it.
-    pub(super) fn is_watched(&self, mount: &Mount) -> bool {
-        let principals = {
-            let mut index = self.subscription_index();
-            if index.has_resources_under(mount) {
-                return true;
-            }
-            index.listing_principals()
-        };
-        self.may_any_see_listing(&principals, mount)
-    }
-
-    /// Returns whether one of these principals may see something of the listing of the plugin at `mount`. Must be called while the
-    /// index is not locked.
-    pub(super) fn may_any_see_listing(&self, principals: &HashSet<Principal>, mount: &Mount) -> bool {
-        let access = self.access.load();
-        principals.iter().any(|principal| may_see_listing(&access.policy(principal), mount))
-    }
-
-    /// Returns the caller that represents a subscriber at plugins with views; none if there are no such plugins.
-    pub(super) fn caller(&self, mailbox: &Mailbox) -> Option<Caller> {
-        let (principal, token) = mailbox.credentials();
-        self.access.load().caller_with_token(&principal, token)
-    }
-
-    pub(super) fn subscription_index(&self) -> MutexGuard<'_, SubscriptionIndex> {
-        self.subscription_index.lock()
-    }
-}
+use crate::catalog::ListingFingerprint;
+use crate::response_cache::{CachedPlugin, ViewId};
 
 /// Token bucket of each client: how many polls of a plugin the client may force at once by subscribing to resources that
 /// are not polled yet, and how many per second afterwards. One poll serves all waiting clients.
@@ -125,6 +37,130 @@ const MAX_CLIENTS: usize = 1024;
 /// The rate of polls that each client may force.
 fn forced_polls() -> KeyedRate<Requester> {
     KeyedRate::new(Quota::per_second(FORCED_POLLS_PER_SECOND).allow_burst(FORCED_POLLS), MAX_CLIENTS)
+}
+
+/// The maximum number of concurrent walks for new subscribers.
+const MAX_WALKS: usize = 2;
+
+/// The known state of one plugin's listing.
+pub(super) struct ListingMonitor {
+    /// Incremented whenever the listing may have changed: after a report of the provider, or by a reload.
+    version: AtomicU64,
+    /// Notified when the listing must be checked.
+    pub(super) dirty: Notify,
+    /// The last fingerprint for each subscribed principal.
+    fingerprints: Mutex<HashMap<Principal, ListingFingerprint>>,
+    /// Notified after fingerprints were computed.
+    pub(super) updated: watch::Sender<()>,
+}
+
+impl ListingMonitor {
+    pub(super) fn new(fingerprints: HashMap<Principal, ListingFingerprint>) -> Self {
+        let is_inherited = !fingerprints.is_empty();
+        let listing = Self {
+            version: AtomicU64::new(0),
+            dirty: Notify::new(),
+            fingerprints: Mutex::new(fingerprints),
+            updated: watch::Sender::new(()),
+        };
+        if is_inherited {
+            listing.mark_dirty();
+        }
+        listing
+    }
+
+    /// Marks the listing as possibly changed, so that it is compared with its fingerprints.
+    pub(super) fn mark_dirty(&self) {
+        self.version.fetch_add(1, Ordering::SeqCst);
+        self.dirty.notify_one();
+    }
+
+    /// Removes the fingerprints of all other principals: without subscribers they are no longer kept up to date. Principals that have just
+    /// lost the right to see anything keep theirs until the walk that follows a reload has compared it.
+    pub(super) fn retain(&self, principals: &HashSet<Principal>) {
+        self.fingerprints().retain(|principal, _| principals.contains(principal));
+    }
+
+    /// Waits until the principal has a fingerprint, so that changes of its listing are detected.
+    pub(super) async fn wait_until_tracked(&self, principal: &Principal) {
+        let mut updated = self.updated.subscribe();
+        // This fails only without a sender, and `self` holds it.
+        let _ = updated.wait_for(|()| self.fingerprints().contains_key(principal)).await;
+    }
+
+    pub(super) fn fingerprints(&self) -> MutexGuard<'_, HashMap<Principal, ListingFingerprint>> {
+        self.fingerprints.lock()
+    }
+
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Ordering::SeqCst)
+    }
+}
+
+/// The resources of one plugin with reported changes.
+pub(super) struct DirectoryMonitor {
+    reported: Mutex<BTreeMap<Uri, Path>>,
+    /// Notified when resources are added.
+    pub(super) added: Notify,
+    /// Held during a walk for a new subscriber, and afterwards for the same duration.
+    pub(super) walks: FairSemaphore,
+}
+
+impl DirectoryMonitor {
+    pub(super) fn new() -> Self {
+        Self { reported: Mutex::default(), added: Notify::new(), walks: FairSemaphore::new(MAX_WALKS, usize::MAX) }
+    }
+
+    /// Adds resources for examination.
+    pub(super) fn add(&self, resources: impl IntoIterator<Item = (Uri, Path)>) {
+        let mut reported = self.reported.lock();
+        reported.extend(resources);
+        if !reported.is_empty() {
+            self.added.notify_one();
+        }
+    }
+
+    /// Takes the resources to examine.
+    pub(super) fn take(&self) -> BTreeMap<Uri, Path> {
+        std::mem::take(&mut *self.reported.lock())
+    }
+}
+
+/// The identity whose view a watcher polls.
+pub(super) struct ViewScope {
+    pub(super) identity: Identity,
+    pub(super) owed: Mutex<Owed>,
+    /// The subscribers of the listing that had this identity at the last check, by their ids.
+    pub(super) listeners: Mutex<BTreeMap<u64, Arc<Mailbox>>>,
+    /// Notified when a subscriber has given up or become active.
+    pub(super) released: Notify,
+}
+
+/// The subscribers to notify once, after the next poll.
+#[derive(Default)]
+pub(super) struct Owed {
+    /// Of all their resources.
+    pub(super) resources: HashSet<u64>,
+    /// Of the listing.
+    pub(super) listing: HashSet<u64>,
+}
+
+impl Owed {
+    pub(super) fn extend(&mut self, more: Self) {
+        self.resources.extend(more.resources);
+        self.listing.extend(more.listing);
+    }
+}
+
+impl ViewScope {
+    pub(super) fn new(identity: Identity) -> Self {
+        Self { identity, owed: Mutex::default(), listeners: Mutex::default(), released: Notify::new() }
+    }
+
+    /// Takes the subscribers to notify after the poll that begins now.
+    pub(super) fn take_owed(&self) -> Owed {
+        std::mem::take(&mut *self.owed.lock())
+    }
 }
 
 /// The state that a watcher and its tasks share.
@@ -217,20 +253,21 @@ impl WatcherState {
         })
     }
 
-    /// Notifies the subscribers of everything below the mount, and checks whether the listing has changed, because changes until now are
-    /// unknown.
-    pub(super) async fn notify_all(&self) {
-        self.plugin.clear_cached_responses();
-        self.listing.mark_dirty();
-        self.context.notify_under(Some(self.plugin.mount()), |_, _| true).await;
-        // The principals' views of directories may be outdated by now.
-        self.examine_all().await;
-    }
-
     /// Returns whether the plugin is polled as a whole, and reports changes of its listing.
     pub(super) fn supports_changes(&self) -> bool {
         let info = self.plugin.info();
         info.watches && info.views == 0
+    }
+
+    /// Returns whether a principal may list and read everything below the mount, so that every change of a listable resource is visible to
+    /// it.
+    pub(super) fn sees_all(&self, access: &Access, principal: &Principal) -> bool {
+        access.policy(principal).shows_all_below(self.plugin.mount())
+    }
+
+    /// Returns a principal's view of the plugin, for the cached responses.
+    pub(super) fn view(&self, access: &Access, principal: &Principal) -> ViewId {
+        ViewId::of(&access.policy(principal), self.plugin.mount())
     }
 
     /// Returns whether the polls of this watcher concern a subscriber: in a view, if it has the view's identity now.
@@ -293,62 +330,6 @@ impl WatcherState {
         match &outcome.fault {
             Some((fault, after)) => Err(PollError::Fault(fault.clone(), *after)),
             None => Ok(outcome),
-        }
-    }
-}
-
-/// The number of updates added to mailboxes, or of resources examined, before the task yields.
-pub(super) const BATCH_SIZE: usize = 1024;
-
-impl WatchContext {
-    /// Notifies the subscribers of `uris` for which `concerns` returns true.
-    pub(super) async fn notify(&self, uris: Vec<Uri>, concerns: impl Fn(&Mailbox, &Uri) -> bool) {
-        let mut budget = BATCH_SIZE;
-        for uri in uris {
-            let mut from = Some(0);
-            while let Some(id) = from {
-                from = self.subscription_index().notify(&uri, id, &mut budget, |mailbox| concerns(mailbox, &uri));
-                budget = budget.saturating_sub(1);
-                if budget == 0 {
-                    tokio::task::yield_now().await;
-                    budget = BATCH_SIZE;
-                }
-            }
-        }
-    }
-
-    /// Notifies these principals' subscribers of the listing.
-    pub(super) async fn notify_listing(&self, principals: &HashSet<Principal>) {
-        let mut budget = BATCH_SIZE;
-        for principal in principals {
-            let mut from = Some(0);
-            while let Some(id) = from {
-                from = self.subscription_index().notify_listing(principal, id, &mut budget);
-                budget = budget.saturating_sub(1);
-                if budget == 0 {
-                    tokio::task::yield_now().await;
-                    budget = BATCH_SIZE;
-                }
-            }
-        }
-    }
-
-    /// Notifies those of these subscribers that are subscribers of the listing.
-    pub(super) async fn notify_listeners(&self, mailboxes: &[Arc<Mailbox>]) {
-        for batch in mailboxes.chunks(BATCH_SIZE) {
-            self.subscription_index().notify_listeners(batch);
-            tokio::task::yield_now().await;
-        }
-    }
-
-    /// Notifies the subscribers of all resources below `mount`, or of all resources.
-    pub(super) async fn notify_under(&self, mount: Option<&Mount>, concerns: impl Fn(&Mailbox, &Uri) -> bool) {
-        let mut after = None;
-        loop {
-            let uris = self.subscription_index().uris(mount, after.as_ref(), BATCH_SIZE);
-            let Some(last) = uris.last().cloned() else { return };
-            self.notify(uris, &concerns).await;
-            after = Some(last);
         }
     }
 }

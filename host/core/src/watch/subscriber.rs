@@ -6,7 +6,6 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use futures::future::join_all;
 use futures::stream::{self, Stream, StreamExt};
@@ -19,10 +18,10 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use super::mailbox::{Mailbox, PrincipalChange};
-use super::redelivery::UpdateNumbers;
+use super::context::{LimitScope, SubscribeError, subscription_memory_full};
+use super::mailbox::{Mailbox, PrincipalChange, UpdateNumbers};
 use super::watcher::Watcher;
-use super::{Hub, LimitScope, SubscribeError, owner};
+use super::{Hub, owner};
 use crate::access::Principal;
 
 /// The approximate memory of a subscription in addition to its URIs: entries in the maps of its subscriber, of its
@@ -33,9 +32,6 @@ const SUBSCRIPTION_OVERHEAD: usize = 400;
 const URI_COPIES: usize = 10;
 /// The approximate memory of a URI in a list in addition to its text.
 const LIST_ENTRY_OVERHEAD: usize = 100;
-/// The time after which a client may retry when the memory budget of all subscriptions is exhausted.
-const RETRY_AFTER: Duration = Duration::from_secs(5);
-
 /// A change that a subscriber is notified of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Update {
@@ -446,17 +442,6 @@ fn too_many_subscriptions() -> SubscribeError {
     )))
 }
 
-pub(super) fn subscription_memory_full(reached: LimitReached, scope: LimitScope) -> SubscribeError {
-    let reason = match reached {
-        LimitReached::ClientShare => {
-            "your share of the server's memory for subscriptions is used up; unsubscribe from some"
-        }
-        LimitReached::Overall => "the server's memory for subscriptions is exhausted; try again later",
-    };
-    let reason = reason.to_owned();
-    SubscribeError::Limited(Fault::Unavailable { reason, retry_after: Some(RETRY_AFTER) }, scope)
-}
-
 /// A pending subscription. Dropping it cancels the subscription, unless it is active or other attempts are pending.
 pub(super) struct PendingSubscription<'a> {
     subscriber: &'a Subscriber,
@@ -521,6 +506,8 @@ impl fmt::Debug for Subscriber {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::access::Access;
     use mcp_host_config::Config;

@@ -315,7 +315,7 @@ impl SubscriptionIndex {
         self.listing_subscribers.visit(from, limit, visitor)
     }
 
-    /// Notifies those of these subscribers that are subscribers of the listing.
+    /// Notifies the subscribers of the listing among these subscribers.
     pub(super) fn notify_listeners(&self, mailboxes: &[Arc<Mailbox>]) {
         self.listing_subscribers.notify_each(mailboxes);
     }

@@ -12,13 +12,13 @@ use mcp_host_cluster::shards::{Shards, ShardsStats};
 use mcp_host_model::requester::Requester;
 use mcp_host_model::uri::{Path, Uri};
 
-use super::SubscribeError;
+use super::context::{SubscribeError, WatchContext};
 use super::directories::DirectoryTask;
-use super::listing::{ListingMonitor, ListingTask};
+use super::listing::ListingTask;
 use super::lookup::{LookupError, Lookups, ResourceKind};
 use super::mailbox::Mailbox;
 use super::poller::Poller;
-use super::state::{PollError, WatchContext, WatcherState};
+use super::state::{ListingMonitor, PollError, WatcherState};
 use super::subscriptions::SubscriptionIndex;
 use super::views::{ViewLease, Views};
 use crate::access::{Access, Policy, Principal};

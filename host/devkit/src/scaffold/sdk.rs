@@ -1,12 +1,20 @@
-//! The SDK of a language in a project: its package, with the contract and the license.
+//! The SDK of a language in a project: its package, with the contract, the license, and a list of these files with their
+//! digests.
 
+use std::path::Path;
+
+use mcp_host_model::digest::Digest;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use toml::{Table, Value};
 
-use super::{ArchiveError, File, below, update};
+use super::{ArchiveError, File, below};
 use crate::language::Language;
 
+/// The folder of the SDK in a project.
+pub(super) const SDK: &str = "sdk";
+/// The list of the SDK's files, in that folder.
+pub(super) const LIST: &str = "files.sha256";
 /// The manifest of the SDK for Rust, below its folder.
 const CARGO_MANIFEST: &str = "Cargo.toml";
 /// The manifest in the archive from which the SDK inherits versions.
@@ -33,8 +41,22 @@ pub(super) fn files(language: Language) -> Result<Vec<File>, ArchiveError> {
         };
         files.push(file("sdk/", path, bytes));
     }
-    files.push(update::list(&files));
+    files.push(list(&files));
     Ok(files)
+}
+
+/// Returns the list of an SDK's files.
+fn list(files: &[File]) -> File {
+    let mut text =
+        format!("# The SDK of mcp-host {}: `mcp-host new --update` replaces these files.\n", env!("CARGO_PKG_VERSION"));
+    let mut lines: Vec<_> = files
+        .iter()
+        .filter_map(|file| Some((file.path.strip_prefix(SDK).ok()?, Digest::compute(&file.bytes))))
+        .map(|(path, digest)| format!("{}  {}\n", digest.digits(), path.display()))
+        .collect();
+    lines.sort_unstable();
+    text.extend(lines);
+    File { path: Path::new(SDK).join(LIST), bytes: text.into_bytes() }
 }
 
 /// Returns the manifest with the values inherited from its workspace, and without parts that exist only in this repository.

@@ -11,13 +11,10 @@ use std::path::{Component, Path, PathBuf};
 
 use mcp_host_model::digest::{Digest, PREFIX};
 
-use super::{ArchiveError, File, sdk};
+use super::sdk::{self, LIST, SDK};
+use super::{ArchiveError, File};
 use crate::language::Language;
 
-/// The folder of the SDK in a project.
-const SDK: &str = "sdk";
-/// The list of the SDK's files, in that folder.
-const LIST: &str = "files.sha256";
 /// The maximum size of a list in bytes. The list of an SDK takes less than a hundredth of it.
 const MAX_LIST: u64 = 1 << 20;
 
@@ -74,20 +71,6 @@ pub enum UpdateError {
 
 fn edited(files: &[PathBuf]) -> String {
     format!("{} {}", super::write::listed(files), if files.len() == 1 { "was" } else { "were" })
-}
-
-/// Returns the list of an SDK's files.
-pub(super) fn list(files: &[File]) -> File {
-    let mut text =
-        format!("# The SDK of mcp-host {}: `mcp-host new --update` replaces these files.\n", env!("CARGO_PKG_VERSION"));
-    let mut lines: Vec<_> = files
-        .iter()
-        .filter_map(|file| Some((file.path.strip_prefix(SDK).ok()?, Digest::compute(&file.bytes))))
-        .map(|(path, digest)| format!("{}  {}\n", digest.digits(), path.display()))
-        .collect();
-    lines.sort_unstable();
-    text.extend(lines);
-    File { path: Path::new(SDK).join(LIST), bytes: text.into_bytes() }
 }
 
 /// Replaces the SDK of the project in a directory. Edited files are replaced only if `discards_edits`.

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use rustix::time::Timespec;
 
 use super::EXIT_DEADLINE;
+use crate::config::Codegen;
 
 /// The argument that turns a program into the compiler; see [`run_compiler`](super::run_compiler).
 pub(super) const CHILD_ARGUMENT: &str = "--mcp-host-compile-component";
@@ -28,8 +29,10 @@ pub(super) struct CompileJob {
     memory: u64,
     /// Wall-clock time in milliseconds.
     deadline: u64,
-    /// Whether the code is instrumented for a debugger.
-    pub(super) is_debuggable: bool,
+    /// How the code is generated.
+    pub(super) codegen: Codegen,
+    /// Whether an author waits for the code.
+    pub(super) is_urgent: bool,
     /// Whether a later host can use the code if the host that started this process ends first.
     can_outlive_host: bool,
 }
@@ -39,7 +42,8 @@ impl CompileJob {
     pub(super) fn new(
         digest: Digest,
         limits: &config::limits::CompileLimits,
-        is_debuggable: bool,
+        codegen: Codegen,
+        is_urgent: bool,
         can_outlive_host: bool,
     ) -> Self {
         Self {
@@ -47,21 +51,23 @@ impl CompileJob {
             cpu: limits.cpu.duration().as_secs(),
             memory: limits.memory.bytes(),
             deadline: u64::try_from(limits.deadline.duration().as_millis()).unwrap_or(u64::MAX),
-            is_debuggable,
+            codegen,
+            is_urgent,
             can_outlive_host,
         }
     }
 
     /// Returns the arguments of the process.
-    pub(super) fn arguments(&self) -> [String; 7] {
-        let Self { digest, cpu, memory, deadline, is_debuggable, can_outlive_host } = self;
+    pub(super) fn arguments(&self) -> [String; 8] {
+        let Self { digest, cpu, memory, deadline, codegen, is_urgent, can_outlive_host } = self;
         [
             CHILD_ARGUMENT.to_owned(),
             digest.to_string(),
             cpu.to_string(),
             memory.to_string(),
             deadline.to_string(),
-            is_debuggable.to_string(),
+            codegen.name().to_owned(),
+            is_urgent.to_string(),
             can_outlive_host.to_string(),
         ]
     }
@@ -73,7 +79,8 @@ impl CompileJob {
             cpu: arguments.next()?.parse().ok()?,
             memory: arguments.next()?.parse().ok()?,
             deadline: arguments.next()?.parse().ok()?,
-            is_debuggable: arguments.next()?.parse().ok()?,
+            codegen: Codegen::from_name(&arguments.next()?)?,
+            is_urgent: arguments.next()?.parse().ok()?,
             can_outlive_host: arguments.next()?.parse().ok()?,
         };
         arguments.next().is_none().then_some(job)
@@ -114,9 +121,14 @@ mod tests {
 
     #[test]
     fn an_order_arrives_as_it_was_given() {
-        for (is_debuggable, can_outlive_host) in [(false, false), (false, true), (true, false)] {
+        for (codegen, is_urgent, can_outlive_host) in [
+            (Codegen::Optimized, false, false),
+            (Codegen::Optimized, false, true),
+            (Codegen::Debuggable, true, false),
+            (Codegen::Baseline, true, true),
+        ] {
             let limits = config::limits::CompileLimits::default();
-            let job = CompileJob::new(Digest::compute(b"component"), &limits, is_debuggable, can_outlive_host);
+            let job = CompileJob::new(Digest::compute(b"component"), &limits, codegen, is_urgent, can_outlive_host);
             let [first, rest @ ..] = job.arguments();
             assert_eq!(first, CHILD_ARGUMENT);
             assert_eq!(CompileJob::from_arguments(rest.into_iter()), Some(job));

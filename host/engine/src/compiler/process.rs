@@ -22,6 +22,9 @@ use super::{
 
 /// The child's number of compiler threads, for the library that starts them.
 const THREADS_ENV_VAR: &str = "RAYON_NUM_THREADS";
+/// The child's settings of jemalloc, if its program allocates by it: freed memory is not returned to the system. The
+/// child lives for seconds and uses the memory again, which takes a tenth less processor time, and a tenth more memory.
+const ALLOCATOR_SETTINGS: (&str, &str) = ("_RJEM_MALLOC_CONF", "dirty_decay_ms:-1,muzzy_decay_ms:-1");
 /// The maximum length of the child's standard error that is kept, in bytes.
 const MAX_MESSAGE: u64 = 4096;
 
@@ -48,8 +51,9 @@ pub(super) async fn run(program: PathBuf, request: CompileRequest, limits: &Comp
     if request.can_outlive_host {
         command.process_group(0);
     }
+    let CompileRequest { digest, codegen, is_urgent, can_outlive_host, .. } = request;
     let child = command
-        .args(CompileJob::new(request.digest, limits, request.is_debuggable, request.can_outlive_host).arguments())
+        .args(CompileJob::new(digest, limits, codegen, is_urgent, can_outlive_host).arguments())
         .env_clear()
         .env(CHILD_ENV_VAR, "1")
         // In the environment, because every user of the machine may read arguments.
@@ -57,6 +61,7 @@ pub(super) async fn run(program: PathBuf, request: CompileRequest, limits: &Comp
         .envs(request.functions.iter().flat_map(FunctionFiles::variables))
         // The child cannot read how many processors its control group may use.
         .env(THREADS_ENV_VAR, available_parallelism().map_or(1, usize::from).to_string())
+        .envs([ALLOCATOR_SETTINGS])
         .current_dir("/")
         .stdin(request.component)
         .stdout(request.into)

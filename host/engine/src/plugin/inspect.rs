@@ -63,7 +63,7 @@ impl PluginRuntime {
     /// that is not a provider is no error, but part of the result.
     pub async fn inspect(&self, plugin: &config::Plugin) -> Result<Inspection, LoadError> {
         let compiled = self.loader.load(plugin).await?;
-        let engine = self.engine.wasmtime();
+        let engine = compiled.component.engine();
         let component = compiled.component.component_type();
         let names = |names: &mut dyn Iterator<Item = &str>| names.map(str::to_owned).collect();
         let needs = self.needs(&plugin.component).await;

@@ -65,8 +65,8 @@ impl Drop for RecordingGuard {
 
 /// Returns an error if a component has more interfaces than are recorded: its types are decoded, and its passthrough is made and compiled, in
 /// this process, not in the compiler's with its limits.
-fn check_interfaces(engine: &wasmtime::Engine, component: &Component) -> Result<(), RecordingError> {
-    let ty = component.component_type();
+fn check_interfaces(component: &Component) -> Result<(), RecordingError> {
+    let (engine, ty) = (component.engine(), component.component_type());
     let (mut interfaces, mut items) = (0_usize, 0_usize);
     for (_, item) in ty.imports(engine).chain(ty.exports(engine)) {
         if let ComponentItem::ComponentInstance(interface) = item.ty {
@@ -112,7 +112,7 @@ impl Plugin {
         let (redaction, file) = (component.redaction.clone(), plugin.component.clone());
         let max = usize::try_from(MAX_COMPONENT_SIZE).unwrap_or(usize::MAX);
         let prepare = move || {
-            check_interfaces(engine.wasmtime(), &loaded)?;
+            check_interfaces(&loaded)?;
             let unreadable = |reason: String| RecordingError::File { file: plugin.component.clone(), reason };
             let content = regular_file::read(plugin.component.as_ref(), max);
             let content = content.map_err(|error| unreadable(error.to_string()))?;
@@ -159,7 +159,7 @@ mod tests {
         let engine = wasmtime::Engine::default();
         let check = |interfaces, functions| {
             let component = wat::parse_str(importing(interfaces, functions)).unwrap();
-            check_interfaces(&engine, &Component::new(&engine, component).unwrap())
+            check_interfaces(&Component::new(&engine, component).unwrap())
         };
         check(MAX_INTERFACES, MAX_ITEMS / MAX_INTERFACES).unwrap();
         for (interfaces, functions) in [(MAX_INTERFACES + 1, 1), (1, MAX_ITEMS + 1)] {

@@ -258,7 +258,7 @@ impl PluginRuntime {
         replays: Option<Replays>,
     ) -> Plugin {
         let component_type = compiled.component.component_type();
-        let imports = component_type.imports(self.engine.wasmtime()).map(|(name, _)| name);
+        let imports = component_type.imports(compiled.component.engine()).map(|(name, _)| name);
         let name: Arc<str> = config.name.as_str().into();
         let log = if self.keeps_last_errors { GuestLog::keeping_last_errors } else { GuestLog::new };
         let guest_log = log(name.clone(), config.limits.log.bytes_per_minute());

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use super::absent::{self as database, self as store};
 use super::error::StoreError;
 use super::shared::SharedCall;
-use super::{Bucket, Cas, Keyvalue, OptionalEntry, Page, PageStart};
+use super::{Bucket, Cas, Keyvalue, OptionalEntry, Page, PageStart, entry_size, keys_size};
 #[cfg(feature = "keyvalue")]
 use super::{database, store};
 use crate::{CallAccounts, host_calls};
@@ -218,18 +218,10 @@ fn value_size(value: &Option<Vec<u8>>) -> usize {
     value.as_ref().map_or(0, Vec::len)
 }
 
-pub(super) fn keys_size(texts: &[String]) -> usize {
-    texts.iter().fold(0, |sum, text| sum.saturating_add(text.len()).saturating_add(size_of::<String>()))
-}
-
 fn entries_size(entries: &[(String, Vec<u8>)]) -> usize {
     entries.iter().fold(0, |sum, entry| sum.saturating_add(entry_size(entry)))
 }
 
 fn found_size(found: &[OptionalEntry]) -> usize {
     found.iter().flatten().fold(0, |sum, entry| sum.saturating_add(entry_size(entry)))
-}
-
-pub(super) fn entry_size((key, value): &(String, Vec<u8>)) -> usize {
-    key.len().saturating_add(value.len()).saturating_add(size_of::<(String, Vec<u8>)>())
 }

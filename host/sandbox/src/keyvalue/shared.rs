@@ -40,9 +40,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::error::StoreError;
-use super::operations::{entry_size, keys_size};
 use super::{
     Bucket, Cas, KeyVersion, MAX_KEYS, MAX_VALUE, OptionalEntry, Page, PageStart, Quota, add, check_count, check_key,
+    entry_size, keys_size,
 };
 use crate::memory::Reservation;
 

@@ -15,6 +15,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use mcp_host_base::bounded_body;
 use mcp_host_base::informational;
+use mcp_host_base::text::with_causes;
 use mcp_host_base::tls_client;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
@@ -70,11 +71,7 @@ pub enum ExchangeError {
 impl ExchangeError {
     /// The error of a request that failed, with all causes.
     pub fn failed(error: &dyn std::error::Error) -> Self {
-        let (mut text, mut cause) = (error.to_string(), error.source());
-        while let Some(next) = cause {
-            text = format!("{text}: {next}");
-            cause = next.source();
-        }
+        let mut text = with_causes(error);
         // The text of rustls reads as if it were about an issuer of tokens.
         if text.contains("UnknownIssuer") {
             text.push_str(" (its certificate is of an authority that this machine does not trust; `ca` can name it)");

@@ -30,8 +30,8 @@ pub struct LinkedPassthrough {
 
 impl LinkedPassthrough {
     /// Compiles and links a passthrough. Blocks.
-    pub fn new(engine: &Engine, host: &Linker<GuestState>, passthrough: &Passthrough) -> wasmtime::Result<Self> {
-        let component = wasmtime::component::Component::new(engine, &passthrough.component)?;
+    pub fn new(host: &Linker<GuestState>, passthrough: &Passthrough) -> wasmtime::Result<Self> {
+        let component = wasmtime::component::Component::new(host.engine(), &passthrough.component)?;
         Ok(Self { pre: host.instantiate_pre(&component)? })
     }
 

@@ -1,7 +1,6 @@
 //! The errors of connecting to an upstream, and their reasons for administrators.
 
-use std::error::Error;
-
+use mcp_host_base::text::with_causes;
 use rmcp::service::ClientInitializeError;
 
 use crate::guard::Excess;
@@ -77,18 +76,4 @@ pub(super) fn reason(error: &ClientInitializeError) -> String {
         }
         other => other.to_string(),
     }
-}
-
-/// Returns the text of an error and of its causes, in one line.
-pub(super) fn with_causes(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        let next_text = next.to_string();
-        if !text.contains(&next_text) {
-            text = format!("{text}: {next_text}");
-        }
-        cause = next.source();
-    }
-    text
 }

@@ -17,6 +17,7 @@ use rmcp::transport::Transport;
 use rmcp::transport::common::client_side_sse::ExponentialBackoff;
 use rmcp::transport::streamable_http_client::{StreamableHttpClientTransport, StreamableHttpClientTransportConfig};
 use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt as _, Peer, RoleClient};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -129,6 +130,8 @@ pub(crate) struct Means {
     pub(crate) ledger: Arc<Ledger>,
     /// The token buckets of all identities together.
     pub(crate) buckets: Arc<Buckets>,
+    /// A permit for each program that has not ended.
+    pub(crate) programs: Arc<Semaphore>,
 }
 
 /// Opens the connections of one upstream.
@@ -270,6 +273,8 @@ impl Opener {
                 self.serve(transport, allowance, lifecycle, None).await
             }
             (Some(UpstreamSource::Command(command)), _) => {
+                // Waits for the end of other programs, within the time of the attempt.
+                let permit = self.means.programs.clone().acquire_owned().await;
                 let started = self.means.launcher.launch(&self.plugin, command).await;
                 let Launched { stdin, stdout, stderr, running, state } = started.map_err(|error| {
                     OpenError::Start(format!("{} cannot be started: {error}", command.program.display()))
@@ -282,6 +287,11 @@ impl Opener {
                     drop(has_read);
                 }));
                 self.means.ledger.started(state.clone());
+                let running_state = state.clone();
+                tokio::spawn(async move {
+                    running_state.ended().await;
+                    drop(permit);
+                });
                 *self.program.lock() = Some(Arc::new(Program { state, last_errors, is_read, _log }));
                 let (name, decoder) = (self.name.clone(), self.decoder);
                 let transport = Pipes::new(name, stdout, stdin, max_message, decoder, allowance.clone());

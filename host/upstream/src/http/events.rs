@@ -7,7 +7,7 @@
 //! time is limited here to [`MIN_RETRY`] to [`MAX_RETRY`], a stream with an error ends without one, and the time grows while streams end
 //! within [`LASTING`] (back-off).
 
-use std::future::ready;
+use std::future::{pending, ready};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ use sse_stream::{Sse, SseStream};
 
 use super::{HttpError, id_of, is_answer, is_error};
 use crate::connections::{ReceivedBody, Reuse};
-use crate::guard::Allowance;
+use crate::guard::{Allowance, Cancellation};
 use crate::message::Decoder;
 
 /// The minimum time after which a stream is opened again.
@@ -155,6 +155,19 @@ pub(super) fn events(
         }
     };
     stream.then(decode).boxed()
+}
+
+/// Returns the events until the request is cancelled. Then the connection is closed, and there are no events: at the end of the stream, rmcp
+/// would resume it. rmcp drops it when the server has received the cancellation.
+pub(super) fn until_cancelled(events: Events, cancellation: Cancellation) -> Events {
+    let token = cancellation.token();
+    let cancelled = Box::pin(async move { cancellation.cancelled().await });
+    let rest = once(async move {
+        if token.is_cancelled() {
+            pending::<()>().await;
+        }
+    });
+    events.take_until(cancelled).chain(rest.filter_map(|()| ready(None))).boxed()
 }
 
 /// Returns the number of bytes of an event.
@@ -298,6 +311,8 @@ impl Lines {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+
     use super::*;
 
     fn read(max: usize, pieces: &[&str]) -> Option<Unused> {
@@ -360,6 +375,31 @@ mod tests {
         assert_eq!(opened("s", Some("7")), same);
         assert_eq!(opened("s", Some("response")), Opened { has_notifications: false, ..same });
         assert_eq!(opened("t", None), Opened { previous: Some(Previous::OtherSession), ..same });
+    }
+
+    #[tokio::test]
+    async fn the_stream_of_a_cancelled_request_is_dropped_at_once_and_does_not_end() {
+        let allowance = Arc::<Allowance>::default();
+        let cancellation = |id| allowance.cancellation(RequestId::Number(id));
+        let event = || Ok(Sse { data: Some("1".to_owned()), ..Sse::default() });
+        let ended = until_cancelled(futures::stream::iter([event()]).boxed(), cancellation(1));
+        assert_eq!(ended.count().await, 1, "a stream that ends by itself ends");
+
+        let connection = Arc::new(());
+        let held = connection.clone();
+        let silent = futures::stream::pending().map(move |event: Result<Sse, sse_stream::Error>| {
+            let _ = &held;
+            event
+        });
+        let mut events = until_cancelled(silent.boxed(), cancellation(2));
+        assert!(events.next().now_or_never().is_none());
+        assert_eq!(Arc::strong_count(&connection), 2);
+        allowance.cancel(&RequestId::Number(1));
+        assert!(events.next().now_or_never().is_none());
+        assert_eq!(Arc::strong_count(&connection), 2, "that was another request");
+        allowance.cancel(&RequestId::Number(2));
+        assert!(events.next().now_or_never().is_none());
+        assert_eq!(Arc::strong_count(&connection), 1);
     }
 
     #[tokio::test]

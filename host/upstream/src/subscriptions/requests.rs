@@ -1,4 +1,4 @@
-//! The requests of subscriptions, each in a task of its own that ends at the deadline.
+//! The requests of subscriptions: one task for each, with a timeout.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -28,18 +28,18 @@ pub(super) struct Trouble {
     pub(super) text: String,
 }
 
-/// How a request ended.
+/// The result of a request.
 pub(super) enum Ended {
-    /// A request for one resource. With `is_stream` it was a stream, which was closed again.
+    /// Of a request for one resource. With `is_stream`, it was a stream, which was closed again.
     Subscribed { path: String, answer: Result<(), Trouble>, is_stream: bool },
-    /// What it was answered does not matter.
+    /// The answer is irrelevant.
     Unsubscribed { path: String },
-    /// A stream for all.
+    /// Of a request for a stream for all resources.
     Opened { paths: Vec<String>, answer: Result<Stream, Trouble> },
 }
 
 impl Ended {
-    /// The path; none of a stream for all.
+    /// Returns the path; none for a stream for all resources.
     pub(super) fn key(&self) -> Option<String> {
         match self {
             Self::Subscribed { path, .. } | Self::Unsubscribed { path } => Some(path.clone()),
@@ -55,7 +55,7 @@ pub(super) struct Stream {
     _task: AbortOnDropHandle<()>,
 }
 
-/// What requests have in common.
+/// Starts requests. Clones share the slots.
 #[derive(Clone)]
 pub(super) struct Requests {
     name: Arc<str>,
@@ -77,7 +77,7 @@ impl Requests {
         Self { name, mapping, updates, runtime, deadline, slots: Slots::for_subscriptions() }
     }
 
-    /// Completes at that time, on whatever thread.
+    /// Returns a timer of the upstream's runtime, which completes at this time on any thread.
     pub(super) fn timer(&self, at: Instant) -> Sleep {
         let _context = self.runtime.enter();
         tokio::time::sleep_until(at.into())
@@ -125,7 +125,7 @@ impl Requests {
         tasks.spawn_on(task, &self.runtime);
     }
 
-    /// Opens a stream for those paths with their spellings, and for the listing.
+    /// Opens a stream for these paths, each with its spelling, and for the listing.
     pub(super) fn open(
         &self,
         tasks: &mut JoinSet<Ended>,
@@ -151,14 +151,14 @@ impl Requests {
                 let task = tokio::spawn(follow(subscription, mapping, updates, has_ended.clone()));
                 Stream { began: Instant::now(), has_ended, _task: AbortOnDropHandle::new(task) }
             });
-            // If it was refused, the next call tries each of them alone.
+            // If the stream was refused, the next call tries each resource separately.
             requests.wake_if_late(Some(until));
             Ended::Opened { paths, answer }
         };
         tasks.spawn_on(task, &self.runtime);
     }
 
-    /// The answer of the upstream, within the deadline.
+    /// Waits for the answer of the upstream until the deadline.
     async fn within<T>(&self, request: impl Future<Output = Result<T, ServiceError>>) -> Result<T, Trouble> {
         match tokio::time::timeout(self.deadline, request).await {
             Ok(Ok(answer)) => Ok(answer),
@@ -170,14 +170,14 @@ impl Requests {
         }
     }
 
-    /// Has the host ask, if no call waits for the request any more.
+    /// Makes the host request changes, if no call waits for the request any more.
     fn wake_if_late(&self, until: Option<Instant>) {
         if until.is_none_or(|until| Instant::now() >= until) {
             self.updates.wake();
         }
     }
 
-    /// Logs what the upstream does not notify of, though it was asked to.
+    /// Logs how many requested resources the acknowledgement of the stream does not include.
     fn warn_of_missing(&self, subscription: &Subscription, spellings: &[String]) {
         let accepted = subscription.acknowledged().resource_subscriptions.as_deref().unwrap_or_default();
         let accepted: HashSet<&str> = accepted.iter().map(String::as_str).collect();
@@ -188,7 +188,7 @@ impl Requests {
     }
 }
 
-/// Records what a stream says until it ends.
+/// Records the notifications of a stream until it ends.
 async fn follow(mut stream: Subscription, mapping: Arc<Mapping>, updates: Arc<Updates>, has_ended: Arc<AtomicBool>) {
     while let Ok(Some(notification)) = stream.next().await {
         match notification {

@@ -90,7 +90,11 @@ async fn text(up: &Arc<dyn Provider>) -> Result<String, Failure> {
 }
 
 async fn with_token<T>(token: &str, task: impl Future<Output = T>) -> T {
-    let calling = async { Caller::scope(Some(Caller::new(Some("corp/x"), [])), task).await };
+    with_token_of("corp/x", token, task).await
+}
+
+async fn with_token_of<T>(principal: &str, token: &str, task: impl Future<Output = T>) -> T {
+    let calling = async { Caller::scope(Some(Caller::new(Some(principal), [])), task).await };
     AccessToken::scope(Some(AccessToken::new(token)), calling).await
 }
 
@@ -124,4 +128,18 @@ async fn each_access_token_of_a_client_is_exchanged_and_never_sent() {
     Caller::scope(Some(Caller::new(Some("ci"), [])), without_token).await;
     assert_eq!(text(&up).await, Err(Failure::NotFound));
     assert_eq!(server.users().len(), before);
+}
+
+#[tokio::test]
+async fn a_principal_with_many_tokens_evicts_its_own_clients_alone() {
+    let server = Server::start_for_users(answer).await;
+    let up = start(&server, "auth.forward = 'exchange'").await;
+    assert_eq!(with_token_of("corp/ada", "of-ada", text(&up)).await.unwrap(), "ada-1");
+    for number in 0..300 {
+        let token = format!("of-mallory{number}");
+        assert!(with_token_of("corp/mallory", &token, text(&up)).await.is_ok());
+    }
+    assert_eq!(with_token_of("corp/ada", "of-ada", text(&up)).await.unwrap(), "ada-1");
+    let connected = server.users_of("initialize").iter().filter(|user| *user == "Bearer ada-1").count();
+    assert_eq!(connected, 1, "ada's client was kept");
 }

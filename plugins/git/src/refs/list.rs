@@ -8,8 +8,7 @@ use crate::error::{Error, Result};
 use crate::files;
 use crate::refs::packed::PackedIter;
 use crate::refs::reftable::StackIter;
-use crate::refs::{MAX_LOOSE_SIZE, PER_WORKTREE, Reference, Refs};
-use crate::repo::RefStorage;
+use crate::refs::{MAX_LOOSE_SIZE, PER_WORKTREE, RefStorage, Reference, Refs};
 use bstr::{BStr, BString, ByteSlice};
 use std::cmp::Ordering;
 use std::iter::Peekable;
@@ -277,8 +276,7 @@ impl Refs<'_> {
 mod tests {
     use crate::block_cache::BlockCache;
     use crate::layout::Layout;
-    use crate::refs::{RefFilter, Refs};
-    use crate::repo::RefStorage;
+    use crate::refs::{RefFilter, RefStorage, Refs};
     use gix_hash::Kind;
     use proptest::prelude::*;
     use std::collections::BTreeSet;

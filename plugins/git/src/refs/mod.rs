@@ -18,7 +18,6 @@ use crate::block_cache::BlockCache;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::layout::Layout;
-use crate::repo::RefStorage;
 use bstr::{BStr, BString, ByteSlice};
 pub(crate) use filter::RefFilter;
 use gix_hash::{Kind, ObjectId};
@@ -52,6 +51,15 @@ const PER_WORKTREE: [&str; 3] = ["refs/bisect/", "refs/worktree/", "refs/rewritt
 
 /// The names that are always files, even in a repository with reftables.
 const ALWAYS_FILES: [&str; 2] = ["FETCH_HEAD", "MERGE_HEAD"];
+
+/// The storage of refs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RefStorage {
+    /// One file per ref, and `packed-refs`.
+    Files,
+    /// In reftables.
+    Reftable,
+}
 
 /// The target of a ref.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -2,8 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::files;
-use crate::refs::{MAX_LOOSE_SIZE, Refs};
-use crate::repo::RefStorage;
+use crate::refs::{MAX_LOOSE_SIZE, RefStorage, Refs};
 use std::hash::{DefaultHasher, Hasher};
 use std::io::BufRead;
 use std::time::SystemTime;

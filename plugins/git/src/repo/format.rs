@@ -6,6 +6,7 @@
 
 use crate::error::{Error, Result};
 use crate::files;
+use crate::refs::RefStorage;
 use gix_config::File;
 use gix_config::file::Metadata;
 use gix_hash::Kind;
@@ -27,15 +28,6 @@ pub(crate) struct Format {
     pub(crate) ref_storage: RefStorage,
     /// Whether the commit-graph is used.
     pub(crate) has_commit_graph: bool,
-}
-
-/// The storage of refs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RefStorage {
-    /// One file per ref, and `packed-refs`.
-    Files,
-    /// In reftables.
-    Reftable,
 }
 
 /// Returns the format of the repository whose config is in this directory; `None` if there is no config.

@@ -12,7 +12,6 @@ use crate::learned::Learned;
 use crate::odb::Odb;
 use crate::refs::{RefFilter, Refs};
 use format::Format;
-pub(crate) use format::RefStorage;
 use gix_hash::ObjectId;
 use mcp_provider::Limits;
 use mcp_provider::keyvalue::Store;

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::paths::LineRange;
 use crate::repo::Repository;
 use crate::rev::Rev;
+use crate::similarity;
 use crate::tree;
 use crate::view::text::{BoundedText, Signature, single_line};
 use bstr::{BStr, ByteSlice};
@@ -30,7 +31,7 @@ pub(crate) fn read(repository: &Repository, rev: &BStr, path: &BStr, lines: Line
         });
     }
     let data = repository.odb.get(&found.id, Kind::Blob)?;
-    if super::is_binary(&data) {
+    if similarity::is_binary(&data) {
         return Err(Error::Invalid(format!("{:?} is a binary file and has no lines", single_line(path))));
     }
     let all: Vec<&[u8]> = data.lines_with_terminator().collect();

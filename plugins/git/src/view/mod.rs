@@ -84,14 +84,6 @@ fn wrong_kind(path: &BStr, found: &str, help: &str) -> Error {
     Error::Invalid(format!("{:?} is {found}: {help}", single_line(path)))
 }
 
-/// The number of leading bytes without NUL that make a file count as text.
-const BINARY_CHECK_BYTES: usize = 8000;
-
-/// Returns whether a file is not text.
-pub(crate) fn is_binary(data: &[u8]) -> bool {
-    data.get(..BINARY_CHECK_BYTES).unwrap_or(data).contains(&0)
-}
-
 /// Marks an entry that depends on history as immutable or as subscribable. A shallow history may be deepened, so an
 /// entry at a full id may change, too.
 fn with_history_mutability(repository: &Repository, entry: Entry, rev: &Rev) -> Result<Entry> {

@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::repo::Repository;
+use crate::similarity;
 use crate::tree::{Change, Entry, Side};
 use crate::view::blob;
 use crate::view::hunks::hunks;
@@ -110,5 +111,5 @@ fn content(repository: &Repository, side: Option<&Side>) -> Result<Content> {
         Some(_) => {}
     }
     let data = repository.odb.get(&id, gix_object::Kind::Blob)?;
-    Ok(if super::is_binary(&data) { Content::Binary } else { Content::Text(data) })
+    Ok(if similarity::is_binary(&data) { Content::Binary } else { Content::Text(data) })
 }

@@ -17,6 +17,7 @@ from ._config import Config, ConfigError
 from ._failures import Failure, Internal, InvalidRequest
 from ._logging import install
 from ._provider import Provider, as_sequence, exported
+from ._stacks import logged_stacks
 from ._types import Contents
 
 _TEMPLATES_PER_PAGE = 100
@@ -42,7 +43,8 @@ def _guarded(function: Callable[A, R]) -> Callable[A, R]:
     @wraps(function)
     def call(*arguments: A.args, **more: A.kwargs) -> R:
         try:
-            return function(*arguments, **more)
+            with logged_stacks(function.__name__):
+                return function(*arguments, **more)
         except BaseException as error:  # Nothing may end as a trap without a word.
             failure = failure_of(function.__name__, error)
         raise Err(failure)

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -20,7 +19,7 @@ from ._prepare import Progress
 from ._provider import Provider, ReadResult, offer
 from ._resource import Item, Listed, ResourceFunction, check_literals, shape
 from ._results import Body, contents_of, entry_of_file, fingerprint_of, status_of
-from ._types import MAX_COMPLETIONS, Completion, Entry, Icon, Info, Page, Role, Template
+from ._types import Completion, Entry, Icon, Info, Page, Role, Template
 
 A = ParamSpec("A")
 R = TypeVar("R", bound=Body)
@@ -352,9 +351,8 @@ def _matching(
     listed: Iterable[tuple[Mapping[str, str], Item]], variable: str, typed: str, known: Mapping[str, str]
 ) -> Completion:
     """The values that a listing has for a variable, beside those of the others that are known."""
-    distinct: dict[str, None] = {}
-    for values, _ in listed:
-        others = all(values.get(name, value) == value for name, value in known.items() if name != variable)
-        if others and values[variable].startswith(typed):
-            distinct[values[variable]] = None
-    return Completion(list(islice(distinct, MAX_COMPLETIONS)), len(distinct), len(distinct) > MAX_COMPLETIONS)
+
+    def is_beside(values: Mapping[str, str]) -> bool:
+        return all(values.get(name, value) == value for name, value in known.items() if name != variable)
+
+    return Completion.matching((values[variable] for values, _ in listed if is_beside(values)), typed)

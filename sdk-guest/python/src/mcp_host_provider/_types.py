@@ -122,8 +122,8 @@ class Completion:
 
     @classmethod
     def matching(cls, candidates: Iterable[str], typed: str) -> Completion:
-        """Returns the candidates that start with `typed`: the first 1000, and the number of all."""
-        fitting = [candidate for candidate in candidates if candidate.startswith(typed)]
+        """Returns the candidates that start with `typed`, each once: the first 1000, and the number of all."""
+        fitting = [candidate for candidate in dict.fromkeys(candidates) if candidate.startswith(typed)]
         return cls(fitting[:MAX_COMPLETIONS], len(fitting), len(fitting) > MAX_COMPLETIONS)
 
 

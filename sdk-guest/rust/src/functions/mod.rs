@@ -68,8 +68,6 @@ mod resource;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
-
 pub use args::Args;
 pub use content::Content;
 pub use file::{Memo, file_state, files};
@@ -170,20 +168,17 @@ impl<F: Functions> Provider for F {
         let Some(lists) = std::iter::once(one).chain(&table.0).find(has_values) else {
             return Ok(Completion::default());
         };
-        let mut distinct = Vec::new();
-        let mut seen = BTreeSet::new();
+        let mut values = Vec::new();
         for listed in lists.listed(self)? {
             let is_beside = known
                 .iter()
                 .filter(|known| known.name != name)
                 .all(|known| listed.value(&known.name).is_none_or(|value| value == known.value));
-            if let Some(value) = listed.value(name).filter(|_| is_beside)
-                && seen.insert(value.to_owned())
-            {
-                distinct.push(value.to_owned());
+            if let Some(value) = listed.value(name).filter(|_| is_beside) {
+                values.push(value.to_owned());
             }
         }
-        Ok(Completion::matching(distinct, typed))
+        Ok(Completion::matching(values, typed))
     }
 
     fn changes(&self, watched: &[String], since: Option<&str>) -> Result<Changes> {

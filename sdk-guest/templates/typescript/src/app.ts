@@ -3,6 +3,8 @@
 import { type Config, type Needs, provider, resource } from "mcp-host-provider";
 import { file, files } from "mcp-host-provider/fs";
 
+import manifest from "../package.json" with { type: "json" };
+
 /** What it would like to be granted: `mcp-host inspect` shows it. */
 export const needs: Needs = {
   dirs: [{ guest: "/data", why: "the files" }],
@@ -14,7 +16,7 @@ export const needs: Needs = {
 
 const folder = (config: Config) => config.text("dir", "/data");
 
-export default provider({ name: "{{name}}", version: "0.1.0", description: "The files of a folder." }, [
+export default provider({ name: "{{name}}", version: manifest.version, description: "The files of a folder." }, [
   resource("{name}", {
     name: "file",
     description: "A file of the folder.",

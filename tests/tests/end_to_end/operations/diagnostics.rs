@@ -176,9 +176,21 @@ async fn a_traceback_of_an_interpreter_is_one_record() {
 }
 
 #[tokio::test]
+async fn a_loop_in_python_has_its_line_if_its_stack_is_asked_for() {
+    let plugin = Plugin::new("failing", &fixture("failing-python"), "f:///").limit("deadline", "1m").limit("cpu", "2s");
+    let config = ConfigFile::new().plugin(plugin.variable("MCP_HOST_STACK_AFTER", "0.1")).write();
+    let failed = command(&config, &["read", "f:///loop"]).await;
+    let shown = failed.stderr.split_once("failed call: read `loop`").map(|(_, shown)| shown).unwrap_or_default();
+    let expected = ["it ran for longer than `limits.cpu` (2s)", "read has run for ", "failing.py\", line", "in read"];
+    assert!(expected.iter().all(|part| shown.contains(part)), "{}", failed.stderr);
+}
+
+#[tokio::test]
 async fn a_trap_in_c_has_its_line_and_a_loop_in_go_its_function() {
     for (language, path, expected) in [
         ("c", "trap", ["trapped: wasm trap: wasm `unreachable` instruction executed", "abort", "granted.c:"]),
+        // In WebAssembly, address 0 is memory: without the sanitizer this would not trap.
+        ("c", "null", ["trapped: wasm trap: wasm `unreachable` instruction executed", "read", "granted.c:"]),
         ("go", "loop", ["it ran for longer than `limits.cpu` (500ms)", "main.endless", "main.granted.Read"]),
     ] {
         let plugin = Plugin::new("granted", &fixture(&format!("granted-{language}")), "granted:///");

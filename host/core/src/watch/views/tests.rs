@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::super::{Subscriber, Update};
-use super::MAX_VIEWS_OF_PRINCIPAL;
+use super::table::MAX_VIEWS_OF_PRINCIPAL;
 use crate::access::Principal;
 use crate::host::Host;
 

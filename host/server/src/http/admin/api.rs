@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `GET audit?follow`, `updates?follow` | the lines of the audit log, and the updates that are sent, from now on ([`follow`]) |
 //! | `GET status`, `plugins`, `plugins/NAME`, `config`, `cache`, `cluster`, `sessions`, `subscriptions`, `search` | the state of the host ([`views`]); `config` without secrets |
-//! | `POST browse/…` | the view of a principal ([`browse`]), and its changes ([`watch`]) |
+//! | `POST browse/…` | the view of a principal ([`browse`], [`viewer`], [`shown`]), and its changes ([`watch`]) |
 //! | `GET config/changes`, `config/warnings` | what a reload would change, and the warnings about the config |
 //! | `GET session` | the name of the administrator |
 //! | `POST plugins/NAME/record`, `plugins/NAME/profile` | a recording of its calls as JSON Lines, and a profile of them ([`observe`]), each with a line of the audit log |
@@ -26,8 +26,10 @@ mod search;
 #[cfg(not(feature = "search"))]
 #[path = "api/search/absent.rs"]
 mod search;
+mod shown;
 pub mod types;
 mod user_streams;
+mod viewer;
 mod views;
 mod watch;
 
@@ -48,9 +50,9 @@ use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::Host;
 use percent_encoding::percent_decode_str;
 
-use self::browse::ApiClient;
 use self::types::{ConsoleSession, MAX_PAGE, Status, SubscriptionsView};
 pub(super) use self::user_streams::UserStreams;
+use self::viewer::ApiClient;
 use self::views::PageRequest;
 pub(super) use self::views::time;
 use super::authority::StreamCredentials;

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use deadpool::managed::{Manager, Metrics, RecycleError, RecycleResult};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use mcp_host_base::text::with_causes;
 use mcp_host_base::time::thread_cpu_time;
 use mcp_host_config::Secret;
 use mcp_host_config::grants::{CaBundle, SqlGrant, client_config};
@@ -27,7 +28,6 @@ use tokio_postgres::{AsyncMessage, Config, SimpleQueryMessage};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::endpoint::Endpoint;
-use super::failure::with_cause;
 use super::session::{Session, Statements};
 use super::stream::{ByteMeter, MeteredStream};
 use crate::http::TlsRoots;
@@ -109,7 +109,7 @@ impl Connector {
     where
         T: TlsConnect<MeteredStream, Stream: Send + 'static>,
     {
-        let unreachable = |error: &dyn std::error::Error| QueryError::Unreachable(with_cause(error));
+        let unreachable = |error: &dyn std::error::Error| QueryError::Unreachable(with_causes(error));
         let stream = endpoint.open().await.map_err(|error| unreachable(&error))?;
         let meter = ByteMeter::new();
         let connected = config.connect_raw(MeteredStream::new(stream, meter.clone()), tls).await;
@@ -174,7 +174,7 @@ impl Connector {
             return Ok(());
         }
         let messages = session.client.simple_query(WRITE_ACCESS).await;
-        let messages = messages.map_err(|error| QueryError::Unreachable(with_cause(&error)))?;
+        let messages = messages.map_err(|error| QueryError::Unreachable(with_causes(&error)))?;
         let reason = messages.iter().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => row.try_get(0).ok().flatten(),
             _ => None,

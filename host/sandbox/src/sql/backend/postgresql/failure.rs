@@ -1,7 +1,6 @@
 //! Conversion of errors of the client library and the server to query errors.
 
-use std::error::Error;
-
+use mcp_host_base::text::with_causes;
 use tokio_postgres::error::{DbError, ErrorPosition, SqlState};
 use tokio_postgres::types::{Kind, Type};
 
@@ -58,7 +57,7 @@ pub(super) fn query_error(
         (Some(Exceeded::Memory), _) => QueryError::OutOfMemory,
         (Some(Exceeded::Requests), _) => nested_types(),
         (None, Some(error)) => server_error(error, phase),
-        (None, None) => QueryError::Unreachable(with_cause(error)),
+        (None, None) => QueryError::Unreachable(with_causes(error)),
     }
 }
 
@@ -127,21 +126,6 @@ fn position(error: &DbError, prefix: usize) -> Option<u32> {
 fn meaning(code: &str) -> &'static str {
     let known = MEANINGS.iter().find(|(known, _)| code.starts_with(known));
     known.map_or("the statement failed on the data", |(_, meaning)| *meaning)
-}
-
-/// The text of an error with its causes, for the admin.
-pub(super) fn with_cause(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let reason = error.to_string();
-        // Many error texts already contain the text of their cause.
-        if !text.contains(&reason) {
-            text = format!("{text}: {reason}");
-        }
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

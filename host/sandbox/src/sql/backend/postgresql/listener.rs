@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use deadpool::managed::Pool;
 use mcp_host_base::backoff::Backoff;
+use mcp_host_base::text::with_causes;
 use mcp_host_config::grants::ChannelName;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::connector::{Connector, MAX_NOTIFICATIONS_PER_SECOND, Notifications};
-use super::failure::with_cause;
 use super::session::Session;
 use crate::sql::error::QueryError;
 
@@ -98,7 +98,7 @@ async fn execute(session: &Session, statement: &str) -> Result<(), QueryError> {
             session.meter.settle();
             Ok(())
         }
-        Ok(Err(error)) => Err(QueryError::Unreachable(with_cause(&error))),
+        Ok(Err(error)) => Err(QueryError::Unreachable(with_causes(&error))),
         Err(_) => Err(QueryError::Unreachable("the server does not answer".to_owned())),
     }
 }

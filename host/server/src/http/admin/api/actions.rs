@@ -12,10 +12,10 @@ use mcp_resource_host::host::{AdminAction, AdminSubject, PluginState};
 use tokio::time::{sleep, timeout};
 
 use super::super::console;
-use super::browse::named_principal;
 use super::types::{
     DEFAULT_LOG_SECONDS, ErrorAnswer, ExplainRequest, LogRequest, LoginCode, MAX_LOG_SECONDS, WhoRequest,
 };
+use super::viewer::named_principal;
 use super::{AdminServer, Refusal, decoded, json, no_plugin, ok, read_body, receive_body, views};
 
 /// The maximum wait for a reload. After it, the answer says that the reload continues.

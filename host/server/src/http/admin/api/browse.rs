@@ -10,57 +10,36 @@
 //!
 //! An administrator may take any view. The audit log records it as `admin-view`, in addition to the line of the request itself, whose
 //! `request_id` is the administrator's name.
+//!
+//! [`Host::list_bounded`]: mcp_resource_host::host::Host::list_bounded
+//! [`Host::read`]: mcp_resource_host::host::Host::read
+//! [`Host::templates`]: mcp_resource_host::host::Host::templates
+//! [`Host::complete`]: mcp_resource_host::host::Host::complete
+//! [`Host::subscriber`]: mcp_resource_host::host::Host::subscriber
+//! [`Host::search`]: mcp_resource_host::host::Host::search
+//! [`Host::context`]: mcp_resource_host::host::Host::context
 
 use std::collections::HashMap;
 
 use axum::extract::Request;
-use axum::http::StatusCode;
 use axum::response::Response;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use mcp_host_config::{ANONYMOUS, Config, LOCAL, Operation};
-use mcp_host_model::resource::{
-    Argument, Error, MissingPlugin, Notice, Resource, ResourceBody, ResourceContents, ResourceTemplate, Role,
-};
-use mcp_resource_host::access::Principal;
-use mcp_resource_host::audit::RequestContext;
+use mcp_host_config::Operation;
+use mcp_host_model::resource::{Argument, Resource};
 use mcp_resource_host::host::transport::PageBounds;
-use mcp_resource_host::host::{AdminAction, AdminSubject, CompleteRequest, Host, ListRequest};
+use mcp_resource_host::host::{CompleteRequest, ListRequest};
 
 use super::browse_types::{
-    BrowseComplete, BrowseList, BrowseRead, BrowseTemplates, CompletionView, ContentView, Contents, MAX_CONTENT,
-    MAX_RESOURCES, MissingView, ResourceList, ResourceView, TemplateList, TemplateView, Viewer,
+    BrowseComplete, BrowseList, BrowseRead, BrowseTemplates, CompletionView, Contents, MAX_CONTENT, MAX_RESOURCES,
+    ResourceList, ResourceView, TemplateList,
 };
 use super::search::languages;
-use super::{AdminServer, Connection, MAX_NAMES, Refusal, StreamCredentials, body, ok, users};
-use crate::http::authentication::Authenticated;
+use super::shown::{content, missing, resource, template};
+use super::viewer::ApiClient;
+use super::{AdminServer, Connection, Refusal, StreamCredentials, body, ok};
 use crate::method::performed_operations;
-
-/// The authenticated client of a request.
-pub(super) enum ApiClient<'a> {
-    /// An administrator, who may take any view.
-    Administrator(&'a Principal),
-    /// A client of `/mcp`, which may take only its own view.
-    User(&'a Authenticated),
-}
-
-impl ApiClient<'_> {
-    /// Requires an access token with the scopes of these operations.
-    pub(super) fn require_scopes(&self, operations: &[Operation]) -> Result<(), Refusal> {
-        match self {
-            Self::Administrator(_) => Ok(()),
-            Self::User(user) => user.require_scopes(operations).map_err(|error| users::refusal(&error)),
-        }
-    }
-}
 
 /// The approximate maximum size of the resources of a page in bytes.
 const MAX_PAGE_BYTES: usize = 4 << 20;
-
-/// The maximum size of a text about a resource, as JSON.
-const MAX_TEXT: usize = 4 << 10;
-/// The estimated size of the texts about a resource in an answer.
-const RESOURCE_BYTES: usize = 1 << 10;
 
 impl AdminServer {
     /// Answers a request below `browse/`.
@@ -148,51 +127,6 @@ impl AdminServer {
         let found = self.view_as(client, &request.template, self.host.complete(&viewer, completing)).await?;
         Ok(ok(&CompletionView { values: found.values, has_more: found.has_more }))
     }
-
-    /// Returns the principal whose view is requested.
-    pub(super) fn viewer(&self, client: &ApiClient<'_>, viewer: Option<Viewer>) -> Result<Principal, Refusal> {
-        match (client, viewer) {
-            (ApiClient::User(user), None) => Ok(user.principal.clone()),
-            (ApiClient::User(_), Some(_)) => {
-                let help = "leave `as` out: only administrators see the views of others";
-                Err(Refusal::new(StatusCode::FORBIDDEN, "the view of a client is its own", Some(help)))
-            }
-            (ApiClient::Administrator(_), None) => Ok(Principal::LOCAL),
-            (ApiClient::Administrator(_), Some(Viewer { principal, groups })) => {
-                named_principal(&self.host.config(), &principal, &groups)
-            }
-        }
-    }
-
-    /// Runs a request of a client for itself, or of an administrator for another principal. The latter is recorded in the audit log.
-    pub(super) async fn view_as<T>(
-        &self,
-        client: &ApiClient<'_>,
-        uri: &str,
-        request: impl Future<Output = Result<T, Error>>,
-    ) -> Result<T, Refusal> {
-        let answer = match client {
-            ApiClient::User(user) => user.scopes().scope(request).await,
-            ApiClient::Administrator(administrator) => {
-                let context = RequestContext::of_administrator(administrator.name());
-                let viewing = context.scope(request);
-                let about = AdminSubject::View { uri };
-                self.host.administer(administrator, AdminAction::View, about, viewing, Error::kind).await?
-            }
-        };
-        answer.map_err(|error| {
-            let status = match &error {
-                Error::NotFound { .. } => StatusCode::NOT_FOUND,
-                Error::InvalidRequest { .. } | Error::InvalidCursor => StatusCode::BAD_REQUEST,
-                Error::Denied { .. } => StatusCode::FORBIDDEN,
-                Error::Internal { .. } => StatusCode::BAD_GATEWAY,
-                Error::Unavailable { .. } | Error::AuditUnavailable | Error::ShuttingDown => {
-                    StatusCode::SERVICE_UNAVAILABLE
-                }
-            };
-            Refusal::new(status, error.to_string(), None)
-        })
-    }
 }
 
 /// The operations whose scopes an access token needs to browse. A search resource can be read, too, and lists resources.
@@ -205,131 +139,4 @@ fn operations(what: &str) -> &'static [Operation] {
         "watch" => &[],
         _ => &[Operation::List, Operation::Read],
     }
-}
-
-/// Returns a principal of the config in these groups.
-pub(super) fn named_principal(config: &Config, name: &str, groups: &[String]) -> Result<Principal, Refusal> {
-    let principal = match name {
-        LOCAL => Principal::LOCAL,
-        ANONYMOUS => Principal::ANONYMOUS,
-        name if config.has_principal(name) => Principal::new(name),
-        name => return Err(no_principal(config, name)),
-    };
-    Ok(principal.with_groups(groups.iter().map(String::as_str)))
-}
-
-/// The refusal for an unknown principal, with the one that was probably meant, or the first ones.
-fn no_principal(config: &Config, name: &str) -> Refusal {
-    let help = config.nearest_principal(name).map(|meant| format!("did you mean `{meant}`?"));
-    let help = help.unwrap_or_else(|| {
-        let mut known: Vec<_> = config.principal_names().take(MAX_NAMES).map(str::to_owned).collect();
-        let others = config.principal_names().count().saturating_sub(known.len());
-        if others > 0 {
-            known.push(format!("{others} others"));
-        }
-        let known = known.join(", ");
-        format!(
-            "it has {known}; one that an issuer, a client CA or an application authenticates is named `ISSUER/NAME`"
-        )
-    });
-    let name = mcp_host_base::text::quote(name);
-    Refusal::new(StatusCode::BAD_REQUEST, format!("the config has no principal {name}"), Some(&help))
-}
-
-/// The title of a resource's plugin, if the title of the resource begins with it, as in a merged listing.
-fn title_prefix(config: &Config, uri: &str, title: &str) -> Option<String> {
-    let plugin = config.plugins.iter().find(|plugin| uri.starts_with(plugin.mount.as_str()))?;
-    let prefix = plugin.title.as_ref()?;
-    title.strip_prefix(prefix.as_str())?.starts_with(": ").then(|| prefix.clone())
-}
-
-/// A resource, as a principal sees it.
-pub(super) fn resource(host: &Host, viewer: &Principal, resource: Resource) -> ResourceView {
-    let can = host.capabilities(viewer, &resource);
-    let role = |role: Role| match role {
-        Role::User => "user".to_owned(),
-        Role::Assistant => "assistant".to_owned(),
-    };
-    ResourceView {
-        listable: can.list,
-        subscribable: can.subscribe,
-        audience: resource.annotations.audience.into_iter().map(role).collect(),
-        priority: resource.annotations.priority.map(|priority| priority.value()),
-        modified: resource.annotations.last_modified.map(|time| time.as_str().to_owned()),
-        language: None,
-        notices: Notice::all_in(&resource.meta).iter().map(|notice| short(notice.to_string())).collect(),
-        title_prefix: resource
-            .title
-            .as_deref()
-            .and_then(|title| title_prefix(&host.config(), resource.uri.as_str(), title)),
-        uri: String::from(resource.uri),
-        name: short(resource.name),
-        title: resource.title.map(short),
-        description: resource.description.map(short),
-        mime_type: resource.mime_type.map(short),
-        size: resource.size,
-    }
-}
-
-/// Truncates a text for display to [`MAX_TEXT`] bytes of JSON.
-fn short(text: String) -> String {
-    let (shown, _) = json_prefix(&text, MAX_TEXT);
-    if shown.len() == text.len() { text } else { format!("{shown}…") }
-}
-
-/// Returns the longest prefix of a text that takes at most `max` bytes as JSON, and its size as JSON.
-fn json_prefix(text: &str, max: usize) -> (&str, usize) {
-    let mut left = max;
-    let end = text.char_indices().find(|(_, c)| {
-        let bytes = match c {
-            '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
-            '\0'..='\u{1f}' => 6,
-            c => c.len_utf8(),
-        };
-        match left.checked_sub(bytes) {
-            Some(rest) => {
-                left = rest;
-                false
-            }
-            None => true,
-        }
-    });
-    let shown = end.and_then(|(end, _)| text.get(..end)).unwrap_or(text);
-    (shown, max.saturating_sub(left))
-}
-
-/// A content, of which at most `left` bytes go into the answer.
-fn content(host: &Host, viewer: &Principal, content: ResourceContents, left: &mut usize) -> ContentView {
-    let ResourceContents { entry, body } = content;
-    let bytes = body.as_bytes().len();
-    let (text, blob, shown) = match body {
-        ResourceBody::Text(text) => {
-            let (shown, size) = json_prefix(&text, *left);
-            *left = if shown.len() < text.len() { 0 } else { left.saturating_sub(size) };
-            (Some(shown.to_owned()), None, shown.len())
-        }
-        ResourceBody::Blob(bytes) => {
-            let shown = bytes.get(..(*left).min(bytes.len())).unwrap_or_default();
-            *left = left.saturating_sub(shown.len());
-            (None, Some(STANDARD.encode(shown)), shown.len())
-        }
-    };
-    // The texts about the resource have their own bounds.
-    *left = left.saturating_sub(RESOURCE_BYTES);
-    ContentView { resource: resource(host, viewer, entry), text, blob, bytes, cut: shown < bytes }
-}
-
-fn template(template: ResourceTemplate) -> TemplateView {
-    TemplateView {
-        variables: template.uri_template.variables().map(str::to_owned).collect(),
-        template: template.uri_template.as_str().to_owned(),
-        name: template.name,
-        title: template.title,
-        description: template.description,
-        mime_type: template.mime_type,
-    }
-}
-
-fn missing(plugins: Vec<MissingPlugin>) -> Vec<MissingView> {
-    plugins.into_iter().map(|MissingPlugin { plugin, reason, .. }| MissingView { plugin, reason }).collect()
 }

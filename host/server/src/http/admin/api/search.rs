@@ -12,9 +12,10 @@ use mcp_resource_host::search::{
     ContextPassage, ContextRequest, ContextSelection, SearchHit, SearchRequest, SearchResults, Snippet,
 };
 
-use super::browse::{ApiClient, resource};
 use super::browse_types::{BrowseContext, BrowseSearch, ContextView, Found, HitView, PassageView, SnippetPart};
+use super::shown::resource;
 use super::types::{MAX_PAGE, SearchView};
+use super::viewer::ApiClient;
 use super::{AdminServer, Refusal, body, ok};
 
 impl AdminServer {

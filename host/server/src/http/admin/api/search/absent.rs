@@ -8,8 +8,8 @@ use mcp_host_model::resource::Resource;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::Host;
 
-use super::browse::ApiClient;
 use super::types::SearchView;
+use super::viewer::ApiClient;
 use super::{AdminServer, Refusal};
 
 impl AdminServer {
