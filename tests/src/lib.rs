@@ -65,7 +65,9 @@ mod wire;
 pub mod change_check;
 pub mod sigstore;
 
-pub use artifacts::{PROGRAM_VARIABLE, client_program, component, debian_file, fixture, host_binary, node, optional_client};
+pub use artifacts::{
+    PROGRAM_VARIABLE, client_program, component, debian_file, fixture, host_binary, node, optional_client,
+};
 pub use authorization_server::{AuthorizationServer, TokenFormat};
 pub use balancer::Balancer;
 pub use client::{Client, content_bytes};

@@ -36,10 +36,11 @@ use std::collections::{HashMap, HashSet};
 use mcp_host_model::uri::{Path, Uri};
 use sha2::{Digest, Sha256};
 
-use crate::member::MAX_PATHS;
 #[cfg(test)]
 use crate::simulation::{Bug, is_planted, planted_max_paths};
 
+/// The maximum number of paths of a shard.
+pub(crate) const MAX_PATHS: usize = 20_000;
 /// The maximum number of shards of a plugin. A power of two.
 pub(crate) const MAX_SHARDS: u32 = 16;
 

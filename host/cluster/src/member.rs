@@ -58,9 +58,9 @@
 //!
 //! # Bounds
 //!
-//! A replica that wants more than [`MAX_PATHS`] paths of a shard shares none of them and polls them for itself. The holder polls at most [`MAX_PATHS`] different
-//! paths; replicas whose paths do not fit are not covered, and poll for themselves. A replica publishes all of its wants in response to
-//! messages at most 20 times per lease.
+//! A replica that wants more than [`MAX_PATHS`](crate::division::MAX_PATHS) paths of a shard shares none of them and polls them for itself.
+//! The holder polls at most as many different paths; replicas whose paths do not fit are not covered, and poll for themselves. A replica
+//! publishes all of its wants in response to messages at most 20 times per lease.
 
 mod announce;
 mod events;
@@ -89,8 +89,6 @@ pub use self::events::{
 use self::hold::Holding;
 use self::listen::Chain;
 
-/// The maximum number of paths of a shard.
-pub const MAX_PATHS: usize = 20_000;
 /// The time for which a replica waits for the holder to poll a new path.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The maximum number of held leases that make this replica take another one later.

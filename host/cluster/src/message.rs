@@ -18,7 +18,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::bounded_json::{self, JsonError};
-use crate::record::{Covers, MAX_REPLICAS, Round};
+use crate::record::{Covers, MAX_REPLICAS, Round, one_shard};
 use crate::replica::ReplicaId;
 
 /// The maximum size of a message in bytes.
@@ -111,11 +111,6 @@ pub struct Want {
     /// The number of shards that the replica's paths of the plugin need; only the first shard's counts.
     #[serde(default = "one_shard")]
     pub shards: u32,
-}
-
-/// The number of shards of a replica whose version does not divide plugins.
-pub(crate) fn one_shard() -> u32 {
-    1
 }
 
 /// Bytes that are not a message.

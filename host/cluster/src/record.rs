@@ -11,7 +11,6 @@ use mcp_host_model::resource::MAX_TOKEN;
 use serde::{Deserialize, Serialize};
 
 use crate::bounded_json::{self, JsonError};
-use crate::message::one_shard;
 use crate::replica::ReplicaId;
 
 /// The maximum size of a record in bytes: NATS allows 1 MiB for one message.
@@ -81,6 +80,11 @@ pub enum RecordError {
     /// One of its numbers is greater than any host can count.
     #[error("a record with the number {0}; at most {MAX_NUMBER} is allowed")]
     TooGreat(u64),
+}
+
+/// The number of shards of a replica whose version does not divide plugins.
+pub(crate) fn one_shard() -> u32 {
+    1
 }
 
 impl Record {

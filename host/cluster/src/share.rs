@@ -22,10 +22,10 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::bounded_json::DecodeBudget;
+use crate::division::MAX_PATHS;
 use crate::engine::{Engine, EngineError};
 use crate::member::{
-    Found, MAX_PATHS, Member, MemberStats, Output, OwnPolled, Plan, Revision, RoleName, Stored, Time, WriteFailure,
-    part,
+    Found, Member, MemberStats, Output, OwnPolled, Plan, Revision, RoleName, Stored, Time, WriteFailure, part,
 };
 use crate::message::Message;
 use crate::record::Record;

@@ -109,7 +109,7 @@ pub enum Warning {
         /// The file.
         file: PathBuf,
     },
-    /// A plugin has read or write access to a sensitive file.
+    /// A plugin has read or write access to a sensitive file, or may replace a path of the config.
     GrantedFile {
         /// The plugin with the grant.
         plugin: PluginName,

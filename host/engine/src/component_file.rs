@@ -1,6 +1,6 @@
-//! A component file on disk: its kind, its size and its digest.
+//! A component file on disk: its kind, its size, its digest, and the nesting of its components.
 //!
-//! The file is neither parsed nor run, and never in memory as a whole: it is read in small pieces to compute the
+//! Except for the headers of its sections, the file is neither parsed nor run, and never in memory as a whole: it is read in small pieces to compute the
 //! digest. Later readers, such as the compiler, verify this digest.
 
 use std::fs::File;
@@ -11,6 +11,7 @@ use mcp_host_base::regular_file::{self, FileThreads};
 use mcp_host_model::digest::Digest;
 
 use super::config::MAX_COMPONENT_SIZE;
+use super::custom_section;
 use super::error::ComponentError;
 
 /// The length of the preamble in bytes: the magic number, the version and the layer.
@@ -52,11 +53,12 @@ impl ComponentFile {
         if size > MAX_COMPONENT_SIZE {
             return Err(too_large(path));
         }
-        match pinned {
-            Some(expected) if expected != digest => {
-                Err(ComponentError::DigestMismatch { file: path, expected, found: digest })
-            }
-            _ => Ok(Self { path, digest, size, file }),
+        if let Some(expected) = pinned.filter(|expected| *expected != digest) {
+            return Err(ComponentError::DigestMismatch { file: path, expected, found: digest });
+        }
+        match custom_section::find_excess(&file) {
+            Some(what) => Err(ComponentError::TooLarge { file: path, what: what.to_owned() }),
+            None => Ok(Self { path, digest, size, file }),
         }
     }
 
@@ -131,6 +133,18 @@ mod tests {
         file.as_file().set_len(MAX_COMPONENT_SIZE + 1).unwrap();
         let error = ComponentFile::open_blocking(file.path().to_owned(), None).unwrap_err();
         assert!(matches!(error, ComponentError::TooLarge { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_file_of_deeply_nested_components_is_refused_before_a_compiler_is_started() {
+        let nested = (0..100).fold(COMPONENT[..8].to_vec(), |inner, _| {
+            let size = u16::try_from(inner.len()).unwrap();
+            // The section of a component, with its size in LEB128 of three bytes.
+            let size = [size as u8 | 0x80, (size >> 7) as u8 | 0x80, (size >> 14) as u8];
+            [&COMPONENT[..8], &[4][..], &size[..], &inner[..]].concat()
+        });
+        let error = ComponentFile::open_blocking(write_temp(&nested).path().to_owned(), None).unwrap_err();
+        assert!(error.to_string().contains("nested more than 64 levels deep"), "{error}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Custom sections of a component file, found without reading the file into memory.
+//! Custom sections of a component file, and the nesting of its components, found without reading the file into memory.
 //!
 //! Sections are skipped by their sizes, so only headers and the contents of the requested section are read. The
 //! search begins at the top level of the component, where tools append sections. It continues in the core modules,
@@ -10,8 +10,9 @@ use std::io::{self, BufReader, ErrorKind, Read, Seek};
 
 /// The maximum number of sections in a file. Large components have some thousands.
 const MAX_SECTIONS: usize = 100_000;
-/// The maximum nesting depth of components.
-const MAX_DEPTH: usize = 16;
+/// The maximum nesting depth of components. Compilers need memory for the square of the depth: 845 MB for
+/// 5,000 levels in 58 KB.
+const MAX_DEPTH: usize = 64;
 /// The length of a preamble in bytes: the magic number, the version and the layer.
 const PREAMBLE_LEN: u64 = 8;
 
@@ -43,24 +44,22 @@ pub enum CustomSectionError {
 /// Returns the contents of the custom section with this name, of at most `max` bytes; none if there is no such
 /// section.
 pub(super) fn find(component: impl Read + Seek, name: &str, max: u64) -> Result<Option<Vec<u8>>, CustomSectionError> {
-    let mut walk = Walk {
-        reader: BufReader::new(component),
-        position: 0,
-        sections: 0,
-        name,
-        max,
-        of_component: Found::default(),
-        of_modules: Found::default(),
-    };
-    let end = walk.reader.seek(io::SeekFrom::End(0))?;
-    walk.reader.rewind()?;
-    walk.component(end, 0)?;
+    let mut walk = Walk::new(component, name, max);
+    walk.file()?;
     let found = if walk.of_component.count > 0 { walk.of_component } else { walk.of_modules };
     match found {
         Found { count: 0, .. } => Ok(None),
         Found { count: 1, size, contents } => contents.map(Some).ok_or(CustomSectionError::TooLarge { size, max }),
         Found { count, .. } => Err(CustomSectionError::Several(count)),
     }
+}
+
+/// Returns which bound of the compiler a component exceeds; none if it exceeds none, or if its sections are invalid, which the
+/// compiler reports.
+pub(super) fn find_excess(component: impl Read + Seek) -> Option<&'static str> {
+    let mut walk = Walk::new(component, "", 0);
+    let _ = walk.file();
+    walk.excess
 }
 
 /// The sections with this name at one kind of place.
@@ -82,13 +81,28 @@ struct Walk<'n, R> {
     max: u64,
     of_component: Found,
     of_modules: Found,
+    /// The bound that the file exceeds.
+    excess: Option<&'static str>,
 }
 
-impl<R: Read + Seek> Walk<'_, R> {
+impl<'n, R: Read + Seek> Walk<'n, R> {
+    fn new(component: R, name: &'n str, max: u64) -> Self {
+        let (of_component, of_modules) = (Found::default(), Found::default());
+        let reader = BufReader::new(component);
+        Self { reader, position: 0, sections: 0, name, max, of_component, of_modules, excess: None }
+    }
+
+    /// Walks through the whole file.
+    fn file(&mut self) -> io::Result<()> {
+        let end = self.reader.seek(io::SeekFrom::End(0))?;
+        self.reader.rewind()?;
+        self.component(end, 0)
+    }
+
     /// Walks through a component that ends at `end`. `depth` is the number of enclosing components.
     fn component(&mut self, end: u64, depth: usize) -> io::Result<()> {
         if depth > MAX_DEPTH {
-            return Err(invalid("too many components in each other"));
+            return Err(self.exceeds("components that are nested more than 64 levels deep"));
         }
         self.skip_to(self.position.saturating_add(PREAMBLE_LEN), end)?;
         while self.position < end {
@@ -127,12 +141,17 @@ impl<R: Read + Seek> Walk<'_, R> {
     fn section(&mut self, end: u64) -> io::Result<(u8, u64)> {
         self.sections = self.sections.saturating_add(1);
         if self.sections > MAX_SECTIONS {
-            return Err(invalid("too many sections"));
+            return Err(self.exceeds("more than 100,000 sections"));
         }
         let kind = self.byte()?;
         let size = self.number()?;
         let section_end = self.position.saturating_add(size);
         if section_end > end { Err(invalid("a section ends behind its component")) } else { Ok((kind, section_end)) }
+    }
+
+    fn exceeds(&mut self, bound: &'static str) -> io::Error {
+        self.excess = Some(bound);
+        invalid(bound)
     }
 
     /// Reads the section if it has the requested name. Returns its size, and its contents unless they are too large.
@@ -279,8 +298,19 @@ mod tests {
         ] {
             assert!(found(&sections).is_err());
         }
-        let deep = (0..20).fold(Vec::new(), |inner, _| section(COMPONENT, &component(&[inner])));
+        let deep = (0..70).fold(Vec::new(), |inner, _| section(COMPONENT, &component(&[inner])));
         assert!(found(&[deep]).is_err());
+    }
+
+    #[test]
+    fn deeply_nested_components_and_endless_sections_exceed_the_bounds_of_the_compiler() {
+        let nested = |levels| (0..levels).fold(Vec::new(), |inner, _| section(COMPONENT, &component(&[inner])));
+        let excess = |sections: &[Vec<u8>]| find_excess(Cursor::new(component(sections)));
+        assert_eq!(excess(&[nested(MAX_DEPTH)]), None);
+        let deep = excess(&[nested(2), nested(MAX_DEPTH + 1)]);
+        assert_eq!(deep, Some("components that are nested more than 64 levels deep"));
+        assert_eq!(excess(&vec![section(CUSTOM, b"\0"); 100_001]), Some("more than 100,000 sections"));
+        assert_eq!(excess(&[vec![COMPONENT, 5, 1]]), None, "the compiler reports what is malformed");
     }
 
     #[test]

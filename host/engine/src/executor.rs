@@ -419,6 +419,9 @@ impl<T> Call<T> {
             }
         };
         self.cpu_time = used;
+        if polled.is_pending() {
+            self.clock.host().charge_hand_off();
+        }
         polled.map_err(|panic| CallAborted::Panicked(panic_message(&*panic)))
     }
 }
@@ -522,6 +525,20 @@ mod tests {
         let thread = executor.call(&queue, CallOrigin::Client, Waits::OnWorker, Arc::default(), call).await.unwrap();
         assert_eq!(thread.as_deref(), Some("heavy-guest"));
         assert!(!queue.is_heavy(), "the calls after it are light");
+    }
+
+    #[tokio::test]
+    async fn a_call_is_charged_for_each_time_that_it_is_suspended() {
+        let executor = GuestExecutor::start(1).unwrap();
+        let (queue, clock) = (executor.plugin_queue(), Arc::<CpuClock>::default());
+        let call = async {
+            for _ in 0..1000 {
+                tokio::task::yield_now().await;
+            }
+        };
+        executor.call(&queue, CallOrigin::Client, Waits::OnWorker, clock.clone(), call).await.unwrap();
+        assert!(clock.exceeds(Duration::from_micros(9999)), "{clock:?}");
+        assert!(clock.host().cpu() < Duration::from_millis(20), "{clock:?}");
     }
 
     #[tokio::test]

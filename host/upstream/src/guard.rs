@@ -81,6 +81,9 @@ pub(crate) enum Excess {
          or 1000 events or 1 MiB a second, that are not answers to requests"
     )]
     Total,
+    /// The budget of bytes of incomplete events.
+    #[error("the upstream keeps incomplete events of more than {0} bytes together in its event streams")]
+    Incomplete(usize),
     /// The maximum length of a line, even if it is an answer.
     #[error("the upstream sends a line of more than 128 MiB")]
     Line,
@@ -94,31 +97,36 @@ pub(crate) struct Buckets {
     factor: NonZeroU32,
     /// The buckets of all identities.
     total: Option<Arc<Buckets>>,
+    /// The number of bytes of incomplete events in all event streams, and its maximum.
+    incomplete: AtomicUsize,
+    max_incomplete: usize,
 }
 
 impl Default for Buckets {
     fn default() -> Self {
-        Self::new(NonZeroU32::MIN, None)
+        Self::new(NonZeroU32::MIN, None, usize::MAX)
     }
 }
 
 impl Buckets {
-    /// The buckets of all identities of an upstream.
-    pub(crate) fn of_upstream() -> Arc<Self> {
-        Arc::new(Self::new(IDENTITIES, None))
+    /// The buckets of all identities of an upstream whose messages have at most `max_message` bytes.
+    pub(crate) fn of_upstream(max_message: usize) -> Arc<Self> {
+        let factor = usize::try_from(IDENTITIES.get()).unwrap_or(usize::MAX);
+        Arc::new(Self::new(IDENTITIES, None, max_message.saturating_mul(factor)))
     }
 
     /// The buckets of one identity. What is taken from them is also taken from those of all identities.
     pub(crate) fn of_identity(total: Arc<Self>) -> Arc<Self> {
-        Arc::new(Self::new(NonZeroU32::MIN, Some(total)))
+        Arc::new(Self::new(NonZeroU32::MIN, Some(total), usize::MAX))
     }
 
-    fn new(factor: NonZeroU32, total: Option<Arc<Self>>) -> Self {
+    fn new(factor: NonZeroU32, total: Option<Arc<Self>>, max_incomplete: usize) -> Self {
         let limiter = |rate: NonZeroU32, burst: NonZeroU32| {
             let quota = Quota::per_second(rate.saturating_mul(factor)).allow_burst(burst.saturating_mul(factor));
             RateLimiter::direct(quota)
         };
-        Self { events: limiter(EVENTS_PER_SECOND, EVENTS), bytes: limiter(BYTES_PER_SECOND, BYTES), factor, total }
+        let (events, bytes) = (limiter(EVENTS_PER_SECOND, EVENTS), limiter(BYTES_PER_SECOND, BYTES));
+        Self { events, bytes, factor, total, incomplete: AtomicUsize::new(0), max_incomplete }
     }
 
     /// Takes this number of events and bytes, and at most a burst.
@@ -134,6 +142,44 @@ impl Buckets {
             return Err(Excess::Bytes);
         }
         self.total.as_ref().map_or(Ok(()), |total| total.take(events, bytes).map_err(|_| Excess::Total))
+    }
+}
+
+/// The bytes of the incomplete event of one stream, in the budget of the upstream. They are returned when it is dropped.
+pub(crate) struct Incomplete {
+    allowance: Arc<Allowance>,
+    length: usize,
+}
+
+impl Incomplete {
+    /// An event without bytes.
+    pub(crate) fn new(allowance: Arc<Allowance>) -> Self {
+        Self { allowance, length: 0 }
+    }
+
+    /// Sets the number of bytes.
+    ///
+    /// # Errors
+    ///
+    /// The budget is exceeded. The connection must end.
+    pub(crate) fn set(&mut self, length: usize) -> Result<(), Excess> {
+        let budget = self.budget();
+        let old = budget.incomplete.fetch_add(length, Ordering::Relaxed);
+        budget.incomplete.fetch_sub(self.length, Ordering::Relaxed);
+        let (all, max) = (old.saturating_sub(self.length).saturating_add(length), budget.max_incomplete);
+        self.length = length;
+        if all > max { Err(self.allowance.exceed(Excess::Incomplete(max))) } else { Ok(()) }
+    }
+
+    fn budget(&self) -> &Buckets {
+        let own = &self.allowance.buckets;
+        own.total.as_ref().unwrap_or(own)
+    }
+}
+
+impl Drop for Incomplete {
+    fn drop(&mut self) {
+        self.budget().incomplete.fetch_sub(self.length, Ordering::Relaxed);
     }
 }
 
@@ -570,7 +616,7 @@ mod tests {
 
     #[test]
     fn connections_of_an_identity_have_the_same_buckets_and_all_identities_have_some_together() {
-        let total = Buckets::of_upstream();
+        let total = Buckets::of_upstream(0);
         let identities: Vec<_> = (0..5).map(|_| Buckets::of_identity(total.clone())).collect();
         let flood = |identity: &Arc<Buckets>| {
             let allowance = Allowance::new(identity.clone());
@@ -580,6 +626,22 @@ mod tests {
         assert_eq!(first, [None; 4], "a burst each");
         assert_eq!(flood(&identities[0]), Some(Excess::Bytes), "another connection");
         assert_eq!(flood(&identities[4]), Some(Excess::Total), "another identity");
+    }
+
+    #[test]
+    fn incomplete_events_of_all_identities_have_a_budget() {
+        let total = Buckets::of_upstream(100);
+        let mut streams: Vec<_> =
+            (0..5).map(|_| Incomplete::new(Arc::new(Allowance::new(Buckets::of_identity(total.clone()))))).collect();
+        assert!(streams[..4].iter_mut().all(|stream| stream.set(60).is_ok() && stream.set(100).is_ok()));
+        assert_eq!(streams[4].set(1), Err(Excess::Incomplete(400)));
+        drop(streams.remove(0));
+        assert!(streams[0].set(0).is_ok(), "its event is complete");
+        assert!(streams[0].set(199).is_ok() && streams[0].set(200).is_err());
+        drop(streams);
+        assert_eq!(total.incomplete.load(Ordering::Relaxed), 0);
+        let mut of_a_call = Incomplete::new(Arc::default());
+        assert!(of_a_call.set(usize::MAX / 2).is_ok(), "it is in the memory of the call");
     }
 
     #[test]

@@ -84,6 +84,7 @@ use self::connection::{Connector, Means};
 use self::guard::Buckets;
 use self::http::Credentials;
 use self::identities::Identities;
+use self::message::max_message;
 use self::process::{Launcher, ProgramLog, Unconfined};
 use self::provider::{Opening, UpstreamProvider};
 
@@ -114,7 +115,13 @@ pub async fn connect_with(
 ) -> Result<Arc<dyn Provider>, ConnectError> {
     let Some(upstream) = &plugin.upstream else { return Err(ConnectError::no_upstream()) };
     let programs = Arc::new(Semaphore::new(MAX_PROGRAMS.get().saturating_add(1)));
-    let means = Means { launcher, log, ledger: Arc::default(), buckets: Buckets::of_upstream(), programs };
+    let means = Means {
+        launcher,
+        log,
+        ledger: Arc::default(),
+        buckets: Buckets::of_upstream(max_message(&plugin.limits)),
+        programs,
+    };
     if !upstream.identities.is_empty() {
         return Ok(Arc::new(Identities::start(plugin, &upstream.identities, means).await?));
     }

@@ -16,12 +16,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::division::MAX_PATHS;
 use crate::message::Want;
 use crate::record::{Covers, MAX_REPLICAS};
 use crate::replica::ReplicaId;
 
 use super::round_paths::{RoundPaths, WantedPaths};
-use super::{MAX_PATHS, Time, part};
+use super::{Time, part};
 
 /// The maximum number of paths of all replicas together. Equal paths count each time.
 const MAX_TOTAL: usize = 32 * MAX_PATHS;

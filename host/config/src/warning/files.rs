@@ -1,14 +1,15 @@
-//! Files of the host that a plugin or other users of the machine can reach: the config, the audit log, and files with secrets.
+//! Files of the host that a plugin or other users of the machine can reach: the config, the audit log, files with secrets, and
+//! paths of the config that a plugin can replace.
 
 use std::path::{Path, PathBuf};
 
 use super::{Warning, permissions};
 use crate::audit::AuditDestination;
-use crate::grants::Mode;
+use crate::grants::{Mode, SqlUrl};
 use crate::{Config, Plugin};
 
 /// The kind of a file that no plugin should reach.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum SensitiveFile {
     /// The audit log.
@@ -17,6 +18,11 @@ pub enum SensitiveFile {
     Config,
     /// A file that holds a secret.
     Secret,
+    /// The component of a plugin without `digest`: no plugin must write it.
+    Component,
+    /// A directory or a database that is granted, or a directory of the server: a plugin that may replace it with a link decides what is
+    /// opened.
+    Opened,
 }
 
 impl Config {
@@ -25,7 +31,30 @@ impl Config {
         let files: Vec<_> = self.sensitive_files().collect();
         let writable = writable_paths(files.iter().map(|(file, _)| file.as_path()));
         let granted = self.plugins.iter().flat_map(move |plugin| granted_files(plugin, &files));
-        granted.chain(writable.into_iter().map(|(file, mode)| Warning::WritableFile { file, mode }))
+        let opened = self.opened_paths();
+        let replaceable = self.plugins.iter().flat_map(move |plugin| replaceable_paths(plugin, &opened));
+        granted.chain(replaceable).chain(writable.into_iter().map(|(file, mode)| Warning::WritableFile { file, mode }))
+    }
+
+    /// Returns the paths that the host opens again and again, so that it finds what has replaced them. Each once.
+    fn opened_paths(&self) -> Vec<OpenedPath> {
+        let of_server = [&self.server.state, &self.server.cache].into_iter().flatten();
+        let mut paths: Vec<_> = of_server.map(|path| (path, SensitiveFile::Opened)).collect();
+        for plugin in &self.plugins {
+            if plugin.upstream.is_none() && plugin.digest.is_none() {
+                paths.push((&plugin.component, SensitiveFile::Component));
+            }
+            paths.extend(plugin.grants.dirs.values().map(|grant| (&grant.host, SensitiveFile::Opened)));
+            paths.extend(plugin.grants.sql.values().filter_map(|grant| match &grant.url {
+                SqlUrl::Sqlite(path) => Some((path, SensitiveFile::Opened)),
+                SqlUrl::Postgresql(_) => None,
+            }));
+        }
+        paths.sort_unstable();
+        paths.dedup();
+        let opened =
+            paths.into_iter().map(|(path, kind)| OpenedPath { path: path.clone(), kind, places: places(path) });
+        opened.collect()
     }
 
     fn sensitive_files(&self) -> impl Iterator<Item = (PathBuf, SensitiveFile)> {
@@ -39,6 +68,36 @@ impl Config {
         let config = config.into_iter().map(|file| (file, SensitiveFile::Config));
         audit.chain(config).chain(secrets.map(|file| (file, SensitiveFile::Secret)))
     }
+}
+
+/// A path that the host opens.
+struct OpenedPath {
+    path: PathBuf,
+    kind: SensitiveFile,
+    places: Vec<PathBuf>,
+}
+
+/// Returns the places that decide what a path leads to: the path itself and each directory above it, in its resolved directory; and
+/// what the path leads to now.
+fn places(path: &Path) -> Vec<PathBuf> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let place = |path: &Path| Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+    path.ancestors().filter_map(place).chain(path.canonicalize()).collect()
+}
+
+/// Returns the paths below directories that a plugin may write to. The directory itself is none: the plugin has no access to its name.
+fn replaceable_paths(plugin: &Plugin, opened: &[OpenedPath]) -> Vec<Warning> {
+    let dirs = plugin.grants.dirs.values().filter(|grant| grant.mode != Mode::ReadOnly);
+    let dirs: Vec<_> = dirs.map(|grant| resolve(&grant.host)).collect();
+    let is_below = |place: &PathBuf| dirs.iter().any(|dir| place.starts_with(dir) && place != dir);
+    let replaceable = opened.iter().filter(|opened| opened.places.iter().any(is_below));
+    replaceable
+        .map(|OpenedPath { path, kind, .. }| Warning::GrantedFile {
+            plugin: plugin.name.clone(),
+            file: path.clone(),
+            kind: *kind,
+        })
+        .collect()
 }
 
 /// Returns the sensitive files that the grants of a plugin cover, each once.
@@ -78,7 +137,7 @@ mod tests {
 
     use super::*;
     use crate::audit::Audit;
-    use crate::grants::{DirGrant, DirQuota};
+    use crate::grants::{DirGrant, DirQuota, SqlGrant};
 
     fn set_mode(path: &Path, mode: u32) {
         fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
@@ -133,6 +192,42 @@ mod tests {
             let mut config = base.clone();
             grant(&mut config, &dir.path().join(host), mode);
             assert_eq!(granted(&config), expected, "{host} {mode:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_plugin_can_replace_with_a_link_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let read_write = Mode::ReadWrite { quota: DirQuota::default() };
+        let base = config(dir.path());
+        for name in ["notes/sub", "notes/state", "outside"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        for name in ["notes/one.wasm", "notes/one.db"] {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        std::os::unix::fs::symlink("../outside", dir.path().join("notes/link")).unwrap();
+        let (component, opened) = (SensitiveFile::Component, SensitiveFile::Opened);
+        for (mode, other, expected) in [
+            (Mode::ReadOnly, "notes/sub", vec![]),
+            (read_write, "notes", vec![component, opened, opened]),
+            (read_write, "outside", vec![component, opened, opened]),
+            (read_write, "notes/sub", vec![component, opened, opened, opened]),
+            (read_write, "notes/link", vec![component, opened, opened, opened]),
+        ] {
+            let mut config = base.clone();
+            grant(&mut config, &dir.path().join("notes"), mode);
+            config.server.state = Some(dir.path().join("notes/state"));
+            let mut plugin =
+                Plugin::new("one".parse().unwrap(), dir.path().join("notes/one.wasm"), "one:///".parse().unwrap());
+            let host = dir.path().join(other);
+            plugin.grants.dirs.insert("/notes".parse().unwrap(), DirGrant { host, mode: Mode::ReadOnly });
+            let database = SqlUrl::Sqlite(dir.path().join("notes/one.db"));
+            plugin.grants.sql.insert("one".parse().unwrap(), SqlGrant::new(database));
+            config.plugins.add(plugin).unwrap();
+            let mut kinds = granted(&config);
+            kinds.sort_unstable();
+            assert_eq!(kinds, expected, "{other} {mode:?}");
         }
     }
 

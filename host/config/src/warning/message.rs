@@ -99,6 +99,16 @@ impl fmt::Display for Warning {
                         "{file} holds a secret, and is in a directory that `grants.dirs` of plugin `{plugin}` grants; move it \
                          elsewhere"
                     ),
+                    SensitiveFile::Component => write!(
+                        f,
+                        "the component {file} is in a directory that plugin `{plugin}` may write to, so its provider may replace it with \
+                         one that has the grants of another plugin; move one of the two, set `digest`, or remove `mode = \"rw\"`"
+                    ),
+                    SensitiveFile::Opened => write!(
+                        f,
+                        "{file} is in a directory that plugin `{plugin}` may write to, so its provider may replace it with a link to any \
+                         other file of the machine, which the host follows; move one of the two, or remove `mode = \"rw\"`"
+                    ),
                 }
             }
             Self::WritableFile { file, mode } => {

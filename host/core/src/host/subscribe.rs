@@ -259,6 +259,7 @@ impl Host {
     fn subscribe_timeout(&self, principal: &Principal, uri: &str) -> Error {
         let generation = self.generation.load();
         match self.slot_index(principal, uri).and_then(|index| generation.slots.get(index)) {
+            Some(slot) if slot.plugin.is_err() => slot.unavailable_error(),
             Some(slot) => Error::Unavailable {
                 plugin: slot.name.clone(),
                 reason: "too many others subscribe at the moment; try again later".to_owned(),

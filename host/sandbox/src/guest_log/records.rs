@@ -11,7 +11,7 @@
 
 use mcp_host_base::text::prefix;
 
-use super::{GuestLog, MAX_LINE, is_enabled};
+use super::{GuestLog, MAX_CONTEXT, MAX_LINE, is_enabled};
 use crate::bindings::logging::Level;
 
 /// The maximum number of lines of a record.
@@ -62,6 +62,7 @@ impl Records {
     /// Adds a line. Returns the completed records.
     pub(crate) fn push(&mut self, level: Level, context: &str, line: &str) -> Vec<Record> {
         let line = prefix(line, MAX_LINE.saturating_add(1));
+        let context = known_context(context);
         let is_of_held = self.held.as_ref().is_some_and(|held| {
             held.level == level && held.context == context && held.lines.len() < MAX_LINES && self.bytes < MAX_BYTES
         });
@@ -98,6 +99,7 @@ impl Records {
         if !is_enabled(level) {
             return;
         }
+        let context = known_context(context);
         let seen = prefix(message, MAX_BYTES);
         let has_traceback = seen.contains(PYTHON) || seen.contains("\n    at ");
         if seen.contains('\n') && !has_traceback {
@@ -134,6 +136,12 @@ impl Records {
             Kind::Rest => Some(Kind::Rest),
         }
     }
+}
+
+/// The part of a context that is held, compared and hashed: a character more than is logged, which shows that the rest was cut off. A context can
+/// be as large as the guest's memory, and what is held is not charged to it.
+fn known_context(context: &str) -> &str {
+    prefix(context, MAX_CONTEXT.saturating_add(4))
 }
 
 /// The kind of a record that begins with this line.
@@ -186,5 +194,16 @@ mod tests {
         assert_eq!(records.push(Level::Info, "", "one").len(), 1);
         assert!(records.push(Level::Error, "", "held").is_empty());
         assert_eq!(records.push(Level::Error, "another", "    at x").len(), 1, "of another context");
+    }
+
+    #[test]
+    fn of_a_context_only_the_part_that_is_logged_is_held() {
+        let context = "é".repeat(1 << 20);
+        let mut records = Records::default();
+        assert!(records.push(Level::Error, &context, "Error: no").is_empty());
+        assert!(records.push(Level::Error, &context, "    at read (app.js:3)").is_empty(), "of the same context");
+        let held = records.finish().unwrap();
+        assert_eq!(held.lines.len(), 2);
+        assert!(held.context.len() <= MAX_CONTEXT + 4 && held.context.capacity() <= 2 * MAX_CONTEXT, "{held:?}");
     }
 }

@@ -93,9 +93,9 @@ impl SqlDatabases {
         let functions = self.texts(name, schemas::find_functions(schemas)).await?;
         if !functions.is_empty() {
             warnings.push(format!(
-                "the role of the database `{name}` may call functions outside of its `schemas` whose reads are not limited to \
-                 them (SECURITY DEFINER, or a block with EXCEPTION): {}. REVOKE USAGE ON their schemas, or EXECUTE ON them, from the \
-                 role and from PUBLIC",
+                "the role of the database `{name}` may call functions whose reads are not limited to its `schemas` (SECURITY DEFINER, a \
+                 block with EXCEPTION, or PARALLEL SAFE): {}. REVOKE USAGE ON their schemas, or EXECUTE ON them, from the role and \
+                 from PUBLIC",
                 functions.join(", ")
             ));
         }

@@ -23,7 +23,7 @@ use sse_stream::{Sse, SseStream};
 
 use super::{HttpError, id_of, is_answer, is_error};
 use crate::connections::{ReceivedBody, Reuse};
-use crate::guard::{Allowance, Cancellation};
+use crate::guard::{Allowance, Cancellation, Incomplete};
 use crate::message::Decoder;
 
 /// The minimum time after which a stream is opened again.
@@ -211,7 +211,7 @@ pub(super) fn raw_events(body: ReceivedBody, max: usize) -> RawEvents {
 fn counted_events(body: ReceivedBody, max: usize, allowance: Arc<Allowance>) -> RawEvents {
     let mut lines = Lines::new(max);
     let left = Arc::new(AtomicUsize::new(usize::MAX));
-    let (counted, reuse) = (left.clone(), body.reuse());
+    let (counted, reuse, mut incomplete) = (left.clone(), body.reuse(), Incomplete::new(allowance.clone()));
     let pieces = body.into_data_stream().map(move |piece| {
         let piece = piece.map_err(HttpError::from)?;
         let rest = counted.load(Ordering::Relaxed).checked_sub(piece.len()).ok_or(HttpError::RestTooLarge)?;
@@ -219,6 +219,7 @@ fn counted_events(body: ReceivedBody, max: usize, allowance: Arc<Allowance>) -> 
         let unused = lines.read(&piece)?;
         allowance.take(unused.lines, unused.bytes)?;
         allowance.take_piece(piece.len())?;
+        incomplete.set(lines.length)?;
         Ok::<_, HttpError>(piece)
     });
     // The first error ends the stream.

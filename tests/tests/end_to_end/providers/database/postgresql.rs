@@ -226,6 +226,40 @@ async fn a_schema_that_is_not_granted_is_not_read_by_any_way() {
 }
 
 #[tokio::test]
+async fn no_parallel_worker_reads_what_is_not_granted() {
+    let shop = shop();
+    shop.sql(
+        "CREATE FUNCTION private.peek() RETURNS int LANGUAGE plpgsql STABLE PARALLEL SAFE AS \
+         'BEGIN RETURN (SELECT amount FROM private.salaries); END'",
+    );
+    let config = config(free_sql(shop.url("reader")));
+    let server = StdioServer::start(&config).await;
+    // The name of the setting depends on the version of PostgreSQL.
+    let forced = shop.sql("SELECT name FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query')");
+    let forced = format!("set_config('{}', 'on', true)", forced.trim());
+    let peek = "query_to_xml('SELECT private.peek()', true, true, '')";
+    let allowed = "set_config('max_parallel_workers_per_gather', '2', true)";
+    for (sql, expected) in [
+        (format!("SELECT {forced}, {peek}"), "permission denied for private.salaries"),
+        (format!("SELECT {allowed}"), "a statement must not set max_parallel_workers_per_gather"),
+        (format!("SELECT {forced}, {allowed}, {peek}"), ""),
+    ] {
+        let error = server.client().read_error(&statement_uri(&sql)).await;
+        assert!(error.message.contains("42501") && error.message.contains(expected), "{sql}: {error:?}");
+        assert!(!error.message.contains("4711"), "{sql}: {error:?}");
+    }
+    // The statement that turns workers off again is not noticed. Without the right to set anything, it fails.
+    shop.sql("REVOKE EXECUTE ON FUNCTION pg_catalog.set_config(text, text, boolean) FROM PUBLIC");
+    let off = "set_config('max_parallel_workers_per_gather', '0', true)";
+    let sql = format!("SELECT {forced}, {allowed}, {peek}, {off}");
+    let error = server.client().read_error(&statement_uri(&sql)).await;
+    assert!(error.message.contains("42501") && !error.message.contains("4711"), "{error:?}");
+    // The host itself does not need that function.
+    assert_eq!(json(server.client(), &statement_uri("SELECT 1")).await["rows"], json!([[1]]));
+    server.end().await;
+}
+
+#[tokio::test]
 async fn no_message_has_a_value_that_the_statement_has_read() {
     let shop = shop();
     let config = config(free_sql(shop.url("reader")));
@@ -306,6 +340,9 @@ async fn check_finds_schemas_that_are_not_there_and_functions_that_read_beside_t
          CREATE FUNCTION private.try() RETURNS int LANGUAGE plpgsql AS
              'BEGIN RETURN 1; EXCEPTION WHEN others THEN RETURN 2; END';
          CREATE FUNCTION private.harmless() RETURNS int LANGUAGE sql AS 'SELECT 1';
+         CREATE FUNCTION private.inlined() RETURNS int LANGUAGE sql PARALLEL SAFE AS 'SELECT amount FROM private.salaries';
+         CREATE FUNCTION private.rows() RETURNS SETOF int LANGUAGE sql PARALLEL SAFE AS 'SELECT amount FROM private.salaries';
+         CREATE FUNCTION private.shared() RETURNS int LANGUAGE plpgsql PARALLEL SAFE AS 'BEGIN RETURN 1; END';
          CREATE SCHEMA closed;
          CREATE FUNCTION closed.peek() RETURNS int LANGUAGE sql SECURITY DEFINER AS 'SELECT 1';",
     );
@@ -323,7 +360,8 @@ async fn check_finds_schemas_that_are_not_there_and_functions_that_read_beside_t
     };
     let report = check(&["public"], &[]).await.success().json();
     let warnings = report["plugins"][0]["warnings"].to_string();
-    assert!(warnings.contains("private.peek, private.try.") && !warnings.contains("closed"), "{report:#}");
+    let expected = "private.peek, private.rows, private.shared, private.try.";
+    assert!(warnings.contains(expected) && !warnings.contains("closed"), "{report:#}");
     let report = check(&["public", "private"], &[]).await.success().json();
     assert_eq!(report["plugins"][0]["warnings"], json!([]), "{report:#}");
     let report = check(&["public", "closed"], &[]).await.success().json();

@@ -9,11 +9,13 @@ use std::future::poll_fn;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Context;
 use std::time::Duration;
 
 use deadpool::managed::{Manager, Metrics, RecycleError, RecycleResult};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use mcp_host_base::text::with_causes;
+use mcp_host_base::time::thread_cpu_time;
 use mcp_host_config::Secret;
 use mcp_host_config::grants::{CaBundle, SqlGrant, client_config};
 use tokio::runtime::Handle;
@@ -119,10 +121,17 @@ impl Connector {
         let server_version = connection.parameter("server_version").unwrap_or_default().to_owned();
         let runtime = Handle::current();
         let notifications = notifications.map(|notifications| (notifications.clone(), meter.clone()));
+        let charged = meter.clone();
         let task = runtime.spawn(async move {
             // Notices are dropped: a statement can cause any number of them, and their texts may contain values of tables. The
             // texts of notifications are dropped, too. An error belongs to the request in progress.
-            while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+            let mut poll = |context: &mut Context<'_>| {
+                let begun = thread_cpu_time();
+                let polled = connection.poll_message(context);
+                charged.charge_cpu(thread_cpu_time().saturating_sub(begun));
+                polled
+            };
+            while let Some(Ok(message)) = poll_fn(&mut poll).await {
                 if let (AsyncMessage::Notification(_), Some((notifications, meter))) = (message, &notifications) {
                     if !notifications.record() {
                         break;

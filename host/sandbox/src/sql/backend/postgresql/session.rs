@@ -18,6 +18,7 @@ use super::endpoint::Endpoint;
 use super::failure::{Phase, nested_types, query_error};
 use super::stream::{ByteMeter, MeteredStream};
 use super::text::{self, Parameter};
+use crate::cpu::HostCpuBudget;
 use crate::memory::Reservation;
 use crate::sql::Query;
 use crate::sql::bindings::databases::{Column, Value};
@@ -26,6 +27,8 @@ use crate::sql::result::{ChargedRows, ResultBounds, ResultBuilder};
 
 /// The host's text before a guest's statement.
 const DECLARE: &str = "DECLARE mcp_host_rows NO SCROLL CURSOR FOR ";
+/// The setting without which no parallel worker is started. Statements can set it.
+const PARALLEL_WORKERS: &str = "max_parallel_workers_per_gather";
 /// Ends the transaction, and removes state that a function may leave behind.
 const END: &str = "ROLLBACK; SELECT pg_catalog.pg_advisory_unlock_all()";
 /// The maximum time for ending a failed transaction.
@@ -43,7 +46,7 @@ const MAX_TYPES: usize = 20_000;
 pub(super) struct Statements {
     /// Begins a transaction, without its timeout.
     begin: String,
-    /// Finds a relation that the transaction used without a grant.
+    /// Finds why the transaction is refused: it used a relation without a grant, or may have used one in another process.
     find_ungranted: String,
     /// Sets the search path of the transaction.
     set_path: String,
@@ -55,17 +58,19 @@ impl Statements {
         let path: Vec<_> = schemas.iter().map(|schema| format!("\"{}\"", schema.replace('"', "\"\""))).collect();
         let names: Vec<_> = schemas.iter().map(|schema| format!("'{}'", schema.replace('\'', "''"))).collect();
         let set_path = format!("SET LOCAL search_path = {}", path.join(", "));
+        // A parallel worker is another process. It releases its locks when it ends, before the host looks. The cursor itself runs without
+        // workers, and with this setting SQL that its functions run does so, too.
         let begin = format!(
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {set_path}; \
              SET LOCAL standard_conforming_strings = on; SET LOCAL bytea_output = hex; SET LOCAL datestyle = ISO; \
              SET LOCAL intervalstyle = iso_8601; SET LOCAL timezone = UTC; SET LOCAL extra_float_digits = 1; \
-             SET LOCAL statement_timeout = "
+             SET LOCAL {PARALLEL_WORKERS} = 0; SET LOCAL statement_timeout = "
         );
         // The catalogs are granted, except those with values of tables. Indexes are locked with their tables. A TOAST
         // table has values of the table that it belongs to, and counts as that table.
         let find_ungranted = format!(
             "SET LOCAL search_path = pg_catalog; \
-             SELECT format('%I.%I', nspname, used.relname) FROM pg_locks \
+             (SELECT format('permission denied for %I.%I: its schema is not granted', nspname, used.relname) FROM pg_locks \
              JOIN pg_class AS locked ON locked.oid = relation \
              JOIN pg_class AS used ON used.oid = CASE locked.relkind WHEN 't' THEN COALESCE((SELECT owner.oid \
              FROM pg_class AS owner WHERE owner.reltoastrelid = relation), relation) ELSE relation END \
@@ -76,7 +81,8 @@ impl Statements {
              'pg_statistic', 'pg_statistic_ext_data', 'pg_stats', 'pg_stats_ext', 'pg_stats_ext_exprs') \
              ELSE EXISTS (SELECT FROM pg_roles WHERE pg_has_role(session_user, pg_roles.oid, 'MEMBER') \
              AND (has_table_privilege(pg_roles.oid, relation, 'SELECT') \
-             OR has_any_column_privilege(pg_roles.oid, used.oid, 'SELECT'))) END LIMIT 1",
+             OR has_any_column_privilege(pg_roles.oid, used.oid, 'SELECT'))) END LIMIT 1) UNION ALL \
+             SELECT 'a statement must not set {PARALLEL_WORKERS}' WHERE current_setting('{PARALLEL_WORKERS}') <> '0' LIMIT 1",
             names.join(", ")
         );
         Self { begin, find_ungranted, set_path }
@@ -90,6 +96,8 @@ pub(super) struct Transaction {
     bounds: ResultBounds,
     /// The memory of the query, and later of the result.
     memory: Reservation,
+    /// The processor time of the call.
+    cpu: HostCpuBudget,
 }
 
 impl From<Query> for Transaction {
@@ -99,6 +107,7 @@ impl From<Query> for Transaction {
             parameters: query.parameters.into_iter().map(Parameter).collect(),
             bounds: query.bounds,
             memory: query.memory,
+            cpu: query.usage.cpu,
         }
     }
 }
@@ -139,7 +148,8 @@ impl Session {
 
     /// Begins the transaction, and prepares its statement.
     pub(super) async fn begin(&self, query: &mut Transaction, limit: Duration) -> Result<Statement, QueryError> {
-        self.meter.allow(query.bounds.bytes.saturating_mul(RECEIVED_PER_BYTE), query.memory.another());
+        let bytes = query.bounds.bytes.saturating_mul(RECEIVED_PER_BYTE);
+        self.meter.allow(bytes, query.memory.another(), query.cpu.clone());
         let begin = format!("{}{}", self.statements.begin, limit.as_millis());
         // Both are sent together (pipelining); the server runs them in this order.
         let (begun, prepared) = tokio::join!(self.client.batch_execute(&begin), self.prepare(&query.declare));
@@ -172,7 +182,7 @@ impl Session {
         let types = statement.params();
         declared.map_err(|error| self.error(&error, bounds, Phase::Bind { types }))?;
         let ungranted = checked.map_err(run_error)?.into_iter().find_map(|message| match message {
-            SimpleQueryMessage::Row(row) => Some(not_granted(&row)),
+            SimpleQueryMessage::Row(row) => Some(refused(&row)),
             _ => None,
         });
         if let Some(error) = ungranted {
@@ -196,7 +206,7 @@ impl Session {
                 SimpleQueryMessage::Row(row) if part == 1 => {
                     result.push(values(&described, &row)?)?;
                 }
-                SimpleQueryMessage::Row(row) if part == 2 => return Err(not_granted(&row)),
+                SimpleQueryMessage::Row(row) if part == 2 => return Err(refused(&row)),
                 _ => {}
             }
         }
@@ -273,10 +283,9 @@ fn is_nested_at_most(ty: &Type, levels: usize, left: &mut usize) -> bool {
     }
 }
 
-/// The error of a query that used this ungranted relation.
-fn not_granted(relation: &SimpleQueryRow) -> QueryError {
-    let relation = relation.try_get(0).ok().flatten().unwrap_or_default();
-    QueryError::rejected("42501", format!("permission denied for {relation}: its schema is not granted"))
+/// The error of a query that is refused for this reason.
+fn refused(reason: &SimpleQueryRow) -> QueryError {
+    QueryError::rejected("42501", reason.try_get(0).ok().flatten().unwrap_or_default())
 }
 
 /// Sends the server a request to cancel the statement of a connection. This requires a separate connection, and the

@@ -2,11 +2,13 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use super::endpoint::ServerStream;
 use crate::counted_stream::{CountedStream, StreamCounter};
+use crate::cpu::HostCpuBudget;
 use crate::memory::Reservation;
 
 /// The maximum number of bytes that a server may send while no query is in progress: to connect, and notices.
@@ -27,6 +29,8 @@ struct Allowance {
     has_received: bool,
     /// The plugin's memory, to which received bytes are charged.
     memory: Option<Reservation>,
+    /// The call to which the processor time of the connection is charged.
+    cpu: Option<HostCpuBudget>,
     exceeded: Option<Exceeded>,
 }
 
@@ -42,26 +46,34 @@ pub(super) enum Exceeded {
 }
 
 impl Allowance {
-    fn new(left: u64, memory: Option<Reservation>) -> Self {
-        Self { left, requests: MAX_REQUESTS, has_received: false, memory, exceeded: None }
+    fn new(left: u64, memory: Option<Reservation>, cpu: Option<HostCpuBudget>) -> Self {
+        Self { left, requests: MAX_REQUESTS, has_received: false, memory, cpu, exceeded: None }
     }
 }
 
 impl ByteMeter {
     /// Creates a meter for a connection without a query.
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Allowance::new(IDLE_BYTES, None))))
+        Arc::new(Self(Mutex::new(Allowance::new(IDLE_BYTES, None, None))))
     }
 
-    /// Allows a query to receive `bytes` bytes.
-    pub(super) fn allow(&self, bytes: u64, memory: Reservation) {
-        *self.0.lock() = Allowance::new(bytes.saturating_add(IDLE_BYTES), Some(memory));
+    /// Allows a query to receive `bytes` bytes. They are charged to this memory, and the connection's time to this budget.
+    pub(super) fn allow(&self, bytes: u64, memory: Reservation, cpu: HostCpuBudget) {
+        *self.0.lock() = Allowance::new(bytes.saturating_add(IDLE_BYTES), Some(memory), Some(cpu));
     }
 
-    /// Ends the query, and releases its memory.
+    /// Charges processor time of the connection to the query, if one is in progress.
+    pub(super) fn charge_cpu(&self, time: Duration) {
+        if let Some(cpu) = &self.0.lock().cpu {
+            cpu.charge(time);
+        }
+    }
+
+    /// Ends the query: releases its memory, and charges nothing more to its call.
     pub(super) fn settle(&self) {
         let mut allowance = self.0.lock();
-        (allowance.left, allowance.requests, allowance.memory) = (IDLE_BYTES, MAX_REQUESTS, None);
+        (allowance.left, allowance.requests) = (IDLE_BYTES, MAX_REQUESTS);
+        (allowance.memory, allowance.cpu) = (None, None);
     }
 
     /// Returns the bound that was exceeded, if one was.
@@ -114,6 +126,7 @@ pub(super) type MeteredStream = CountedStream<ServerStream, ByteMeter>;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::HostTimes;
     use crate::memory::{CallOwner, MemoryAccount, MemoryBudget};
 
     fn account(bytes: u64) -> Arc<MemoryAccount> {
@@ -123,7 +136,7 @@ mod tests {
     #[test]
     fn a_query_receives_what_it_is_allowed_to_and_what_a_connection_needs() {
         let (meter, memory) = (ByteMeter::new(), account(1 << 30));
-        meter.allow(1000, memory.reservation());
+        meter.allow(1000, memory.reservation(), HostCpuBudget::unlimited());
         assert!(meter.record_received(1000 + (256 << 10)).is_ok() && meter.exceeded().is_none());
         assert!(meter.record_received(1).is_err());
         assert_eq!(meter.exceeded(), Some(Exceeded::Bytes));
@@ -132,26 +145,38 @@ mod tests {
     #[test]
     fn a_query_has_a_maximum_of_requests_however_they_are_cut_up() {
         let (meter, memory) = (ByteMeter::new(), account(1 << 30));
-        meter.allow(1 << 20, memory.reservation());
+        meter.allow(1 << 20, memory.reservation(), HostCpuBudget::unlimited());
         for _ in 0..MAX_REQUESTS {
             assert!(meter.record_received(1).is_ok() && meter.record_sent().is_ok() && meter.record_sent().is_ok());
         }
         assert!(meter.record_received(1).is_ok() && meter.exceeded().is_none());
         assert!(meter.record_sent().is_err() && meter.record_sent().is_err());
         assert_eq!(meter.exceeded(), Some(Exceeded::Requests));
-        meter.allow(1 << 20, memory.reservation());
+        meter.allow(1 << 20, memory.reservation(), HostCpuBudget::unlimited());
         assert!(meter.record_received(1).is_ok() && meter.record_sent().is_ok());
     }
 
     #[test]
     fn what_is_received_is_charged_until_the_query_ends() {
         let (meter, memory) = (ByteMeter::new(), account(1000));
-        meter.allow(1 << 20, memory.reservation());
+        meter.allow(1 << 20, memory.reservation(), HostCpuBudget::unlimited());
         assert!(meter.record_received(900).is_ok());
         assert!(memory.try_reserve(200).is_err());
         assert!(meter.record_received(200).is_err());
         assert_eq!(meter.exceeded(), Some(Exceeded::Memory));
         meter.settle();
         assert!(memory.try_reserve(1000).is_ok());
+    }
+
+    #[test]
+    fn the_processor_time_of_a_connection_is_charged_to_the_query_in_progress() {
+        let (meter, memory, times, time) =
+            (ByteMeter::new(), account(1000), HostTimes::default(), Duration::from_millis(3));
+        meter.charge_cpu(time);
+        meter.allow(1 << 20, memory.reservation(), HostCpuBudget::new(times.clone(), Duration::MAX));
+        meter.charge_cpu(time);
+        meter.settle();
+        meter.charge_cpu(time);
+        assert_eq!(times.cpu(), time);
     }
 }
