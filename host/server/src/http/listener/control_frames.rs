@@ -123,18 +123,18 @@ impl<S> ControlFrames<S> {
                 self.skip = usize::try_from(u32::from_be_bytes([0, high, middle, low])).unwrap_or(usize::MAX);
                 // The least content that a padded frame of this length may have.
                 let content = self.skip.saturating_sub(if flags & PADDED == 0 { 0 } else { MAX_PADDING });
-                match kind {
-                    DATA if content > 0 => {
-                        if shortfall(content) > 0 && !self.bucket.take(SHORT_DATA) {
-                            return false;
-                        }
-                    }
+                let cost = match kind {
+                    DATA if content > 0 && shortfall(content) == 0 => 0,
+                    DATA if content > 0 => SHORT_DATA,
                     HEADERS if stream > self.last_stream => {
                         self.last_stream = stream;
                         self.bucket.add(PER_REQUEST.saturating_mul(UNIT));
+                        0
                     }
-                    _ if !self.bucket.take(UNIT) => return false,
-                    _ => {}
+                    _ => UNIT,
+                };
+                if !self.bucket.take(cost) {
+                    return false;
                 }
             }
         }
