@@ -53,6 +53,8 @@ const BYTES: NonZeroU32 = NonZeroU32::new(16 << 20).unwrap();
 const BYTES_PER_SECOND: NonZeroU32 = NonZeroU32::new(1 << 20).unwrap();
 /// The buckets of all identities together have this many times the size of those of one.
 const IDENTITIES: NonZeroU32 = NonZeroU32::new(4).unwrap();
+/// The minimum number of messages of maximum length that may be incomplete in all event streams together.
+const MIN_INCOMPLETE: usize = 4;
 /// The maximum number of requests whose answers are not counted. It exceeds the number of requests that can be in flight.
 const MAX_AWAITED: usize = 2048;
 /// The number of short events that a request permits besides its answer.
@@ -109,10 +111,10 @@ impl Default for Buckets {
 }
 
 impl Buckets {
-    /// The buckets of all identities of an upstream whose messages have at most `max_message` bytes.
-    pub(crate) fn of_upstream(max_message: usize) -> Arc<Self> {
-        let factor = usize::try_from(IDENTITIES.get()).unwrap_or(usize::MAX);
-        Arc::new(Self::new(IDENTITIES, None, max_message.saturating_mul(factor)))
+    /// The buckets of all identities of an upstream whose messages have at most `max_message` bytes. `concurrency` is the maximum number of
+    /// concurrent calls, whose answers may all be incomplete at the same time.
+    pub(crate) fn of_upstream(max_message: usize, concurrency: usize) -> Arc<Self> {
+        Arc::new(Self::new(IDENTITIES, None, max_message.saturating_mul(concurrency.max(MIN_INCOMPLETE))))
     }
 
     /// The buckets of one identity. What is taken from them is also taken from those of all identities.
@@ -417,8 +419,9 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
 struct Ids {
     /// The number that is added to the ids of [asked](is_asked) requests. It is greater than all ids of rmcp.
     first: i64,
-    /// The open streams by their ids, which are not replaced, because notifications contain the id of their stream.
-    streams: HashMap<RequestId, Filter>,
+    /// The pending requests whose ids are not replaced: requests of the handshake, checks, and streams, because notifications contain the id
+    /// of their stream. A stream has the notifications that it was opened for.
+    kept: HashMap<RequestId, Option<Filter>>,
     hasher: RandomState,
 }
 
@@ -431,14 +434,14 @@ struct Filter {
 
 impl Ids {
     fn new() -> Self {
-        Self { first: random_first_id(), streams: HashMap::new(), hasher: RandomState::new() }
+        Self { first: random_first_id(), kept: HashMap::new(), hasher: RandomState::new() }
     }
 
     /// Returns whether a notification belongs to no stream, or its stream was opened for it. For any other, rmcp would cancel the stream,
     /// and the host would notify of all resources when it has opened the stream again.
     fn is_requested(&self, notification: &ServerNotification) -> bool {
-        let stream = notification.get_meta().subscription_id().and_then(|id| self.streams.get(&id));
-        let Some(filter) = stream else { return true };
+        let stream = notification.get_meta().subscription_id().and_then(|id| self.kept.get(&id));
+        let Some(Some(filter)) = stream else { return true };
         match notification {
             ServerNotification::ResourceUpdatedNotification(updated) => {
                 filter.resources.contains(&self.hasher.hash_one(updated.params.uri.as_str()))
@@ -452,19 +455,23 @@ impl Ids {
     fn replace_in_sent(&mut self, message: &mut ClientJsonRpcMessage) {
         let is_asked = is_asked(message);
         let id = match message {
+            JsonRpcMessage::Request(request) if is_asked => Some(&mut request.id),
             JsonRpcMessage::Request(request) => {
-                if let ClientRequest::SubscriptionsListenRequest(listen) = &request.request {
-                    let wanted = &listen.params.notifications;
-                    let uris = wanted.resource_subscriptions.iter().flatten();
-                    let resources = uris.map(|uri| self.hasher.hash_one(uri.as_str())).collect();
-                    let filter = Filter { resources, has_listing: wanted.resources_list_changed == Some(true) };
-                    self.streams.insert(request.id.clone(), filter);
-                }
-                Some(&mut request.id).filter(|_| is_asked)
+                let filter = match &request.request {
+                    ClientRequest::SubscriptionsListenRequest(listen) => {
+                        let wanted = &listen.params.notifications;
+                        let uris = wanted.resource_subscriptions.iter().flatten();
+                        let resources = uris.map(|uri| self.hasher.hash_one(uri.as_str())).collect();
+                        Some(Filter { resources, has_listing: wanted.resources_list_changed == Some(true) })
+                    }
+                    _ => None,
+                };
+                self.kept.insert(request.id.clone(), filter);
+                None
             }
             JsonRpcMessage::Notification(notification) => match &mut notification.notification {
                 ClientNotification::CancelledNotification(cancelled) => {
-                    cancelled.params.request_id.as_mut().filter(|id| self.streams.remove(*id).is_none())
+                    cancelled.params.request_id.as_mut().filter(|id| self.kept.remove(*id).is_none())
                 }
                 _ => None,
             },
@@ -484,21 +491,22 @@ impl Ids {
                 if let ServerNotification::CancelledNotification(cancelled) = &notification.notification
                     && let Some(id) = &cancelled.params.request_id
                 {
-                    self.streams.remove(id);
+                    self.kept.remove(id);
                 }
                 None
             }
             JsonRpcMessage::Request(_) => None,
         };
         let Some(id) = id else { return };
-        self.streams.remove(id);
         let number = match id {
             RequestId::Number(number) => Some(*number),
             // Some servers return ids as texts.
             RequestId::String(text) => text.parse().ok(),
         };
-        if let Some(original) = number.and_then(|number| number.checked_sub(self.first)).filter(|id| *id >= 0) {
-            *id = RequestId::Number(original);
+        let Some(number) = number else { return };
+        match number.checked_sub(self.first).filter(|original| *original >= 0) {
+            Some(original) => *id = RequestId::Number(original),
+            None => drop(self.kept.remove(&RequestId::Number(number))),
         }
     }
 }
@@ -594,7 +602,10 @@ mod tests {
         assert_eq!(id_received(&mut ids, "8"), 8);
         let listen = r#"{"jsonrpc":"2.0","id":9,"method":"subscriptions/listen","params":{"notifications":{}}}"#;
         assert_eq!((id_sent(&mut ids, listen), id_sent(&mut ids, &cancel(9))), (9, 9));
-        assert!(ids.streams.is_empty());
+        let ping = |id: i64| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
+        assert_eq!((id_sent(&mut ids, &ping(10)), id_sent(&mut ids, &cancel(10))), (10, 10));
+        assert_eq!((id_sent(&mut ids, &ping(11)), id_received(&mut ids, r#""11""#)), (11, "11".into()));
+        assert!(ids.kept.is_empty());
     }
 
     #[test]
@@ -616,7 +627,7 @@ mod tests {
 
     #[test]
     fn connections_of_an_identity_have_the_same_buckets_and_all_identities_have_some_together() {
-        let total = Buckets::of_upstream(0);
+        let total = Buckets::of_upstream(0, 1);
         let identities: Vec<_> = (0..5).map(|_| Buckets::of_identity(total.clone())).collect();
         let flood = |identity: &Arc<Buckets>| {
             let allowance = Allowance::new(identity.clone());
@@ -630,7 +641,7 @@ mod tests {
 
     #[test]
     fn incomplete_events_of_all_identities_have_a_budget() {
-        let total = Buckets::of_upstream(100);
+        let total = Buckets::of_upstream(100, 1);
         let mut streams: Vec<_> =
             (0..5).map(|_| Incomplete::new(Arc::new(Allowance::new(Buckets::of_identity(total.clone()))))).collect();
         assert!(streams[..4].iter_mut().all(|stream| stream.set(60).is_ok() && stream.set(100).is_ok()));
@@ -640,6 +651,9 @@ mod tests {
         assert!(streams[0].set(199).is_ok() && streams[0].set(200).is_err());
         drop(streams);
         assert_eq!(total.incomplete.load(Ordering::Relaxed), 0);
+        let mut of_concurrent_calls =
+            Incomplete::new(Arc::new(Allowance::new(Buckets::of_identity(Buckets::of_upstream(100, 8)))));
+        assert!(of_concurrent_calls.set(800).is_ok() && of_concurrent_calls.set(801).is_err());
         let mut of_a_call = Incomplete::new(Arc::default());
         assert!(of_a_call.set(usize::MAX / 2).is_ok(), "it is in the memory of the call");
     }

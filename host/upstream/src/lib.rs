@@ -119,7 +119,7 @@ pub async fn connect_with(
         launcher,
         log,
         ledger: Arc::default(),
-        buckets: Buckets::of_upstream(max_message(&plugin.limits)),
+        buckets: Buckets::of_upstream(max_message(&plugin.limits), plugin.limits.concurrency.get()),
         programs,
     };
     if !upstream.identities.is_empty() {
