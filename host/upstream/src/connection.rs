@@ -46,6 +46,8 @@ use crate::updates::Updates;
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// The timeout of this check.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
+/// The maximum time for sending the cancellation of a check without an answer.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 /// The minimum time between two attempts of the watch.
 const MIN_PAUSE: Duration = Duration::from_millis(50);
 /// The back-off after the first failed attempt, and its maximum.
@@ -372,12 +374,14 @@ impl Inner {
                 ClientRequest::PingRequest(PingRequest { method: Default::default(), extensions: Default::default() })
             }
         };
-        let asking = async {
-            let handle = link.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
-            handle.await_response().await
-        };
-        match tokio::time::timeout(CHECK_TIMEOUT, asking).await {
-            Err(_) => self.opener.health().failed(&format!("the server does not answer within {CHECK_TIMEOUT:?}")),
+        // The timeout cancels the request. Otherwise a server that never answers would have ever more exchanges, until there is no capacity
+        // for another.
+        let options = PeerRequestOptions::with_timeout(CHECK_TIMEOUT);
+        let asking = async { link.peer.send_cancellable_request(request, options).await?.await_response().await };
+        match tokio::time::timeout(CHECK_TIMEOUT.saturating_add(CANCEL_TIMEOUT), asking).await {
+            Err(_) | Ok(Err(ServiceError::Timeout { .. })) => {
+                self.opener.health().failed(&format!("the server does not answer within {CHECK_TIMEOUT:?}"))
+            }
             Ok(Err(error)) if http::is_outage(&error) => match error.auth_challenge() {
                 Some(_) => self.opener.health().failed("the server refuses the credentials of the host"),
                 None => self.opener.health().failed(&truncate(with_causes(&error), MAX_REASON)),

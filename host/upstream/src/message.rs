@@ -26,8 +26,9 @@ use sse_stream::Sse;
 pub(crate) const LONG: usize = 256 * 1024;
 /// Ids of requests begin at a random number from this one on. It is greater than all ids of rmcp, which have 32 bits.
 const FIRST_ID: i64 = 1 << 32;
-/// The number of first ids. JavaScript can represent all ids (`Number.MAX_SAFE_INTEGER`).
-const FIRST_IDS: i64 = 1 << 52;
+/// The number of first ids. All ids have at most 14 digits: JavaScript can represent them (`Number.MAX_SAFE_INTEGER`), and libraries that
+/// write numbers as doubles with 14 digits, such as cjson for Lua, return them unchanged.
+const FIRST_IDS: i64 = 1 << 46;
 /// The maximum length of parsed error data in bytes.
 const MAX_ERROR_DATA: usize = 4096;
 
