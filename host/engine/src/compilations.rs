@@ -77,7 +77,7 @@ pub(crate) struct CompileContext {
 /// What is known about a component file on an engine with a baseline compiler.
 #[derive(Default)]
 pub(crate) struct DevelopedFile {
-    /// Whether the baseline compiler has rejected a version of it. Then the next versions are not tried.
+    /// Whether only the baseline compiler has rejected a version of it. Then the next versions are not tried.
     is_rejected: bool,
     /// Ends the compilation of its last version in the background.
     background: Option<CancellationToken>,
@@ -242,7 +242,6 @@ impl CompileContext {
             match self.load_or_compile(file, baseline, cancelled).await {
                 Err(failure) if failure.is_permanent() => {
                     tracing::debug!(target: log_target::COMPILER, file = %file.path.display(), ?failure, "the baseline compiler does not support the component");
-                    self.developed(|developed| developed.entry(file.path.clone()).or_default().is_rejected = true);
                 }
                 outcome => {
                     let is_baseline = outcome.is_ok();
@@ -250,7 +249,12 @@ impl CompileContext {
                 }
             }
         }
-        (self.load_or_compile(file, optimized, cancelled).await, false)
+        let outcome = self.load_or_compile(file, optimized, cancelled).await;
+        if outcome.is_ok() && !is_rejected {
+            // A component that both compilers reject is wrong. The next version may be right, and supported by both.
+            self.developed(|developed| developed.entry(file.path.clone()).or_default().is_rejected = true);
+        }
+        (outcome, false)
     }
 
     /// Compiles a component to optimized code, for the cache, unless a new version of its file is compiled meanwhile.
