@@ -1,7 +1,7 @@
 //! A component file on disk: its kind, its size, its digest, and the nesting of its components.
 //!
-//! Except for the headers of its sections, the file is neither parsed nor run, and never in memory as a whole: it is read in small pieces to compute the
-//! digest. Later readers, such as the compiler, verify this digest.
+//! Except for the headers of its sections, the file is neither parsed nor run, and never in memory as a whole: it is
+//! read in small pieces to compute the digest. Later readers, such as the compiler, verify this digest.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};

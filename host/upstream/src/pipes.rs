@@ -2,7 +2,8 @@
 //!
 //! rmcp's transport writes. Lines are read here, so that their content is bounded before it is parsed ([`message`](crate::message)). A line
 //! that is too long, or not a message, is skipped. Each line that is not the answer to a request takes an event and its bytes of the
-//! connection's [`Allowance`], and each short read takes some bytes. A line that is too long counts as an answer if a request waits for one, up to [`MAX_SKIPPED`] bytes.
+//! connection's [`Allowance`], and each short read takes some bytes. A line that is too long counts as an answer if a request waits for one,
+//! up to [`MAX_SKIPPED`] bytes.
 
 use std::collections::HashSet;
 use std::io;

@@ -99,7 +99,8 @@ pub struct Launched {
     pub stderr: Box<dyn AsyncRead + Send + Unpin>,
     /// Ends the program, and all processes that it started, when dropped.
     pub running: Box<dyn Send + Sync>,
-    /// The state of the program.
+    /// The state of the program. Its end must be recorded by [`ProgramState::set_ended`]: until then, the program counts towards the maximum
+    /// number of programs of its upstream.
     pub state: Arc<ProgramState>,
 }
 
