@@ -1,7 +1,7 @@
 //! Servers that send without end over HTTP, or make the host send without end. All of it happens without a call.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -291,6 +291,33 @@ async fn a_server_that_breaks_off_each_exchange_is_unreachable_at_once() {
     // Before the next health check of a silent connection.
     let unreachable = wait_for(async || up.outage().is_some());
     assert!(tokio::time::timeout(Duration::from_secs(5), unreachable).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_health_check_without_an_answer_is_cancelled() {
+    // The ids of the check, and of the request that was cancelled.
+    let ids = Arc::new(Mutex::new((Vec::new(), Vec::new())));
+    let received = ids.clone();
+    let server = Server::start(move |method, message| match message["method"].as_str() {
+        Some("resources/read") => broken(),
+        Some("ping") => {
+            received.lock().unwrap().0.push(message["id"].clone());
+            events(Body::from_stream(futures::stream::pending::<Result<&str, std::io::Error>>()))
+        }
+        Some("notifications/cancelled") => {
+            received.lock().unwrap().1.push(message["params"]["requestId"].clone());
+            status(202, "")
+        }
+        _ => answer(method, message, || status(405, "")),
+    })
+    .await;
+    let up = mcp_host_upstream::connect(&server.plugin("")).await.unwrap();
+    assert!(up.read("x:1").await.is_err());
+    // After the timeout of the check.
+    let cancelled = wait_for(async || !ids.lock().unwrap().1.is_empty());
+    assert!(tokio::time::timeout(Duration::from_secs(60), cancelled).await.is_ok());
+    let (sent, cancelled) = ids.lock().unwrap().clone();
+    assert_eq!(sent[0], cancelled[0]);
 }
 
 #[tokio::test]
