@@ -119,7 +119,7 @@ impl Import<'_> {
         if !is_normal {
             return Err(rejected("a path is not in normal form"));
         }
-        self.batch_bytes = self.batch_bytes.saturating_add(document.document.text.len());
+        self.batch_bytes = self.batch_bytes.saturating_add(document.size());
         self.batch.push(document);
         if self.batch.len() >= MAX_BATCH || self.batch_bytes >= self.target.index.space().batch_size() {
             self.write().await?;
