@@ -35,6 +35,8 @@ struct Version {
 #[derive(Default)]
 struct Publication {
     version: Option<Version>,
+    /// The revision by which it has published that there is no snapshot.
+    failure: Option<u64>,
     next: Option<Instant>,
     backoff: Backoff,
 }
@@ -200,11 +202,16 @@ impl Indexer {
             Err(error) => {
                 state.failed = state.failed.saturating_add(1);
                 pause = pause.max(publication.backoff.next_delay());
-                let (plugin, error) = (reader.plugin.name(), error.to_string());
+                let (plugin, is_lasting, error) = (reader.plugin.name(), error.is_lasting(), error.to_string());
                 tracing::warn!(
                     target: log_target::SEARCH, plugin, error,
                     "the search index of a plugin cannot be published to the other replicas; that is retried with back-off"
                 );
+                let is_told = publication.failure.is_some() && publication.failure == published.revision();
+                if is_lasting && !is_told {
+                    // Otherwise the others would rely on an earlier snapshot for as long as this lasts.
+                    publication.failure = shared.publish_failure(error).await.ok();
+                }
             }
         }
         publication.next = Some(later(Instant::now(), pause.max(began.elapsed().saturating_mul(PAUSE_FACTOR))));

@@ -226,6 +226,21 @@ async fn what_others_write_into_the_store_is_rejected_and_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_replica_that_cannot_publish_says_so_and_nothing_is_removed() {
+    let store = ModelSnapshots::new(LEASE);
+    let (one, other) = (replica(&store, 1).await, replica(&store.replica(), 1).await);
+    one.put(vec![document("a", "text")]).await;
+    other.fetch(&one.publish(complete()).await).await.unwrap();
+    let revision = one.shared.publish_failure("it is too large".to_owned()).await.unwrap();
+    let Published::Snapshot { revision: found, snapshot } = one.shared.place.published().await.unwrap() else {
+        panic!("it is published")
+    };
+    let fetched = other.fetch(&snapshot).await.unwrap();
+    assert_eq!((found, fetched.end.report.error(), fetched.size.documents), (revision, Some("it is too large"), 1));
+    assert!(!fetched.end.report.is_complete());
+}
+
+#[tokio::test]
 async fn a_chunk_that_an_earlier_builder_has_added_late_is_skipped() {
     let store = ModelSnapshots::new(LEASE);
     let (one, other) = (replica(&store, 1).await, replica(&store.replica(), 1).await);
