@@ -62,11 +62,8 @@ impl Indexer {
         loop {
             match state.look(shared).await {
                 Turn::Build => {
-                    if state.has.is_none()
-                        && let Ok(Published::Snapshot { revision, snapshot }) =
-                            shared.ask(shared.place.published()).await
-                    {
-                        self.fetch(shared, state, id, revision, &snapshot).await?;
+                    if state.has.is_none() {
+                        self.fetch_before_building(shared, state, id).await?;
                     }
                     state.has = None;
                     self.updater.state.set_role(IndexRole::Building, "");
@@ -88,6 +85,28 @@ impl Indexer {
             }
             self.updater.state.count_snapshots(|counts| counts.failed = state.failed);
             sleep(shared.interval()).await;
+        }
+    }
+
+    /// Fetches the published snapshot, if there is one, and meanwhile renews the lease: otherwise another replica would take it.
+    async fn fetch_before_building(
+        &self,
+        shared: &SharedIndex,
+        state: &mut TurnState,
+        id: SourceId,
+    ) -> Result<(), IndexError> {
+        let Ok(Published::Snapshot { revision, snapshot }) = shared.ask(shared.place.published()).await else {
+            return Ok(());
+        };
+        let fetching = self.fetch(shared, state, id, revision, &snapshot);
+        tokio::pin!(fetching);
+        loop {
+            tokio::select! {
+                fetched = &mut fetching => return fetched.map(|_| ()),
+                () = sleep(shared.interval()) => {}
+            }
+            // The next turn finds out whether this replica still has the lease.
+            let _ = shared.ask(shared.place.hold()).await;
         }
     }
 
