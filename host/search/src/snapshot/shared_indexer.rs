@@ -3,6 +3,9 @@
 //! A replica that builds publishes when its index has changed, and is complete or has failed. It publishes an incomplete index only if there is
 //! no snapshot of a complete one, so that the others have the first documents soon and never lose any. A replica that begins to build fetches
 //! the published snapshot first, so that it reads only what has changed.
+//!
+//! If an index is too large, or the store refuses it, the replica publishes a snapshot without documents whose report has the error. So the
+//! others index for themselves, and do not rely on an earlier snapshot that nobody replaces.
 
 use std::convert::Infallible;
 
