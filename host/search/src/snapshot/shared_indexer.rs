@@ -4,8 +4,8 @@
 //! no snapshot of a complete one, so that the others have the first documents soon and never lose any. A replica that begins to build fetches
 //! the published snapshot first, so that it reads only what has changed.
 //!
-//! If an index is too large, or the store refuses it, the replica publishes a snapshot without documents whose report has the error. So the
-//! others index for themselves, and do not rely on an earlier snapshot that nobody replaces.
+//! If an index is too large, the store refuses it, or three uploads fail, the replica publishes a snapshot without documents whose report has
+//! the error. So the others index for themselves, and do not rely on an earlier snapshot that nobody replaces.
 
 use std::convert::Infallible;
 
@@ -25,6 +25,8 @@ use crate::updater::later;
 
 /// The pause after an upload, as a multiple of its duration.
 const PAUSE_FACTOR: u32 = 9;
+/// The number of consecutive failed uploads after which the others are told that there is no snapshot.
+const MAX_FAILED_UPLOADS: u32 = 3;
 
 /// What a snapshot would have.
 #[derive(Clone, PartialEq, Eq)]
@@ -40,6 +42,8 @@ struct Publication {
     version: Option<Version>,
     /// The revision by which it has published that there is no snapshot.
     failure: Option<u64>,
+    /// The number of consecutive failed uploads.
+    failed_uploads: u32,
     next: Option<Instant>,
     backoff: Backoff,
 }
@@ -218,13 +222,16 @@ impl Indexer {
             Ok(revision) => {
                 (state.has, publication.version, publication.backoff) =
                     (Some(revision), Some(version), Backoff::default());
+                publication.failed_uploads = 0;
                 source.count_snapshots(|counts| counts.published = counts.published.saturating_add(1));
             }
             Err(TransferError::Index(error)) => return Err(error),
             Err(error) => {
                 state.failed = state.failed.saturating_add(1);
                 pause = pause.max(publication.backoff.next_delay());
-                let (plugin, is_lasting, error) = (reader.plugin.name(), error.is_lasting(), error.to_string());
+                publication.failed_uploads = publication.failed_uploads.saturating_add(1);
+                let is_lasting = error.is_lasting() || publication.failed_uploads >= MAX_FAILED_UPLOADS;
+                let (plugin, error) = (reader.plugin.name(), error.to_string());
                 tracing::warn!(
                     target: log_target::SEARCH, plugin, error,
                     "the search index of a plugin cannot be published to the other replicas; that is retried with back-off"
