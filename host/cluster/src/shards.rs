@@ -111,8 +111,8 @@ impl Shards {
     }
 
     /// Records a poll of this replica's own paths in a shard: it has served all requests up to this number, except of the `unanswered` paths.
-    /// `relied` is whether the replica [relied on rounds](SharedPolls::relies_on_rounds) when the poll began. Returns whether paths can go on
-    /// moving, for which they must be divided again.
+    /// `relied` is whether the replica [relied on rounds](SharedPolls::relies_on_rounds) before the poll
+    /// [began](SharedPolls::begin_poll). Returns whether paths can go on moving, for which they must be divided again.
     pub fn own_polled(&self, shard: u32, number: u64, unanswered: &HashSet<Path>, relied: bool) -> bool {
         self.division().polled(shard, number, unanswered, !relied)
     }

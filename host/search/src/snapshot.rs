@@ -99,6 +99,13 @@ enum TransferError {
     Index(#[from] IndexError),
 }
 
+impl TransferError {
+    /// Whether publishing the same index again fails in the same way, as far as this replica can tell.
+    fn is_lasting(&self) -> bool {
+        matches!(self, Self::TooLarge(_) | Self::Store(SnapshotError::Refused(_)))
+    }
+}
+
 impl SharedIndex {
     /// The shared index of a plugin. None if its index is not shared: the config does not share indexes, or the polls of this plugin are not
     /// shared, because its content may differ between replicas.

@@ -139,6 +139,11 @@ impl Report {
         Self { is_complete: true, omitted, failed, is_truncated, error: None }
     }
 
+    /// The report of an index that cannot be shared, for this reason.
+    pub(super) fn failed(error: String) -> Self {
+        Self { error: Some(error), ..Self::default() }
+    }
+
     pub(super) fn is_complete(&self) -> bool {
         self.is_complete
     }

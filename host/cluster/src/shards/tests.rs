@@ -79,9 +79,9 @@ impl<'a> Replica<'a> {
         self.requested += u64::from(needs_poll);
         self.used = parts.iter().map(|part| part.shard).collect();
         for Part { shard, polls, watched } in parts {
+            let relied = polls.relies_on_rounds();
             match polls.begin_poll() {
                 Plan::Own { tokens, tell_all, .. } => {
-                    let relied = polls.relies_on_rounds();
                     let before = match tokens {
                         OwnTokens::Kept => self.own.remove(&shard),
                         OwnTokens::None => None,

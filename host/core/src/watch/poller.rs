@@ -317,9 +317,11 @@ impl Poller {
     async fn poll_part(&mut self, shards: &Shards, part: Part, requested: u64) -> Result<Option<Duration>, Fault> {
         let Part { shard, polls: shared, watched } = part;
         let began = Instant::now();
+        // Before the poll begins: if a gap is found in between, the poll does not compare the paths, although this replica no longer relies
+        // on rounds.
+        let relied = shared.relies_on_rounds();
         match shared.begin_poll() {
             Plan::Own { tokens, tell_all, handover } => {
-                let relied = shared.relies_on_rounds();
                 self.shard(shard).polls.begin_own(began, tokens, tell_all, handover);
                 let result = self.poll_own(shard, watched).await;
                 let polls = &self.shard(shard).polls;

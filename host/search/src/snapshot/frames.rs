@@ -38,6 +38,16 @@ pub(super) struct SnapshotDocument {
     pub(super) vectors: Option<Vec<StoredVector>>,
 }
 
+impl SnapshotDocument {
+    /// The size of its text and of its vectors in bytes.
+    pub(super) fn size(&self) -> usize {
+        let vectors = self.vectors.iter().flatten();
+        vectors.fold(self.document.text.len(), |size, StoredVector { passage: _, digest, vector }| {
+            size.saturating_add(digest.len()).saturating_add(vector.len())
+        })
+    }
+}
+
 /// The end of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SnapshotEnd {

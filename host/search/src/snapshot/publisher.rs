@@ -36,14 +36,7 @@ impl SharedIndex {
         report: Report,
         is_included: &(dyn Fn(&str) -> bool + Sync),
     ) -> Result<u64, TransferError> {
-        let published = self.ask(self.place.published()).await?;
-        let slot = match &published {
-            Published::Snapshot { snapshot, .. } => snapshot.slot.other(),
-            Published::Nothing | Published::Invalid { .. } => Slot::A,
-        };
-        self.ask(self.place.clear(slot)).await?;
-        let (cipher, digest, renewed) = (self.key.new_cipher(), Sha256::new(), Instant::now());
-        let mut upload = Upload { shared: self, cipher, slot, chunks: 0, bytes: 0, digest, renewed };
+        let (mut upload, expected) = self.begin_upload().await?;
         let (mut frames, mut after) = (FrameWriter::new(), i64::MIN);
         let space = self.vectors.map(|form| form.space);
         loop {
@@ -62,11 +55,28 @@ impl SharedIndex {
             }
             upload.renew().await?;
         }
-        let rest = frames.finish(report)?;
-        for plain in rest.chunks(PLAIN_CHUNK) {
-            upload.add(plain).await?;
-        }
-        upload.finish(published.revision()).await
+        upload.add_rest(&frames.finish(report)?).await?;
+        upload.finish(expected).await
+    }
+
+    /// Publishes that there is no snapshot, for this reason, so that the others do not rely on an earlier one. Returns the revision.
+    pub(super) async fn publish_failure(&self, reason: String) -> Result<u64, TransferError> {
+        let (mut upload, expected) = self.begin_upload().await?;
+        upload.add_rest(&FrameWriter::new().finish(Report::failed(reason))?).await?;
+        upload.finish(expected).await
+    }
+
+    /// Begins an upload into the slot that the published snapshot does not use. Returns the revision that it replaces, too.
+    async fn begin_upload(&self) -> Result<(Upload<'_>, Option<u64>), TransferError> {
+        let published = self.ask(self.place.published()).await?;
+        let slot = match &published {
+            Published::Snapshot { snapshot, .. } => snapshot.slot.other(),
+            Published::Nothing | Published::Invalid { .. } => Slot::A,
+        };
+        self.ask(self.place.clear(slot)).await?;
+        let (cipher, digest, renewed) = (self.key.new_cipher(), Sha256::new(), Instant::now());
+        let upload = Upload { shared: self, cipher, slot, chunks: 0, bytes: 0, digest, renewed };
+        Ok((upload, published.revision()))
     }
 }
 
@@ -82,6 +92,14 @@ impl Upload<'_> {
         }
         self.digest.update(&chunk);
         Ok(self.shared.ask(self.shared.place.append(self.slot, chunk)).await?)
+    }
+
+    /// Adds the bytes after the last whole chunk.
+    async fn add_rest(&mut self, rest: &[u8]) -> Result<(), TransferError> {
+        for plain in rest.chunks(PLAIN_CHUNK) {
+            self.add(plain).await?;
+        }
+        Ok(())
     }
 
     /// Renews the lease, if that is due.

@@ -3,6 +3,9 @@
 //! A replica that builds publishes when its index has changed, and is complete or has failed. It publishes an incomplete index only if there is
 //! no snapshot of a complete one, so that the others have the first documents soon and never lose any. A replica that begins to build fetches
 //! the published snapshot first, so that it reads only what has changed.
+//!
+//! If an index is too large, the store refuses it, or three uploads fail, the replica publishes a snapshot without documents whose report has
+//! the error. So the others index for themselves, and do not rely on an earlier snapshot that nobody replaces.
 
 use std::convert::Infallible;
 
@@ -22,6 +25,8 @@ use crate::updater::later;
 
 /// The pause after an upload, as a multiple of its duration.
 const PAUSE_FACTOR: u32 = 9;
+/// The number of consecutive failed uploads after which the others are told that there is no snapshot.
+const MAX_FAILED_UPLOADS: u32 = 3;
 
 /// What a snapshot would have.
 #[derive(Clone, PartialEq, Eq)]
@@ -35,6 +40,10 @@ struct Version {
 #[derive(Default)]
 struct Publication {
     version: Option<Version>,
+    /// The revision by which it has published that there is no snapshot.
+    failure: Option<u64>,
+    /// The number of consecutive failed uploads.
+    failed_uploads: u32,
     next: Option<Instant>,
     backoff: Backoff,
 }
@@ -60,11 +69,8 @@ impl Indexer {
         loop {
             match state.look(shared).await {
                 Turn::Build => {
-                    if state.has.is_none()
-                        && let Ok(Published::Snapshot { revision, snapshot }) =
-                            shared.ask(shared.place.published()).await
-                    {
-                        self.fetch(shared, state, id, revision, &snapshot).await?;
+                    if state.has.is_none() {
+                        self.fetch_before_building(shared, state, id).await?;
                     }
                     state.has = None;
                     self.updater.state.set_role(IndexRole::Building, "");
@@ -86,6 +92,28 @@ impl Indexer {
             }
             self.updater.state.count_snapshots(|counts| counts.failed = state.failed);
             sleep(shared.interval()).await;
+        }
+    }
+
+    /// Fetches the published snapshot, if there is one, and meanwhile renews the lease: otherwise another replica would take it.
+    async fn fetch_before_building(
+        &self,
+        shared: &SharedIndex,
+        state: &mut TurnState,
+        id: SourceId,
+    ) -> Result<(), IndexError> {
+        let Ok(Published::Snapshot { revision, snapshot }) = shared.ask(shared.place.published()).await else {
+            return Ok(());
+        };
+        let fetching = self.fetch(shared, state, id, revision, &snapshot);
+        tokio::pin!(fetching);
+        loop {
+            tokio::select! {
+                fetched = &mut fetching => return fetched.map(|_| ()),
+                () = sleep(shared.interval()) => {}
+            }
+            // The next turn finds out whether this replica still has the lease.
+            let _ = shared.ask(shared.place.hold()).await;
         }
     }
 
@@ -194,17 +222,25 @@ impl Indexer {
             Ok(revision) => {
                 (state.has, publication.version, publication.backoff) =
                     (Some(revision), Some(version), Backoff::default());
+                publication.failed_uploads = 0;
                 source.count_snapshots(|counts| counts.published = counts.published.saturating_add(1));
             }
             Err(TransferError::Index(error)) => return Err(error),
             Err(error) => {
                 state.failed = state.failed.saturating_add(1);
                 pause = pause.max(publication.backoff.next_delay());
+                publication.failed_uploads = publication.failed_uploads.saturating_add(1);
+                let is_lasting = error.is_lasting() || publication.failed_uploads >= MAX_FAILED_UPLOADS;
                 let (plugin, error) = (reader.plugin.name(), error.to_string());
                 tracing::warn!(
                     target: log_target::SEARCH, plugin, error,
                     "the search index of a plugin cannot be published to the other replicas; that is retried with back-off"
                 );
+                let is_told = publication.failure.is_some() && publication.failure == published.revision();
+                if is_lasting && !is_told {
+                    // Otherwise the others would rely on an earlier snapshot for as long as this lasts.
+                    publication.failure = shared.publish_failure(error).await.ok();
+                }
             }
         }
         publication.next = Some(later(Instant::now(), pause.max(began.elapsed().saturating_mul(PAUSE_FACTOR))));

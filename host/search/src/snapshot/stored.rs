@@ -12,7 +12,7 @@ use crate::store::{self, Applied, Bounds, Change};
 
 /// The maximum number of documents of a page.
 const MAX_DOCUMENTS: usize = 64;
-/// The size of the texts of a page in bytes, beyond which it ends.
+/// The size of the texts and vectors of a page in bytes, beyond which it ends.
 const MAX_BYTES: usize = 1024 * 1024;
 
 /// Documents of a source, in the order of their ids.
@@ -47,13 +47,14 @@ pub(super) fn page_after(
         while let Some(passage) = passages.next()? {
             text.push_str(passage.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?);
         }
-        bytes = bytes.saturating_add(text.len());
         let vectors = match space {
             Some(space) => vector_store::stored_vectors(connection, id, space)?,
             None => None,
         };
         let document = Document { path: row.get(1)?, entry, entry_hash: row.get(3)?, text, is_cut: row.get(5)? };
-        page.documents.push(SnapshotDocument { document, checked: row.get(4)?, vectors });
+        let document = SnapshotDocument { document, checked: row.get(4)?, vectors };
+        bytes = bytes.saturating_add(document.size());
+        page.documents.push(document);
         page.next = Some(id);
         if bytes >= MAX_BYTES {
             break;

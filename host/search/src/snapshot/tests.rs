@@ -226,6 +226,51 @@ async fn what_others_write_into_the_store_is_rejected_and_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_replica_that_cannot_publish_says_so_and_nothing_is_removed() {
+    let store = ModelSnapshots::new(LEASE);
+    let (one, other) = (replica(&store, 1).await, replica(&store.replica(), 1).await);
+    one.put(vec![document("a", "text")]).await;
+    other.fetch(&one.publish(complete()).await).await.unwrap();
+    let revision = one.shared.publish_failure("it is too large".to_owned()).await.unwrap();
+    let Published::Snapshot { revision: found, snapshot } = one.shared.place.published().await.unwrap() else {
+        panic!("it is published")
+    };
+    let fetched = other.fetch(&snapshot).await.unwrap();
+    assert_eq!((found, fetched.end.report.error(), fetched.size.documents), (revision, Some("it is too large"), 1));
+    assert!(!fetched.end.report.is_complete());
+}
+
+#[tokio::test]
+async fn a_chunk_that_an_earlier_builder_has_added_late_is_skipped() {
+    let store = ModelSnapshots::new(LEASE);
+    let (one, other) = (replica(&store, 1).await, replica(&store.replica(), 1).await);
+    one.put(vec![document("a", &random_text(600_000)), document("b", "text")]).await;
+    let snapshot = one.publish(complete()).await;
+    let (place, slot, mut position) = (&one.shared.place, snapshot.slot, 0);
+    let mut chunks = Vec::new();
+    while let Some(chunk) = place.chunk_after(slot, position).await.unwrap() {
+        position = chunk.position;
+        chunks.push(chunk.bytes);
+    }
+    assert!(chunks.len() > 1);
+    let late = one.shared.key.new_cipher().seal_chunk(1, b"of another snapshot").unwrap();
+    chunks.insert(1, late.clone());
+    place.clear(slot).await.unwrap();
+    for chunk in chunks {
+        place.append(slot, chunk).await.unwrap();
+    }
+    assert_eq!(other.fetch(&snapshot).await.unwrap().end.documents, 2);
+    // What fills the slot is not read to its end.
+    place.clear(slot).await.unwrap();
+    for _ in 0..20 {
+        place.append(slot, late.clone()).await.unwrap();
+    }
+    let before = store.fetched();
+    assert!(matches!(other.fetch(&snapshot).await, Err(TransferError::Rejected(_))));
+    assert!(store.fetched() - before < 10);
+}
+
+#[tokio::test]
 async fn a_path_that_is_not_in_normal_form_is_rejected_although_a_replica_has_published_it() {
     let store = ModelSnapshots::new(LEASE);
     let (one, other) = (replica(&store, 1).await, replica(&store.replica(), 1).await);
