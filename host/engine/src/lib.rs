@@ -193,7 +193,7 @@ impl Engine {
             tracing::warn!(target: log_target::PLUGIN, %error, "no address space for an instance pool: every call will map its own memory, which is slower");
             wasmtime::Engine::new(&engine_config(codegen)).map_err(EngineError::wasmtime)
         })?;
-        let baseline = (has_baseline && debugger.is_none()).then(Baseline::new).transpose().unwrap_or_else(|error| {
+        let baseline = (has_baseline && debugger.is_none() && Baseline::IS_SUPPORTED).then(Baseline::new).transpose().unwrap_or_else(|error| {
             tracing::debug!(target: log_target::COMPILER, %error, "there is no baseline compiler for this processor");
             None
         });

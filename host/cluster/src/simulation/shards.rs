@@ -319,6 +319,10 @@ impl World {
         let has_part = |shard: u32| shard == 0 || shards.get(index_of(shard)).is_some_and(|paths| !paths.is_empty());
         let left: Vec<_> = replica.shards.keys().copied().filter(|shard| !has_part(*shard)).collect();
         for shard in left {
+            // What the replica writes may be the moment at which it is killed.
+            if !self.replicas[index].is_up || self.replicas[index].life != life {
+                return;
+            }
             self.replicas[index].shards.get_mut(&shard).unwrap().forget();
             self.with_member(index, shard, Member::leave);
         }
