@@ -60,8 +60,7 @@ impl WritableDirs {
         let outermost = all.iter().filter(|(_, walk)| {
             !all.iter().any(|(_, other)| walk.steps.iter().any(|step| is_below(&step.place, &other.resolved)))
         });
-        let dirs =
-            outermost.map(|(host, walk)| WritableDir { host: (*host).clone(), resolved: walk.resolved.clone() });
+        let dirs = outermost.map(|(host, walk)| WritableDir { host: (*host).clone(), resolved: walk.resolved.clone() });
         Self(dirs.collect())
     }
 
@@ -153,8 +152,7 @@ mod tests {
         let mut config = Config::new();
         for (index, host) in dirs.iter().enumerate() {
             let name = format!("p{index}");
-            let mut plugin =
-                Plugin::new(name.parse().unwrap(), "/p.wasm", format!("{name}:///").parse().unwrap());
+            let mut plugin = Plugin::new(name.parse().unwrap(), "/p.wasm", format!("{name}:///").parse().unwrap());
             let mode = match index < writable {
                 true => Mode::ReadWrite { quota: DirQuota::default() },
                 false => Mode::ReadOnly,
