@@ -161,11 +161,9 @@ impl SqlDatabases {
         log: &Arc<GuestLog>,
         memory: Arc<MemoryBudget>,
     ) -> Self {
-        let nested = &plugin.grants.nested;
-        let granted =
-            plugin.grants.sql.iter().map(|(name, grant)| {
-                (name.as_str().to_owned(), Database::new(grant, nested, sqlite_workers, tls_roots))
-            });
+        let (granted, nested) = (plugin.grants.sql.iter(), &plugin.grants.nested);
+        let database = |grant| Database::new(grant, nested, sqlite_workers, tls_roots);
+        let granted = granted.map(|(name, grant)| (name.as_str().to_owned(), database(grant)));
         Self {
             granted: granted.collect(),
             warnings: Arc::new(ThrottledWarnings::new(log.clone())),

@@ -41,27 +41,29 @@ impl Config {
     }
 }
 
-/// The outermost directories that plugins may write to.
-pub(crate) struct WritableDirs(Vec<WritableDir>);
-
-struct WritableDir {
-    /// The path in the config.
-    host: PathBuf,
-    /// The path without links.
-    resolved: PathBuf,
-}
+/// The outermost directories that plugins may write to: the path without links, and the path in the config.
+pub(crate) struct WritableDirs(BTreeMap<PathBuf, PathBuf>);
 
 impl WritableDirs {
     /// Finds the writable directories of these plugins that do not lie below another one.
     pub(crate) fn of(plugins: &[Plugin]) -> Self {
         let grants = plugins.iter().flat_map(|plugin| plugin.grants.dirs.values());
-        let hosts = grants.filter(|grant| grant.mode != Mode::ReadOnly).map(|grant| &grant.host);
-        let all: Vec<_> = hosts.map(|host| (host, Walk::of(host))).collect();
-        let outermost = all.iter().filter(|(_, walk)| {
-            !all.iter().any(|(_, other)| walk.steps.iter().any(|step| is_below(&step.place, &other.resolved)))
-        });
-        let dirs = outermost.map(|(host, walk)| WritableDir { host: (*host).clone(), resolved: walk.resolved.clone() });
-        Self(dirs.collect())
+        let hosts = grants.filter(|grant| grant.mode != Mode::ReadOnly).map(|grant| grant.host.clone());
+        let mut candidates: Vec<_> = hosts.map(|host| (Walk::of(&host), host)).collect();
+        let mut outermost = Self(BTreeMap::new());
+        // A directory below an outermost one is none, and what is below it now does not count: a plugin may have replaced it by a link.
+        while !candidates.is_empty() {
+            let every = Self(candidates.iter().map(|(walk, host)| (walk.resolved.clone(), host.clone())).collect());
+            let (found, rest): (Vec<_>, Vec<_>) =
+                candidates.into_iter().partition(|(walk, _)| every.nested(walk).is_none());
+            // Directories that are all below each other, by links: the warnings tell what can be replaced there.
+            if found.is_empty() {
+                break;
+            }
+            outermost.0.extend(found.into_iter().map(|(walk, host)| (walk.resolved, host)));
+            candidates = rest.into_iter().filter(|(walk, _)| outermost.nested(walk).is_none()).collect();
+        }
+        outermost
     }
 
     fn nested_in(&self, grants: &Grants) -> NestedPaths {
@@ -79,15 +81,10 @@ impl WritableDirs {
     /// Divides a path where it enters a writable directory. `None` if it leads through none.
     pub(crate) fn nested(&self, walk: &Walk) -> Option<NestedPath> {
         walk.steps.iter().find_map(|step| {
-            let dir = self.0.iter().find(|dir| is_below(&step.place, &dir.resolved))?;
-            Some(NestedPath { writable: dir.host.clone(), rest: step.rest.clone() })
+            let writable = step.place.ancestors().skip(1).find_map(|dir| self.0.get(dir))?;
+            Some(NestedPath { writable: writable.clone(), rest: step.rest.clone() })
         })
     }
-}
-
-/// Returns whether a path is below a directory, and not the directory itself.
-pub(crate) fn is_below(path: &Path, dir: &Path) -> bool {
-    path.starts_with(dir) && path != dir
 }
 
 /// The resolution of a path, as the kernel performs it.
@@ -218,6 +215,9 @@ mod tests {
                 let config = config(&[&out, &dir(path)], 1, None);
                 assert_eq!(nested(&config, &dir(path)), parts(&out, rest), "{path} {replaced}");
             }
+            // What is below a linked directory is not below one that a plugin may write to.
+            let other = config(&[&out, &dir("out/sub"), &dir("outside"), &dir("outside/deep")], 3, None);
+            assert_eq!(nested(&other, &dir("outside/deep")), parts(&dir("outside"), "deep"), "{replaced}");
             // The writable directory itself may be named by a link.
             let config = config(&[&dir("link"), &dir("out/sub")], 1, None);
             assert_eq!(nested(&config, &dir("out/sub")), parts(&dir("link"), "sub"));

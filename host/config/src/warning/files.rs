@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Warning, permissions};
 use crate::audit::AuditDestination;
-use crate::grants::nested::{Walk, WritableDirs, is_below};
+use crate::grants::nested::{Walk, WritableDirs};
 use crate::grants::{Mode, SqlUrl};
 use crate::{Config, Plugin};
 
@@ -92,8 +92,8 @@ struct OpenedPath {
 fn replaceable_paths(plugin: &Plugin, opened: &[OpenedPath]) -> Vec<Warning> {
     let dirs = plugin.grants.dirs.values().filter(|grant| grant.mode != Mode::ReadOnly);
     let dirs: Vec<_> = dirs.map(|grant| resolve(&grant.host)).collect();
-    let is_replaceable = |place: &PathBuf| dirs.iter().any(|dir| is_below(place, dir));
-    let replaceable = opened.iter().filter(|opened| opened.places.iter().any(is_replaceable));
+    let is_below = |place: &PathBuf| dirs.iter().any(|dir| place.starts_with(dir) && place != dir);
+    let replaceable = opened.iter().filter(|opened| opened.places.iter().any(is_below));
     replaceable
         .map(|OpenedPath { path, kind, .. }| Warning::GrantedFile {
             plugin: plugin.name.clone(),
