@@ -4,6 +4,7 @@ mod dirs;
 mod env;
 mod http;
 mod keyvalue;
+pub(crate) mod nested;
 mod sql;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +25,7 @@ pub use self::http::{
     ServiceAccountKeyError,
 };
 pub use self::keyvalue::{BucketKeys, BucketName, BucketNameError, BucketQuota, KeyvalueGrant};
+pub use self::nested::{NestedPath, NestedPaths};
 pub use self::sql::{
     ChannelName, ChannelNameError, DatabaseName, DatabaseNameError, SchemaName, SchemaNameError, SqlBytes,
     SqlConnections, SqlGrant, SqlRows, SqlTimeout, SqlUrl, SqlUrlError, client_config, server_port,
@@ -50,6 +52,10 @@ table! {
         /// SQL databases that the provider may query, by the name that it uses for them.
         #[read(Sql)]
         pub sql: BTreeMap<DatabaseName, SqlGrant>,
+        /// The granted directories and SQLite files below a directory that a plugin may write to, from
+        /// [`Config::find_nested_grants`](crate::Config::find_nested_grants).
+        #[internal]
+        pub nested: NestedPaths,
     }
 }
 
@@ -64,7 +70,7 @@ impl Grants {
 
     /// The values of secrets, in the order of the config's names. `Debug` shows everything else.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
-        let Self { dirs: _, env, http, keyvalue: _, sql } = self;
+        let Self { dirs: _, env, http, keyvalue: _, sql, nested: _ } = self;
         let variables = env.values().map(|value| value.expose().as_str());
         let headers = http.iter().flat_map(|grant| grant.headers.values()).map(|value| value.expose().as_str());
         let urls = sql.values().filter_map(|grant| match &grant.url {

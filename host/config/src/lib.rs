@@ -388,7 +388,8 @@ impl Config {
         if has_secret {
             secret_files.insert(std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
         }
-        let config = Self { secret_files, file: Some(file.to_owned()), store, ..config };
+        let mut config = Self { secret_files, file: Some(file.to_owned()), store, ..config };
+        config.find_nested_grants();
         if problems.is_empty() {
             return Ok(Self { files, ..config });
         }

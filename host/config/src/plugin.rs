@@ -96,7 +96,7 @@ impl Plugin {
     /// that may differ between replicas: directories, a SQLite database, a key-value bucket that is not shared.
     pub fn shares_polls(&self) -> bool {
         let is_local = |url: &SqlUrl| matches!(url, SqlUrl::Sqlite(_));
-        let Grants { dirs, env: _, http: _, keyvalue, sql } = &self.grants;
+        let Grants { dirs, env: _, http: _, keyvalue, sql, nested: _ } = &self.grants;
         let sees_local_state = !dirs.is_empty()
             || keyvalue.values().any(|grant| !grant.shared)
             || sql.values().any(|grant| is_local(&grant.url));

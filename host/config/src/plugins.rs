@@ -62,6 +62,10 @@ impl Plugins {
         Ok(())
     }
 
+    pub(super) fn iter_mut(&mut self) -> std::slice::IterMut<'_, Plugin> {
+        self.0.iter_mut()
+    }
+
     /// Adds plugins whose conflicts have been reported.
     pub(super) fn with(mut self, more: Vec<Plugin>) -> Self {
         self.0.extend(more);

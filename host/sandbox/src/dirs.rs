@@ -6,6 +6,7 @@
 //!
 //! | guarantee | mechanism |
 //! |---|---|
+//! | a plugin that may write above a granted directory cannot redirect its path | [`nested`]: no link is followed there |
 //! | only regular files and directories are opened, and opening never blocks | [`open`]: `stat`, non-blocking open, second `stat` |
 //! | a directory does not grow beyond its quota | [`quota`]: growth is charged in advance; the directory is measured again when it seems full |
 //! | two grants are two file systems | linking or moving between them is rejected, as between two disks |
@@ -33,7 +34,6 @@ mod quota;
 mod stream;
 mod write;
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -42,7 +42,7 @@ use std::sync::{Arc, OnceLock};
 
 use cap_primitives::ambient_authority;
 use cap_primitives::fs::open_ambient_dir;
-use mcp_host_config::grants::{DirGrant, DirQuota, GuestPath, Mode};
+use mcp_host_config::grants::{DirQuota, Grants, Mode, NestedPath};
 use mcp_host_config::limits::Limits;
 use parking_lot::Mutex;
 use wasmtime::component::{HasData, Linker};
@@ -55,6 +55,7 @@ use self::files::{GrantRoot, Preopen};
 use self::quota::{QuotaHandle, QuotaUsage};
 use super::guest_log::ThrottledWarnings;
 use crate::guest_log::GuestLog;
+use crate::nested;
 
 pub use self::files::{Files, FilesView, OpenFileLimit};
 
@@ -80,14 +81,15 @@ pub struct GrantError {
 impl DirGrants {
     /// Creates the directory grants of one plugin. `process_file_limit` is shared by all plugins.
     pub(crate) fn new(
-        granted: &BTreeMap<GuestPath, DirGrant>,
+        grants: &Grants,
         limits: &Limits,
         process_file_limit: OpenFileLimit,
         log: &Arc<GuestLog>,
     ) -> Self {
-        let granted = granted.iter().map(|(guest, grant)| GrantedDir {
+        let granted = grants.dirs.iter().map(|(guest, grant)| GrantedDir {
             guest_path: guest.as_str().into(),
             host_path: grant.host.clone(),
+            nested: grants.nested.get(&grant.host).cloned(),
             local_device: OnceLock::new(),
             access: match grant.mode {
                 Mode::ReadOnly => DirAccess::ReadOnly,
@@ -150,6 +152,8 @@ struct GrantedDir {
     /// The path under which the guest sees the directory.
     guest_path: Arc<str>,
     host_path: PathBuf,
+    /// The same path in two parts, if a plugin may write to a directory above.
+    nested: Option<NestedPath>,
     /// The device of the directory when it was first opened, if its file system is local.
     local_device: OnceLock<Option<u64>>,
     access: DirAccess,
@@ -169,7 +173,10 @@ type FileId = (u64, u64);
 
 impl GrantedDir {
     fn open(&self, log: &Arc<GuestLog>, disk: &DiskPool) -> io::Result<Preopen> {
-        let dir = open_ambient_dir(&self.host_path, ambient_authority())?;
+        let dir = match &self.nested {
+            Some(nested) => nested::open_dir(nested)?,
+            None => open_ambient_dir(&self.host_path, ambient_authority())?,
+        };
         let device = dir.metadata()?.dev();
         let local_device = *self.local_device.get_or_init(|| nonblocking::is_local(&dir).then_some(device));
         self.preopen(dir, local_device == Some(device), log, disk)
@@ -178,7 +185,7 @@ impl GrantedDir {
     /// Attempts to open the directory without blocking.
     fn try_open(&self, log: &Arc<GuestLog>, disk: &DiskPool) -> Option<Preopen> {
         let device = self.local_device.get().copied().flatten()?;
-        let dir = nonblocking::open_dir(&self.host_path, device)?;
+        let dir = nonblocking::open_dir(&self.host_path, self.nested.as_ref(), device)?;
         self.preopen(dir, true, log, disk).ok()
     }
 
@@ -244,22 +251,55 @@ pub(crate) fn add_to_linker<T: Send + 'static>(
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
     use futures::FutureExt;
+    use mcp_host_config::grants::DirGrant;
 
     use super::*;
+
+    fn dir_grants(grants: &Grants) -> DirGrants {
+        let log = GuestLog::new("test".into(), 1024);
+        DirGrants::new(grants, &Limits::default(), OpenFileLimit::from_rlimit(), &log)
+    }
 
     #[tokio::test]
     async fn a_local_directory_is_opened_again_without_a_thread_that_may_block() {
         let dir = tempfile::tempdir().unwrap();
         let grant = DirGrant { host: dir.path().to_owned(), mode: Mode::ReadOnly };
-        let granted = BTreeMap::from([("/data".parse().unwrap(), grant)]);
-        let log = GuestLog::new("test".into(), 1024);
-        let grants = DirGrants::new(&granted, &Limits::default(), OpenFileLimit::from_rlimit(), &log);
+        let mut granted = Grants::default();
+        granted.dirs.insert("/data".parse().unwrap(), grant);
+        let grants = dir_grants(&granted);
         let opened = grants.open().await.unwrap();
         let device = dir.path().metadata().unwrap().dev();
-        let is_supported = nonblocking::open_dir(dir.path(), device).is_some();
+        let is_supported = nonblocking::open_dir(dir.path(), None, device).is_some();
         assert_eq!(opened.preopens[0].is_local, nonblocking::is_local(&opened.preopens[0].dir.dir));
         let again = grants.open().now_or_never();
         assert_eq!(again.is_some(), opened.preopens[0].is_local && is_supported);
+    }
+
+    #[tokio::test]
+    async fn a_directory_that_a_plugin_has_replaced_by_a_link_is_not_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("out");
+        for name in ["out/sub", "outside"] {
+            fs::create_dir_all(dir.path().join(name)).unwrap();
+        }
+        let host = out.join("sub");
+        let mut granted = Grants::default();
+        granted.dirs.insert("/data".parse().unwrap(), DirGrant { host: host.clone(), mode: Mode::ReadOnly });
+        granted.nested.insert(host.clone(), NestedPath { writable: out.clone(), rest: "sub".into() });
+        let grants = dir_grants(&granted);
+        // The second time without a thread that may block, where possible.
+        for _ in 0..2 {
+            let opened = grants.open().await.unwrap();
+            let found = opened.preopens[0].dir.dir.metadata().unwrap();
+            assert_eq!(found.ino(), host.metadata().unwrap().ino());
+        }
+        fs::rename(&host, out.join("moved")).unwrap();
+        symlink("../outside", &host).unwrap();
+        let error = grants.open().await.err().unwrap().to_string();
+        assert!(error.contains("sub: sub in ") && error.contains("follows no link there"), "{error}");
     }
 }

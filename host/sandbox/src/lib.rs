@@ -24,6 +24,7 @@ pub mod host_calls;
 pub mod http;
 pub mod keyvalue;
 pub mod memory;
+mod nested;
 pub mod outbound_http;
 pub mod recording;
 pub mod sql;
@@ -112,7 +113,7 @@ impl Sandbox {
         let memory = MemoryBudget::new(plugin.limits.memory.bytes(), idle);
         let prepared = Arc::<PreparedPercent>::default();
         Self {
-            dirs: DirGrants::new(&plugin.grants.dirs, &plugin.limits, open_files, &log),
+            dirs: DirGrants::new(&plugin.grants, &plugin.limits, open_files, &log),
             variables: plugin
                 .grants
                 .env

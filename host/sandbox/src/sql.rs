@@ -69,7 +69,7 @@ use mcp_host_base::metrics::Counter;
 use mcp_host_base::text::prefix;
 use mcp_host_base::trace::{self, MAX_ATTRIBUTE};
 use mcp_host_config as config;
-use mcp_host_config::grants::SqlGrant;
+use mcp_host_config::grants::{NestedPaths, SqlGrant};
 
 use crate::CallAccounts;
 use crate::cpu::HostCpuBudget;
@@ -161,9 +161,9 @@ impl SqlDatabases {
         log: &Arc<GuestLog>,
         memory: Arc<MemoryBudget>,
     ) -> Self {
-        let granted = plugin.grants.sql.iter();
-        let granted =
-            granted.map(|(name, grant)| (name.as_str().to_owned(), Database::new(grant, sqlite_workers, tls_roots)));
+        let (granted, nested) = (plugin.grants.sql.iter(), &plugin.grants.nested);
+        let database = |grant| Database::new(grant, nested, sqlite_workers, tls_roots);
+        let granted = granted.map(|(name, grant)| (name.as_str().to_owned(), database(grant)));
         Self {
             granted: granted.collect(),
             warnings: Arc::new(ThrottledWarnings::new(log.clone())),
@@ -341,9 +341,15 @@ impl SqlDatabases {
 }
 
 impl Database {
-    fn new(grant: &SqlGrant, sqlite_workers: Option<&WorkerProgram>, tls_roots: &Arc<TlsRoots>) -> Self {
+    fn new(
+        grant: &SqlGrant,
+        nested: &NestedPaths,
+        sqlite_workers: Option<&WorkerProgram>,
+        tls_roots: &Arc<TlsRoots>,
+    ) -> Self {
         let bounds = ResultBounds { rows: grant.max_rows.get(), bytes: grant.max_bytes.bytes() };
-        Self { backend: Backend::new(grant, sqlite_workers, tls_roots), bounds, timeout: grant.timeout.duration() }
+        let backend = Backend::new(grant, nested, sqlite_workers, tls_roots);
+        Self { backend, bounds, timeout: grant.timeout.duration() }
     }
 
     async fn describe(&self, accounts: CallAccounts<'_>) -> Result<DatabaseInfo, QueryError> {

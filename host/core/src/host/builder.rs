@@ -59,7 +59,8 @@ pub struct HostBuilder {
 }
 
 impl HostBuilder {
-    pub(super) fn new(config: Config) -> Self {
+    pub(super) fn new(mut config: Config) -> Self {
+        config.find_nested_grants();
         Self {
             config,
             native: Vec::new(),

@@ -19,6 +19,8 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use mcp_host_config::grants::NestedPath;
+
 /// Whether the kernel answers `open`, `fstat` and the like for this file from memory. This check queries the file
 /// system, so it may block.
 #[cfg(target_os = "linux")]
@@ -41,13 +43,20 @@ pub(super) fn is_local(file: &File) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|found| LOCAL.contains(&(found.f_type as u32)))
 }
 
-/// Opens the directory at `path`, as wasmtime-wasi opens a granted one (`O_PATH`), if it is on `device`.
+/// Opens the directory at `path`, or at its two parts, as wasmtime-wasi opens a granted one (`O_PATH`), if it is on `device`.
 #[cfg(target_os = "linux")]
-pub(super) fn open_dir(path: &Path, device: u64) -> Option<File> {
+pub(super) fn open_dir(path: &Path, nested: Option<&NestedPath>, device: u64) -> Option<File> {
     use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, makedev, openat2, statx};
 
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let dir = File::from(openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED).ok()?);
+    let open = |path: &Path| openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED).ok();
+    let dir = File::from(match nested {
+        None => open(path)?,
+        Some(NestedPath { writable, rest }) => {
+            let resolve = crate::nested::linux::RESOLVE | ResolveFlags::CACHED;
+            openat2(open(writable)?, rest, flags, Mode::empty(), resolve).ok()?
+        }
+    });
     // Another file system may be mounted there now, and a plain `fstat` could block on its server.
     let cached = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let found = statx(&dir, "", cached, StatxFlags::empty()).ok()?;
@@ -110,13 +119,13 @@ pub(super) use self::other_systems::*;
 
 #[cfg(not(target_os = "linux"))]
 mod other_systems {
-    use super::{File, Path, io};
+    use super::{File, NestedPath, Path, io};
 
     pub(in super::super) fn is_local(_: &File) -> bool {
         false
     }
 
-    pub(in super::super) fn open_dir(_: &Path, _: u64) -> Option<File> {
+    pub(in super::super) fn open_dir(_: &Path, _: Option<&NestedPath>, _: u64) -> Option<File> {
         None
     }
 
@@ -192,11 +201,11 @@ mod tests {
     fn a_directory_is_opened_again_while_it_is_on_the_same_device() {
         let Some((dir, open)) = directory() else { return };
         let device = open.metadata().unwrap().dev();
-        if let Some(again) = open_dir(dir.path(), device) {
+        if let Some(again) = open_dir(dir.path(), None, device) {
             assert_eq!(again.metadata().unwrap().ino(), open.metadata().unwrap().ino());
         }
-        assert!(open_dir(dir.path(), device.wrapping_add(1)).is_none());
-        assert!(open_dir(&dir.path().join("file"), device).is_none());
+        assert!(open_dir(dir.path(), None, device.wrapping_add(1)).is_none());
+        assert!(open_dir(&dir.path().join("file"), None, device).is_none());
     }
 
     #[test]

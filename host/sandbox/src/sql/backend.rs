@@ -5,7 +5,7 @@ mod sqlite;
 
 use std::sync::Arc;
 
-use mcp_host_config::grants::{SqlGrant, SqlUrl};
+use mcp_host_config::grants::{NestedPaths, SqlGrant, SqlUrl};
 use mcp_host_model::requester::{FairSemaphore, Permit};
 use tokio::time::{Instant, timeout_at};
 
@@ -27,10 +27,15 @@ pub(super) enum Backend {
 }
 
 impl Backend {
-    pub(super) fn new(grant: &SqlGrant, sqlite_workers: Option<&WorkerProgram>, tls_roots: &Arc<TlsRoots>) -> Self {
+    pub(super) fn new(
+        grant: &SqlGrant,
+        nested: &NestedPaths,
+        sqlite_workers: Option<&WorkerProgram>,
+        tls_roots: &Arc<TlsRoots>,
+    ) -> Self {
         match &grant.url {
             SqlUrl::Postgresql(url) => Self::Postgresql(PostgresqlDatabase::new(url, grant, tls_roots.clone())),
-            SqlUrl::Sqlite(file) => Self::Sqlite(SqliteDatabase::new(file, grant, sqlite_workers)),
+            SqlUrl::Sqlite(file) => Self::Sqlite(SqliteDatabase::new(file, nested.get(file), grant, sqlite_workers)),
         }
     }
 

@@ -160,7 +160,8 @@ impl SettingsStep {
     }
 
     /// Compiles the rules, if they have changed, and replaces rules and settings. Blocks.
-    fn run(self, config: Config) -> Result<PendingReload, ReloadError> {
+    fn run(self, mut config: Config) -> Result<PendingReload, ReloadError> {
+        config.find_nested_grants();
         // Only a newer reload can change the current rules.
         let old = self.generation_store.generation.load_full();
         let rules_changed = config.rules != old.config.rules || config.groups != old.config.groups;
@@ -200,7 +201,8 @@ impl SettingsStep {
 }
 
 /// Returns the config with the settings that a running host keeps, and which settings would change.
-fn compare_settings(config: Config, old: &Generation) -> Result<(Config, ReloadReport), ReloadError> {
+fn compare_settings(mut config: Config, old: &Generation) -> Result<(Config, ReloadReport), ReloadError> {
+    config.find_nested_grants();
     config.check_features(FEATURES)?;
     check_conflicts(&config, &old.native)?;
     let (config, requires_restart) = pin_restart_only_settings(config, &old.config);

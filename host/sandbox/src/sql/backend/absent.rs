@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use mcp_host_config::grants::SqlGrant;
+use mcp_host_config::grants::{NestedPaths, SqlGrant};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -18,7 +18,7 @@ use crate::http::TlsRoots;
 pub(super) struct Backend;
 
 impl Backend {
-    pub(super) fn new(_: &SqlGrant, _: Option<&WorkerProgram>, _: &Arc<TlsRoots>) -> Self {
+    pub(super) fn new(_: &SqlGrant, _: &NestedPaths, _: Option<&WorkerProgram>, _: &Arc<TlsRoots>) -> Self {
         Self
     }
 

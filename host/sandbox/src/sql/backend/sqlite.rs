@@ -16,7 +16,7 @@
 //! `instr` take time in the product of two lengths, and a statement can have 2000 columns of them. So each connection is in a child
 //! process ([`process`], [`worker`]), which the host kills at the deadline and when the caller is gone, and the kernel beyond its
 //! limits. A query waits for one of the grant's `connections` before it takes a process. No thread of the host is blocked, even if the
-//! file is a FIFO or on a disk that does not respond.
+//! file is a FIFO or on a disk that does not respond. No plugin redirects the path of a file ([`path`]).
 //!
 //! | bound | mechanism |
 //! |---|---|
@@ -44,24 +44,26 @@
 mod authorizer;
 mod connection;
 mod message;
+mod path;
 mod process;
 #[cfg(test)]
 mod tests;
 mod worker;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mcp_host_config::grants::SqlGrant;
+use mcp_host_config::grants::{NestedPath, SqlGrant};
 use mcp_host_model::requester::{FairSemaphore, Permit};
 use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::time::Instant;
 
 use self::message::Work;
+use self::path::{DatabasePath, LocatedFile};
 use self::process::WorkerProcesses;
 use crate::CallAccounts;
 use crate::cpu::HostCpuBudget;
@@ -96,7 +98,7 @@ enum Runner {
 
 /// The connections of this process to a file.
 struct InProcess {
-    file: PathBuf,
+    file: DatabasePath,
     idle: Arc<Mutex<Vec<OpenFile>>>,
     max_value: u64,
 }
@@ -105,6 +107,8 @@ struct InProcess {
 struct OpenFile {
     connection: Connection,
     id: FileId,
+    /// The path that the connection opens auxiliary files by.
+    _file: LocatedFile,
 }
 
 /// Whether a function call can be ended.
@@ -127,24 +131,32 @@ impl Drop for CancelOnDrop {
 
 impl OpenFile {
     /// Returns `reused` if its file is still at the path, else a new connection.
-    fn current(reused: Option<Self>, file: &Path, max_value: u64) -> Result<Self, QueryError> {
+    fn current(reused: Option<Self>, file: &DatabasePath, max_value: u64) -> Result<Self, QueryError> {
         let unreachable = |error: io::Error| QueryError::Unreachable(error.to_string());
-        worker::check_files(file).map_err(unreachable)?;
-        let id = FileId::of(file).map_err(unreachable)?;
+        let file = file.locate().map_err(unreachable)?;
+        worker::check_files(&file.path).map_err(unreachable)?;
+        let id = FileId::of(&file.path).map_err(unreachable)?;
         match reused.filter(|open| open.id == id) {
             Some(open) => Ok(open),
-            None => Ok(Self { connection: connection::open(file, max_value)?, id }),
+            None => Ok(Self { connection: connection::open(&file.path, max_value)?, id, _file: file }),
         }
     }
 }
 
 impl SqliteDatabase {
-    /// Creates the database of this file. Child processes open it if `workers` is given. Does not open the file.
-    pub(super) fn new(file: &Path, grant: &SqlGrant, workers: Option<&WorkerProgram>) -> Self {
+    /// Creates the database of this file, whose path has two parts if a plugin may write to a directory above. Child processes open it
+    /// if `workers` is given. Does not open the file.
+    pub(super) fn new(
+        file: &Path,
+        nested: Option<&NestedPath>,
+        grant: &SqlGrant,
+        workers: Option<&WorkerProgram>,
+    ) -> Self {
+        let file = DatabasePath { file: file.to_owned(), nested: nested.cloned() };
         let (max_connections, max_value) = (grant.connections.get(), grant.max_bytes.bytes());
         let runner = match workers {
             Some(workers) => Runner::Processes(WorkerProcesses::new(workers.clone(), file, max_value)),
-            None => Runner::InProcess(InProcess { file: file.to_owned(), idle: Arc::default(), max_value }),
+            None => Runner::InProcess(InProcess { file, idle: Arc::default(), max_value }),
         };
         Self { max_connections, permits: FairSemaphore::new(max_connections, usize::MAX), runner }
     }

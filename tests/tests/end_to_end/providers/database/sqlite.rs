@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::mpsc::{self, TryRecvError};
 use std::time::{Duration, Instant};
 
-use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, RawStdio, Revision, Rule, StdioServer, component, run};
+use mcp_host_tests::{
+    ConfigFile, Folder, HttpServer, Plugin, RawStdio, Revision, Rule, StdioServer, component, fixture, run,
+};
 use rusqlite::Connection;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -224,6 +226,24 @@ async fn a_large_sort_succeeds_in_a_confined_server() {
     let sql =
         "SELECT count(*) FROM (SELECT a, row_number() OVER (ORDER BY a) FROM long ORDER BY a DESC LIMIT -1 OFFSET 1)";
     assert_eq!(json(server.client(), &statement_uri(sql)).await["rows"], json!([[39_999]]));
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_plugin_that_may_write_beside_a_database_does_not_redirect_its_path() {
+    let (folder, _writer, url) = shop();
+    let (other, _other_writer, _) = shop();
+    let writing = Plugin::new("files", &fixture("files"), "files:///").writable_dir(folder.path(), "/a", "100MiB");
+    let config = ConfigFile::new().plugin(free_sql(url)).plugin(writing).write();
+    let server = StdioServer::start(&config).await;
+    let count = |table: &str| statement_uri(&format!("SELECT count(*) FROM {table}"));
+    assert_eq!(json(server.client(), &count("orders")).await["rows"], json!([[50]]));
+    fs::rename(folder.path().join("shop.db"), folder.path().join("moved.db")).unwrap();
+    let outside = other.path().file_name().unwrap().to_str().unwrap();
+    folder.symlink("shop.db", format!("../{outside}/shop.db"));
+    server.client().read_error(&count("customers")).await;
+    let line = server.log_line("follows no link there").await;
+    assert!(line.contains("shop.db"), "{line}");
     server.end().await;
 }
 

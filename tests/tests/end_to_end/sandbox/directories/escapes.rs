@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 
 use mcp_host_tests::Folder;
 
-use super::{files_plugin, run_action, snapshot, start};
+use super::{action_uri, files_plugin, run_action, snapshot, start};
 
 /// Actions that read or change the target of a path.
 const FOLLOWING_ACTIONS: [&str; 11] = [
@@ -89,6 +89,21 @@ async fn no_path_and_no_link_leads_out_of_a_granted_directory() {
     }
     assert_eq!(run_action(server.client(), "read dir=/a path=self").await, "mine");
     assert_eq!((snapshot(outside.path()), snapshot(&dir)), before);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_guest_does_not_redirect_a_grant_below_a_directory_that_it_may_write_to() {
+    let folder = Folder::with_files([("in/sub/a.txt", "mine"), ("outside/a.txt", "secret")]);
+    let dir = folder.path().join("in");
+    let server = start(files_plugin().writable_dir(&dir, "/a", "1MiB").dir(&dir.join("sub"), "/b")).await;
+    assert_eq!(run_action(server.client(), "read dir=/b path=a.txt").await, "mine");
+    assert_eq!(run_action(server.client(), "rename dir=/a path=sub to=moved").await, "ok");
+    // A guest with two plugins makes the link itself; this one has none to call while there is no `sub`.
+    symlink("../outside", dir.join("sub")).unwrap();
+    server.client().read_error(&action_uri("read dir=/b path=a.txt")).await;
+    let line = server.log_line("follows no link there").await;
+    assert!(line.contains("in/sub"), "{line}");
     server.end().await;
 }
 

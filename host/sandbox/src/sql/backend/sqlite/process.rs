@@ -11,7 +11,6 @@
 use std::fmt;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +25,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
 use super::message::{Answer, FRAME_OVERHEAD, HANDSHAKE, Request, Work, length_prefix};
+use super::path::DatabasePath;
 use super::worker::WorkerJob;
 use crate::cpu::HostCpuBudget;
 use crate::memory::Reservation;
@@ -51,7 +51,7 @@ const TEMP_DIR: &str = "SQLITE_TMPDIR";
 /// The processes for one file.
 pub(super) struct WorkerProcesses {
     workers: WorkerProgram,
-    file: PathBuf,
+    file: DatabasePath,
     max_bytes: u64,
     idle: Arc<Mutex<IdleWorkers>>,
 }
@@ -148,8 +148,8 @@ impl Drop for ProcessCpu<'_> {
 
 impl WorkerProcesses {
     /// Creates the processes for this file. Starts none.
-    pub(super) fn new(workers: WorkerProgram, file: &Path, max_bytes: u64) -> Self {
-        Self { workers, file: file.to_owned(), max_bytes, idle: Arc::default() }
+    pub(super) fn new(workers: WorkerProgram, file: DatabasePath, max_bytes: u64) -> Self {
+        Self { workers, file, max_bytes, idle: Arc::default() }
     }
 
     /// Performs a request until the deadline, or the end of the processor time. Dropping the future kills the process. `memory` is
@@ -353,7 +353,8 @@ mod tests {
         std::fs::write(&program, format!("#!/bin/sh\nprintf '{greeting}'\n{then}\n")).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
         let workers = WorkerProgram { program, child_variable: "TEST", temp_dir: dir.path().to_owned() };
-        let processes = WorkerProcesses::new(workers, Path::new("/x.db"), 1 << 20);
+        let file = DatabasePath { file: "/x.db".into(), nested: None };
+        let processes = WorkerProcesses::new(workers, file, 1 << 20);
         (dir, processes)
     }
 

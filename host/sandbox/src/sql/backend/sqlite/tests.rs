@@ -44,7 +44,7 @@ impl Fixture {
         let mut grant = SqlGrant::new(SqlUrl::Sqlite(file.clone()));
         change(&mut grant);
         let memory = MemoryAccount::new(MemoryBudget::new(64 << 20, None), CallOwner::default());
-        Self { database: SqliteDatabase::new(&file, &grant, None), memory, cpu: HostCpuBudget::unlimited(), dir }
+        Self { database: SqliteDatabase::new(&file, None, &grant, None), memory, cpu: HostCpuBudget::unlimited(), dir }
     }
 
     fn file(&self) -> PathBuf {

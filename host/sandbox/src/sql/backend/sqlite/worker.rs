@@ -12,12 +12,14 @@ use std::thread;
 use std::time::Duration;
 
 use mcp_host_base::threads::lower_priority;
+use mcp_host_config::grants::NestedPath;
 use parking_lot::{Condvar, Mutex};
 use rusqlite::{Connection, ffi};
 use tokio::time::Instant;
 
 use super::super::{Query, Usage};
 use super::message::{Answer, HANDSHAKE, Request, Work, read_frame, write_frame};
+use super::path::{DatabasePath, keep_descriptor_paths};
 use super::{Functions, OpenFile, connection};
 use crate::cpu::HostCpuBudget;
 use crate::memory::MemoryAccount;
@@ -64,7 +66,7 @@ pub fn run_sqlite_worker() {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct WorkerJob {
     /// The file of the database.
-    pub(super) file: PathBuf,
+    pub(super) file: DatabasePath,
     /// The maximum length of a value.
     pub(super) max_value: u64,
     /// The maximum memory of SQLite.
@@ -72,21 +74,34 @@ pub(super) struct WorkerJob {
 }
 
 impl WorkerJob {
-    /// The arguments of the process.
-    pub(super) fn arguments(&self) -> [OsString; 4] {
-        let Self { file, max_value, max_heap } = self;
-        [CHILD_ARGUMENT.into(), file.into(), max_value.to_string().into(), max_heap.to_string().into()]
+    /// The arguments of the process. The two parts of a nested path are the last ones.
+    pub(super) fn arguments(&self) -> Vec<OsString> {
+        let Self { file: DatabasePath { file, nested }, max_value, max_heap } = self;
+        let mut arguments: Vec<OsString> =
+            vec![CHILD_ARGUMENT.into(), file.into(), max_value.to_string().into(), max_heap.to_string().into()];
+        if let Some(NestedPath { writable, rest }) = nested {
+            arguments.extend([writable.into(), rest.into()]);
+        }
+        arguments
     }
 
     fn from_arguments(mut arguments: impl Iterator<Item = OsString>) -> Option<Self> {
         let file = PathBuf::from(arguments.next()?);
         let mut number = || arguments.next()?.to_str()?.parse().ok();
-        Some(Self { file, max_value: number()?, max_heap: number()? })
+        let (max_value, max_heap) = (number()?, number()?);
+        let nested = match arguments.next() {
+            Some(writable) => Some(NestedPath { writable: writable.into(), rest: arguments.next()?.into() }),
+            None => None,
+        };
+        Some(Self { file: DatabasePath { file, nested }, max_value, max_heap })
     }
 
     fn serve(self) -> io::Result<()> {
         self.apply_rlimits()?;
         lower_priority(NICENESS);
+        if self.file.nested.is_some() && !keep_descriptor_paths() {
+            return Err(io::Error::other("SQLite does not open paths through descriptors"));
+        }
         let deadline = DeadlineThread::start();
         let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
         write_frame(&mut output, HANDSHAKE)?;
@@ -217,10 +232,14 @@ mod tests {
 
     #[test]
     fn a_job_arrives_as_it_was_given() {
-        let job = WorkerJob { file: "/a b/c.db".into(), max_value: 7, max_heap: 9 };
-        let [first, rest @ ..] = job.arguments();
-        assert_eq!(first, CHILD_ARGUMENT);
-        assert_eq!(WorkerJob::from_arguments(rest.into_iter()), Some(job));
+        let nested = NestedPath { writable: "/a b".into(), rest: "c.db".into() };
+        for nested in [None, Some(nested)] {
+            let file = DatabasePath { file: "/a b/c.db".into(), nested };
+            let job = WorkerJob { file, max_value: 7, max_heap: 9 };
+            let mut arguments = job.arguments().into_iter();
+            assert_eq!(arguments.next().unwrap(), CHILD_ARGUMENT);
+            assert_eq!(WorkerJob::from_arguments(arguments), Some(job));
+        }
         assert_eq!(WorkerJob::from_arguments(["a".into(), "b".into()].into_iter()), None);
     }
 }
