@@ -4,6 +4,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Mutex;
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -23,6 +24,7 @@ use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
+use crate::cpu::HostTimes;
 
 const PUBLIC: &str = "93.184.215.14";
 
@@ -94,11 +96,16 @@ async fn start_server(tls: Option<TlsAcceptor>) -> SocketAddr {
     address
 }
 
-async fn respond(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+/// Receives a request without a body.
+async fn receive_request(stream: &mut (impl AsyncRead + Unpin)) {
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n") {
         request.push(stream.read_u8().await.unwrap());
     }
+}
+
+async fn respond(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+    receive_request(&mut stream).await;
     stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").await.unwrap();
     stream.shutdown().await.unwrap();
 }
@@ -354,4 +361,28 @@ async fn one_client_leaves_exchanges_for_others() {
     let _others = [(); 3].map(|()| http.permits.try_acquire(client("ada")).unwrap());
     assert!(begin("ada").is_none(), "one client gets 4 of 8");
     assert!(http.permits.try_acquire(client("bob")).is_some());
+}
+
+#[tokio::test]
+async fn the_processor_time_of_a_connection_is_charged_to_its_call_and_ends_the_exchange() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let network = FakeNetwork::new(&[&[PUBLIC]]).with_server(listener.local_addr().unwrap());
+    // A body in chunks of one byte, which takes much more time than the same bytes in one chunk.
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        receive_request(&mut stream).await;
+        stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await.unwrap();
+        let chunks = b"1\r\nx\r\n".repeat(1000);
+        while stream.write_all(&chunks).await.is_ok() {}
+    });
+    let http = http(Arc::new(network), [grant("http://example.com")]);
+    let (times, limit) = (HostTimes::default(), Duration::from_millis(20));
+    let (request, budget) = (request("http://example.com/"), HostCpuBudget::new(times.clone(), limit));
+    let exchange = http.counted_exchange(request, RequestOptions::default(), None, budget);
+    let (response, driver) = Box::into_pin(exchange).await.unwrap();
+    let driver = tokio::spawn(Box::into_pin(driver));
+    response.into_body().collect().await.unwrap_err();
+    let error = driver.await.unwrap().unwrap_err();
+    assert!(matches!(&error, Error::InternalError(Some(reason)) if reason.contains("`limits.cpu`")), "{error}");
+    assert!(times.cpu() >= limit, "{times:?}");
 }
