@@ -11,6 +11,7 @@ use mcp_host_tests::{
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::support::wasm_fixtures;
 
@@ -339,19 +340,39 @@ async fn a_reload_whose_plugin_cannot_describe_itself_is_tried_again_by_itself()
 #[tokio::test]
 async fn a_server_can_be_ended_while_everything_compiles() {
     let folder = Folder::with_files::<&str, &str>([]);
-    // The compiler continues without the server.
-    let config = config_with_compile_limit("deadline", "5s").plugin(never_compiles(&folder, "z")).write();
+    let assert_nothing_failed = |log: &str| {
+        let is_failure = log.contains("could not be loaded") || log.contains("failed=1");
+        assert!(!is_failure, "what was not compiled has not failed: {log}");
+    };
+    // Before anything is served. The compiler continues without the server.
+    let config = config_with_compile_limit("deadline", "10s").plugin(never_compiles(&folder, "y")).write();
     let mut command = host_command();
     command.args(["serve", "--http", "127.0.0.1:0", "--config"]).arg(config.path());
-    let server = command.stdin(Pipe::null()).stdout(Pipe::null()).stderr(Pipe::piped()).spawn().unwrap();
+    let mut server = command.stdin(Pipe::null()).stdout(Pipe::null()).stderr(Pipe::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
+    // The signal handler is installed before.
+    while !lines.next_line().await.unwrap().expect("it compiles").contains("compiling a component") {}
     let id = rustix::process::Pid::from_raw(server.id().unwrap().cast_signed()).unwrap();
-    let children = format!("/proc/{}/task/{0}/children", id.as_raw_nonzero());
-    wait_until("it has begun", || fs::read_to_string(&children).is_ok()).await;
-    // The process exits whether or not the signal handler is installed.
     rustix::process::kill_process(id, Signal::TERM).unwrap();
-    let output = tokio::time::timeout(TIMEOUT, server.wait_with_output()).await.expect("it ends").unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!said.contains("failed") || said.contains("failed=0"), "what was not compiled has not failed: {said}");
+    let ending = async {
+        let mut log = String::new();
+        while let Some(line) = lines.next_line().await.unwrap() {
+            log.push_str(&line);
+            log.push('\n');
+        }
+        (server.wait().await.unwrap(), log)
+    };
+    let (status, log) = tokio::time::timeout(TIMEOUT, ending).await.expect("it ends");
+    assert!(status.success(), "{status}: {log}");
+    assert_nothing_failed(&log);
+
+    // While the server serves.
+    let config = config_with_compile_limit("deadline", "1h").plugin(never_compiles(&folder, "z")).write();
+    let wire = RawStdio::start_before_plugins_load(&config, REVISION).await;
+    wait_until("a compiler runs", || wire.child_count() == 1).await;
+    let _compiler = wire.kill_children_on_drop();
+    wire.signal(Signal::TERM);
+    assert_nothing_failed(&wire.wait_clean_exit().await.log);
 }
 
 #[tokio::test]

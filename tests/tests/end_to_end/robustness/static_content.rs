@@ -84,7 +84,34 @@ fn memories(count: usize) -> MemorySection {
     memories
 }
 
-const KINDS: [Kind; 13] = [
+/// Returns a component with a nested component that calls `count` functions of another one. The engine generates an adapter
+/// for each of them.
+fn adapters(count: usize) -> Vec<u8> {
+    let all = |one: fn(usize) -> String| (0..count).map(one).collect::<String>();
+    let functions = all(|n| format!("(func (export \"f{n}\") (param i32))"));
+    let lifted = all(|n| format!("(func (export \"f{n}\") (param \"x\" u32) (canon lift (core func $i \"f{n}\")))"));
+    let imports = all(|n| format!("(import \"f{n}\" (func $f{n} (param \"x\" u32)))"));
+    let lowered = all(|n| format!("(core func $g{n} (canon lower (func $f{n})))"));
+    let core_imports = all(|n| format!("(import \"\" \"g{n}\" (func (param i32)))"));
+    let core_arguments = all(|n| format!("(export \"g{n}\" (func $g{n}))"));
+    let arguments = all(|n| format!("(with \"f{n}\" (func $a \"f{n}\"))"));
+    let text = format!(
+        "(component
+           (component $a
+             (core module $m {functions})
+             (core instance $i (instantiate $m))
+             {lifted})
+           (component $b
+             {imports} {lowered}
+             (core module $m {core_imports})
+             (core instance (instantiate $m (with \"\" (instance {core_arguments})))))
+           (instance $a (instantiate $a))
+           (instance (instantiate $b {arguments})))"
+    );
+    wat::parse_str(text).unwrap()
+}
+
+const KINDS: [Kind; 14] = [
     ("function elements", 300_000, function_elements),
     ("null elements", 200_000, |count| {
         let mut elements = ElementSection::new();
@@ -153,6 +180,7 @@ const KINDS: [Kind; 13] = [
         );
         wat::parse_str(text).unwrap()
     }),
+    ("adapters", 500, adapters),
     ("custom sections", 5_000, |count| {
         let mut module = Module::new();
         for number in 0..count {

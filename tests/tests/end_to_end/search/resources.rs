@@ -118,3 +118,22 @@ async fn what_is_shown_of_a_hit_does_not_depend_on_hidden_documents() {
     assert_eq!(shown[0], shown[1]);
     assert_eq!(shown[0], shown[2]);
 }
+
+#[tokio::test]
+async fn a_search_is_for_no_shared_cache_although_the_rules_are_the_same_for_all() {
+    let folder = Folder::with_files([("a.md", "needle")]);
+    let config = searched(&folder).search("saved", vec![saved("needles", "needle")]).allow_all().write();
+    let server = HttpServer::start(&config).await;
+    let mut wire = server.raw_client(Revision::V_2026_07_28).await;
+    for (uri, scope) in [
+        ("files://f/a.md", "public"),
+        ("search:///?q=needle", "private"),
+        ("SEARCH:///?q=needle", "private"),
+        ("search:///saved/needles", "private"),
+        ("context:///?q=needle", "private"),
+    ] {
+        let read = wire.request("resources/read", json!({ "uri": uri })).await;
+        assert_eq!(read.result()["cacheScope"], scope, "{uri}");
+    }
+    server.end().await;
+}

@@ -20,6 +20,10 @@ async fn a_stale_copy_stands_in_for_a_server_that_is_down_and_says_so() {
     let contents = reader.contents(&page_uri(&origin, "/page")).await;
     assert_eq!(contents[0]["text"], "one");
     assert_eq!(contents[0]["_meta"]["http-cache/stale"], true);
+    // The tool `read_resource` shows a notice as the last line of its text.
+    let notice = &contents[0]["_meta"]["mcp-host/notices"][0];
+    let text = notice["text"].as_str().unwrap_or_default();
+    assert!(notice["kind"] == "stale" && text.contains("could not be fetched again"), "{contents:#?}");
     for path in ["/strict", "/other"] {
         let error = reader.error(&page_uri(&origin, path)).await;
         assert_eq!(error["code"], -32603, "{error}");
