@@ -84,8 +84,8 @@ fn memories(count: usize) -> MemorySection {
     memories
 }
 
-/// Returns a component with a nested component that calls `count` functions of another one. The engine generates an adapter
-/// for each of them.
+/// Returns a component with a nested component that calls `count` functions of another one. The engine generates an
+/// adapter for each of them.
 fn adapters(count: usize) -> Vec<u8> {
     let all = |one: fn(usize) -> String| (0..count).map(one).collect::<String>();
     let functions = all(|n| format!("(func (export \"f{n}\") (param i32))"));
