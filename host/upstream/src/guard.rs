@@ -1,311 +1,39 @@
-//! Limits of what an upstream sends without a request.
+//! The transport of rmcp, guarded against an upstream that sends too much.
 //!
-//! Everything that an upstream sends is counted where it is received, in event streams ([`http`](crate::http)) and on pipes
-//! ([`pipes`](crate::pipes)), in token buckets of events and of bytes ([`Buckets`]): messages, and also empty lines, comments, events that
-//! cannot be decoded, and answers that no request waits for. A chunk, or a read of a pipe, counts as at least 64 bytes ([`shortfall`]). One
-//! answer to each request is not counted. Each request also permits [`BESIDES`] short events, because servers send such events with each
-//! answer, for example the id of its stream. Successive connections with one identity share their buckets, so a new connection has no new
-//! burst. All identities of an upstream also share buckets, which are [`IDENTITIES`] times as large.
-//!
-//! An excess ends the connection ([`Allowance`]). It is opened again with back-off, as after a failed attempt.
+//! An excess of the [`allowance`] ends the connection. It is opened again with back-off, as after a failed attempt.
 //!
 //! Notifications that the host does not use (progress, logs, tools, prompts), or that their stream was not opened for, are dropped before
 //! they are processed. Requests of the server are answered here: `ping` by a result, and all others by an error, because the host declares no
 //! capabilities. At most [`MAX_ANSWERS`] of these answers wait until they are sent; further requests are dropped, as is a request whose id is
-//! longer than [`MAX_ID`] bytes.
-//!
-//! rmcp counts the ids of requests from 0, so the requests of all identities would have equal ids. If a reverse proxy confused responses of
-//! two identities, one would receive the content of the other. So a random number of the connection is added to the ids of
-//! [asked](is_asked) requests.
+//! longer than [`MAX_ID`] bytes. The [`ids`] of the host's requests are random numbers.
 
-use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher as _, RandomState};
-use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+mod allowance;
+mod ids;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
-use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
-use mcp_host_base::bounded_body::shortfall;
-use parking_lot::Mutex;
 use rmcp::RoleClient;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, ClientResult, ErrorCode, ErrorData, GetMeta as _,
-    JsonRpcMessage, RequestId, ServerNotification, ServerRequest,
+    ClientJsonRpcMessage, ClientNotification, ClientResult, ErrorCode, ErrorData, JsonRpcMessage, RequestId,
+    ServerNotification, ServerRequest,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::allowance::{Allowance, Buckets, Cancellation, Excess, Incomplete};
+
+use self::ids::Ids;
 use crate::health::Health;
-use crate::message::{is_asked, random_first_id};
 use crate::server_info;
 use crate::updates::Updates;
 
-/// The burst of events, or of lines.
-const EVENTS: NonZeroU32 = NonZeroU32::new(10_000).unwrap();
-/// The rate of events, or of lines.
-const EVENTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(1000).unwrap();
-/// The burst of bytes. A longer event counts as a burst.
-const BYTES: NonZeroU32 = NonZeroU32::new(16 << 20).unwrap();
-/// The rate of bytes.
-const BYTES_PER_SECOND: NonZeroU32 = NonZeroU32::new(1 << 20).unwrap();
-/// The buckets of all identities together have this many times the size of those of one.
-const IDENTITIES: NonZeroU32 = NonZeroU32::new(4).unwrap();
-/// The minimum number of messages of maximum length that may be incomplete in all event streams together.
-const MIN_INCOMPLETE: usize = 4;
-/// The maximum number of requests whose answers are not counted. It exceeds the number of requests that can be in flight.
-const MAX_AWAITED: usize = 2048;
-/// The number of short events that a request permits besides its answer.
-const BESIDES: usize = 4;
-/// The maximum length of a short event in bytes.
-const MAX_SHORT: usize = 1024;
 /// The maximum length of a request's id in bytes.
 const MAX_ID: usize = 1024;
 /// The maximum number of answers to requests of the server that wait until they are sent.
 const MAX_ANSWERS: usize = 64;
-
-/// The limit that an upstream has exceeded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Excess {
-    /// The token bucket of events.
-    #[error(
-        "the upstream sends more than {EVENTS} events or lines at once, or {EVENTS_PER_SECOND} a second, that are not answers to requests"
-    )]
-    Events,
-    /// The token bucket of bytes.
-    #[error("the upstream sends more than 16 MiB at once, or 1 MiB a second, that are not answers to requests")]
-    Bytes,
-    /// The token buckets of all identities together.
-    #[error(
-        "the upstream sends more than four times as much for all identities together as it may for one: 10000 events or 16 MiB at once, \
-         or 1000 events or 1 MiB a second, that are not answers to requests"
-    )]
-    Total,
-    /// The budget of bytes of incomplete events.
-    #[error("the upstream keeps incomplete events of more than {0} bytes together in its event streams")]
-    Incomplete(usize),
-    /// The maximum length of a line, even if it is an answer.
-    #[error("the upstream sends a line of more than 128 MiB")]
-    Line,
-}
-
-/// Token buckets of events and of bytes.
-#[derive(Debug)]
-pub(crate) struct Buckets {
-    events: DefaultDirectRateLimiter,
-    bytes: DefaultDirectRateLimiter,
-    factor: NonZeroU32,
-    /// The buckets of all identities.
-    total: Option<Arc<Buckets>>,
-    /// The number of bytes of incomplete events in all event streams, and its maximum.
-    incomplete: AtomicUsize,
-    max_incomplete: usize,
-}
-
-impl Default for Buckets {
-    fn default() -> Self {
-        Self::new(NonZeroU32::MIN, None, usize::MAX)
-    }
-}
-
-impl Buckets {
-    /// The buckets of all identities of an upstream whose messages have at most `max_message` bytes. `concurrency` is the maximum number of
-    /// concurrent calls, whose answers may all be incomplete at the same time.
-    pub(crate) fn of_upstream(max_message: usize, concurrency: usize) -> Arc<Self> {
-        Arc::new(Self::new(IDENTITIES, None, max_message.saturating_mul(concurrency.max(MIN_INCOMPLETE))))
-    }
-
-    /// The buckets of one identity. What is taken from them is also taken from those of all identities.
-    pub(crate) fn of_identity(total: Arc<Self>) -> Arc<Self> {
-        Arc::new(Self::new(NonZeroU32::MIN, Some(total), usize::MAX))
-    }
-
-    fn new(factor: NonZeroU32, total: Option<Arc<Self>>, max_incomplete: usize) -> Self {
-        let limiter = |rate: NonZeroU32, burst: NonZeroU32| {
-            let quota = Quota::per_second(rate.saturating_mul(factor)).allow_burst(burst.saturating_mul(factor));
-            RateLimiter::direct(quota)
-        };
-        let (events, bytes) = (limiter(EVENTS_PER_SECOND, EVENTS), limiter(BYTES_PER_SECOND, BYTES));
-        Self { events, bytes, factor, total, incomplete: AtomicUsize::new(0), max_incomplete }
-    }
-
-    /// Takes this number of events and bytes, and at most a burst.
-    ///
-    /// # Errors
-    ///
-    /// There are not enough tokens. Those that there are may have been taken.
-    pub(crate) fn take(&self, events: usize, bytes: usize) -> Result<(), Excess> {
-        if !take(&self.events, events, EVENTS.saturating_mul(self.factor)) {
-            return Err(Excess::Events);
-        }
-        if !take(&self.bytes, bytes, BYTES.saturating_mul(self.factor)) {
-            return Err(Excess::Bytes);
-        }
-        self.total.as_ref().map_or(Ok(()), |total| total.take(events, bytes).map_err(|_| Excess::Total))
-    }
-}
-
-/// The bytes of the incomplete event of one stream, in the budget of the upstream. They are returned when it is dropped.
-pub(crate) struct Incomplete {
-    allowance: Arc<Allowance>,
-    length: usize,
-}
-
-impl Incomplete {
-    /// An event without bytes.
-    pub(crate) fn new(allowance: Arc<Allowance>) -> Self {
-        Self { allowance, length: 0 }
-    }
-
-    /// Sets the number of bytes.
-    ///
-    /// # Errors
-    ///
-    /// The budget is exceeded. The connection must end.
-    pub(crate) fn set(&mut self, length: usize) -> Result<(), Excess> {
-        let budget = self.budget();
-        let old = budget.incomplete.fetch_add(length, Ordering::Relaxed);
-        budget.incomplete.fetch_sub(self.length, Ordering::Relaxed);
-        let (all, max) = (old.saturating_sub(self.length).saturating_add(length), budget.max_incomplete);
-        self.length = length;
-        if all > max { Err(self.allowance.exceed(Excess::Incomplete(max))) } else { Ok(()) }
-    }
-
-    fn budget(&self) -> &Buckets {
-        let own = &self.allowance.buckets;
-        own.total.as_ref().unwrap_or(own)
-    }
-}
-
-impl Drop for Incomplete {
-    fn drop(&mut self) {
-        self.budget().incomplete.fetch_sub(self.length, Ordering::Relaxed);
-    }
-}
-
-/// The buckets of one connection, for everything that an upstream sends without a request.
-#[derive(Debug, Default)]
-pub(crate) struct Allowance {
-    buckets: Arc<Buckets>,
-    /// The number of requests that have no answer yet.
-    awaited: AtomicUsize,
-    /// The number of short events that requests permit.
-    besides: AtomicUsize,
-    excess: OnceLock<Excess>,
-    /// Cancelled by the first excess.
-    exceeded: CancellationToken,
-    /// The pending requests whose responses end when they are cancelled.
-    cancellable: Mutex<HashMap<RequestId, CancellationToken>>,
-}
-
-/// Is cancelled when its request is.
-pub(crate) struct Cancellation {
-    id: RequestId,
-    token: CancellationToken,
-    allowance: Arc<Allowance>,
-}
-
-impl Cancellation {
-    pub(crate) async fn cancelled(&self) {
-        self.token.cancelled().await;
-    }
-
-    pub(crate) fn token(&self) -> CancellationToken {
-        self.token.clone()
-    }
-}
-
-impl Drop for Cancellation {
-    fn drop(&mut self) {
-        self.allowance.cancellable.lock().remove(&self.id);
-    }
-}
-
-impl Allowance {
-    pub(crate) fn new(buckets: Arc<Buckets>) -> Self {
-        Self { buckets, ..Self::default() }
-    }
-
-    /// Takes the bytes by which a chunk of this length is too [short](shortfall).
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`take`](Self::take).
-    pub(crate) fn take_piece(&self, length: usize) -> Result<(), Excess> {
-        self.take(0, shortfall(length))
-    }
-
-    /// Takes this number of events and bytes.
-    ///
-    /// # Errors
-    ///
-    /// There is an excess, now or before. The connection must end.
-    pub(crate) fn take(&self, events: usize, bytes: usize) -> Result<(), Excess> {
-        if let Some(excess) = self.excess() {
-            Err(excess)
-        } else if events > 0 && bytes <= MAX_SHORT && subtract(&self.besides, events) {
-            Ok(())
-        } else {
-            self.buckets.take(events, bytes).map_err(|excess| self.exceed(excess))
-        }
-    }
-
-    /// Records an excess, and returns the first one.
-    pub(crate) fn exceed(&self, excess: Excess) -> Excess {
-        let first = *self.excess.get_or_init(|| excess);
-        self.exceeded.cancel();
-        first
-    }
-
-    /// Returns the first excess.
-    pub(crate) fn excess(&self) -> Option<Excess> {
-        self.excess.get().copied()
-    }
-
-    /// Returns the cancellation of a request that is being sent.
-    pub(crate) fn cancellation(self: &Arc<Self>, id: RequestId) -> Cancellation {
-        let token = CancellationToken::new();
-        self.cancellable.lock().insert(id.clone(), token.clone());
-        Cancellation { id, token, allowance: self.clone() }
-    }
-
-    /// Cancels a request.
-    pub(crate) fn cancel(&self, id: &RequestId) {
-        if let Some(token) = self.cancellable.lock().get(id) {
-            token.cancel();
-        }
-    }
-
-    /// Records that a request waits for an answer, which is not counted.
-    pub(crate) fn await_answer(&self) {
-        add(&self.awaited, 1, MAX_AWAITED);
-        add(&self.besides, BESIDES, MAX_AWAITED.saturating_mul(BESIDES));
-    }
-
-    /// Records that there is an answer. Returns whether a request waits for one.
-    pub(crate) fn take_answer(&self) -> bool {
-        subtract(&self.awaited, 1)
-    }
-}
-
-/// Adds to a counter, up to a maximum.
-fn add(counter: &AtomicUsize, number: usize, max: usize) {
-    let add = |count: usize| Some(count.saturating_add(number).min(max));
-    let _ = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
-}
-
-/// Subtracts from a counter, if it is at least as high. Returns whether it is.
-fn subtract(counter: &AtomicUsize, number: usize) -> bool {
-    counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(number)).is_ok()
-}
-
-/// Takes this number of tokens, and at most a burst. Returns whether there were enough.
-fn take(bucket: &DefaultDirectRateLimiter, number: usize, burst: NonZeroU32) -> bool {
-    let number = u32::try_from(number).unwrap_or(u32::MAX).min(burst.get());
-    NonZeroU32::new(number).is_none_or(|number| matches!(bucket.check_n(number), Ok(Ok(()))))
-}
 
 /// A transport that ends with the allowance of its connection, and answers requests of the server.
 pub(crate) struct Guarded<T> {
@@ -415,102 +143,6 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
     }
 }
 
-/// The ids of the requests of one connection.
-struct Ids {
-    /// The number that is added to the ids of [asked](is_asked) requests. It is greater than all ids of rmcp.
-    first: i64,
-    /// The pending requests whose ids are not replaced: requests of the handshake, checks, and streams, because notifications contain the id
-    /// of their stream. A stream has the notifications that it was opened for.
-    kept: HashMap<RequestId, Option<Filter>>,
-    hasher: RandomState,
-}
-
-/// The notifications that a stream was opened for.
-struct Filter {
-    /// The hashes of the URIs.
-    resources: HashSet<u64>,
-    has_listing: bool,
-}
-
-impl Ids {
-    fn new() -> Self {
-        Self { first: random_first_id(), kept: HashMap::new(), hasher: RandomState::new() }
-    }
-
-    /// Returns whether a notification belongs to no stream, or its stream was opened for it. For any other, rmcp would cancel the stream,
-    /// and the host would notify of all resources when it has opened the stream again.
-    fn is_requested(&self, notification: &ServerNotification) -> bool {
-        let stream = notification.get_meta().subscription_id().and_then(|id| self.kept.get(&id));
-        let Some(Some(filter)) = stream else { return true };
-        match notification {
-            ServerNotification::ResourceUpdatedNotification(updated) => {
-                filter.resources.contains(&self.hasher.hash_one(updated.params.uri.as_str()))
-            }
-            ServerNotification::ResourceListChangedNotification(_) => filter.has_listing,
-            _ => true,
-        }
-    }
-
-    /// Replaces the id of an asked request in the request, and in the notification that cancels it.
-    fn replace_in_sent(&mut self, message: &mut ClientJsonRpcMessage) {
-        let is_asked = is_asked(message);
-        let id = match message {
-            JsonRpcMessage::Request(request) if is_asked => Some(&mut request.id),
-            JsonRpcMessage::Request(request) => {
-                let filter = match &request.request {
-                    ClientRequest::SubscriptionsListenRequest(listen) => {
-                        let wanted = &listen.params.notifications;
-                        let uris = wanted.resource_subscriptions.iter().flatten();
-                        let resources = uris.map(|uri| self.hasher.hash_one(uri.as_str())).collect();
-                        Some(Filter { resources, has_listing: wanted.resources_list_changed == Some(true) })
-                    }
-                    _ => None,
-                };
-                self.kept.insert(request.id.clone(), filter);
-                None
-            }
-            JsonRpcMessage::Notification(notification) => match &mut notification.notification {
-                ClientNotification::CancelledNotification(cancelled) => {
-                    cancelled.params.request_id.as_mut().filter(|id| self.kept.remove(*id).is_none())
-                }
-                _ => None,
-            },
-            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => None,
-        };
-        if let Some(RequestId::Number(number)) = id {
-            *number = number.saturating_add(self.first);
-        }
-    }
-
-    /// Restores the id in the answer to an asked request.
-    fn restore_in_received(&mut self, message: &mut RxJsonRpcMessage<RoleClient>) {
-        let id = match message {
-            JsonRpcMessage::Response(response) => Some(&mut response.id),
-            JsonRpcMessage::Error(error) => error.id.as_mut(),
-            JsonRpcMessage::Notification(notification) => {
-                if let ServerNotification::CancelledNotification(cancelled) = &notification.notification
-                    && let Some(id) = &cancelled.params.request_id
-                {
-                    self.kept.remove(id);
-                }
-                None
-            }
-            JsonRpcMessage::Request(_) => None,
-        };
-        let Some(id) = id else { return };
-        let number = match id {
-            RequestId::Number(number) => Some(*number),
-            // Some servers return ids as texts.
-            RequestId::String(text) => text.parse().ok(),
-        };
-        let Some(number) = number else { return };
-        match number.checked_sub(self.first).filter(|original| *original >= 0) {
-            Some(original) => *id = RequestId::Number(original),
-            None => drop(self.kept.remove(&RequestId::Number(number))),
-        }
-    }
-}
-
 /// Returns whether a request has a short id, and thus a short answer.
 fn has_short_id(id: &RequestId) -> bool {
     match id {
@@ -531,6 +163,8 @@ fn is_wanted(notification: &ServerNotification) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
     use super::*;
 
     #[test]
@@ -572,150 +206,5 @@ mod tests {
         let receiving = tokio::time::timeout(std::time::Duration::from_millis(100), guarded.receive());
         assert!(receiving.await.is_err(), "a request is not passed on");
         assert_eq!(sent.load(Ordering::Relaxed), MAX_ANSWERS);
-    }
-
-    #[test]
-    fn the_ids_of_asked_requests_begin_at_a_random_number() {
-        let mut ids = Ids::new();
-        let id_sent = |ids: &mut Ids, text: &str| {
-            let mut message: ClientJsonRpcMessage = serde_json::from_str(text).unwrap();
-            ids.replace_in_sent(&mut message);
-            let sent = serde_json::to_value(&message).unwrap();
-            sent.get("id").or_else(|| sent["params"].get("requestId")).and_then(serde_json::Value::as_i64).unwrap()
-        };
-        let id_received = |ids: &mut Ids, id: &str| {
-            let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#);
-            let mut message: RxJsonRpcMessage<RoleClient> = serde_json::from_str(&text).unwrap();
-            ids.restore_in_received(&mut message);
-            serde_json::to_value(&message).unwrap()["id"].clone()
-        };
-        let read = r#"{"jsonrpc":"2.0","id":7,"method":"resources/read","params":{"uri":"x:a"}}"#;
-        let cancel = |id: i64| {
-            format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
-        };
-        let sent = id_sent(&mut ids, read);
-        assert!(sent > 1 << 32 && sent != id_sent(&mut Ids::new(), read));
-        assert_eq!(id_sent(&mut ids, &cancel(7)), sent);
-        assert_eq!(id_received(&mut ids, &sent.to_string()), 7);
-        assert_eq!(id_received(&mut ids, &format!(r#""{sent}""#)), 7);
-        assert_eq!(id_sent(&mut ids, r#"{"jsonrpc":"2.0","id":8,"method":"ping"}"#), 8);
-        assert_eq!(id_received(&mut ids, "8"), 8);
-        let listen = r#"{"jsonrpc":"2.0","id":9,"method":"subscriptions/listen","params":{"notifications":{}}}"#;
-        assert_eq!((id_sent(&mut ids, listen), id_sent(&mut ids, &cancel(9))), (9, 9));
-        let ping = |id: i64| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
-        assert_eq!((id_sent(&mut ids, &ping(10)), id_sent(&mut ids, &cancel(10))), (10, 10));
-        assert_eq!((id_sent(&mut ids, &ping(11)), id_received(&mut ids, r#""11""#)), (11, "11".into()));
-        assert!(ids.kept.is_empty());
-    }
-
-    #[test]
-    fn a_notification_that_its_stream_was_not_opened_for_is_dropped() {
-        let mut ids = Ids::new();
-        let listen = r#"{"jsonrpc":"2.0","id":9,"method":"subscriptions/listen","params":{"notifications":{"resourceSubscriptions":["x:a"]}}}"#;
-        ids.replace_in_sent(&mut serde_json::from_str(listen).unwrap());
-        let is_requested = |stream: u64, method: &str, uri: &str| {
-            let text = format!(
-                r#"{{"jsonrpc":"2.0","method":"notifications/resources/{method}","params":{{"uri":"{uri}","_meta":{{"io.modelcontextprotocol/subscriptionId":{stream}}}}}}}"#
-            );
-            let message: RxJsonRpcMessage<RoleClient> = serde_json::from_str(&text).unwrap();
-            let JsonRpcMessage::Notification(notification) = message else { panic!("{text}") };
-            ids.is_requested(&notification.notification)
-        };
-        assert!(is_requested(9, "updated", "x:a") && is_requested(8, "updated", "x:b"));
-        assert!(!is_requested(9, "updated", "x:b") && !is_requested(9, "list_changed", ""));
-    }
-
-    #[test]
-    fn connections_of_an_identity_have_the_same_buckets_and_all_identities_have_some_together() {
-        let total = Buckets::of_upstream(0, 1);
-        let identities: Vec<_> = (0..5).map(|_| Buckets::of_identity(total.clone())).collect();
-        let flood = |identity: &Arc<Buckets>| {
-            let allowance = Allowance::new(identity.clone());
-            (0..256).find_map(|_| allowance.take(0, 64 << 10).err())
-        };
-        let first: Vec<_> = identities[..4].iter().map(flood).collect();
-        assert_eq!(first, [None; 4], "a burst each");
-        assert_eq!(flood(&identities[0]), Some(Excess::Bytes), "another connection");
-        assert_eq!(flood(&identities[4]), Some(Excess::Total), "another identity");
-    }
-
-    #[test]
-    fn incomplete_events_of_all_identities_have_a_budget() {
-        let total = Buckets::of_upstream(100, 1);
-        let mut streams: Vec<_> =
-            (0..5).map(|_| Incomplete::new(Arc::new(Allowance::new(Buckets::of_identity(total.clone()))))).collect();
-        assert!(streams[..4].iter_mut().all(|stream| stream.set(60).is_ok() && stream.set(100).is_ok()));
-        assert_eq!(streams[4].set(1), Err(Excess::Incomplete(400)));
-        drop(streams.remove(0));
-        assert!(streams[0].set(0).is_ok(), "its event is complete");
-        assert!(streams[0].set(199).is_ok() && streams[0].set(200).is_err());
-        drop(streams);
-        assert_eq!(total.incomplete.load(Ordering::Relaxed), 0);
-        let mut of_concurrent_calls =
-            Incomplete::new(Arc::new(Allowance::new(Buckets::of_identity(Buckets::of_upstream(100, 8)))));
-        assert!(of_concurrent_calls.set(800).is_ok() && of_concurrent_calls.set(801).is_err());
-        let mut of_a_call = Incomplete::new(Arc::default());
-        assert!(of_a_call.set(usize::MAX / 2).is_ok(), "it is in the memory of the call");
-    }
-
-    #[test]
-    fn a_short_chunk_counts_as_a_longer_one() {
-        let allowance = Allowance::default();
-        let taken = (0..10_000_000).take_while(|_| allowance.take_piece(1).is_ok()).count();
-        assert!((200_000..2_000_000).contains(&taken) && allowance.excess() == Some(Excess::Bytes), "{taken}");
-        assert!((0..100_000).all(|_| Allowance::default().take_piece(64).is_ok()));
-    }
-
-    #[test]
-    fn a_burst_is_allowed_and_a_flood_is_not() {
-        let allowance = Allowance::default();
-        let taken = (0..10_000_000).take_while(|_| allowance.take(1, 1).is_ok()).count();
-        assert!(taken >= 10_000 && allowance.excess() == Some(Excess::Events), "{taken}");
-        assert!(allowance.exceeded.is_cancelled());
-
-        let allowance = Allowance::default();
-        let taken = (0..10_000_000).take_while(|_| allowance.take(0, 64 << 10).is_ok()).count();
-        assert!(taken >= 256 && allowance.excess() == Some(Excess::Bytes), "{taken}");
-        assert_eq!(allowance.take(1, 1), Err(Excess::Bytes), "after an excess the connection ends");
-
-        let allowance = Allowance::default();
-        assert_eq!(allowance.take(1, usize::MAX), Ok(()), "a long event is a burst");
-        assert_eq!(allowance.take(1, 16 << 20), Err(Excess::Bytes));
-    }
-
-    #[test]
-    fn each_request_permits_one_answer() {
-        let allowance = Allowance::default();
-        assert!(!allowance.take_answer());
-        allowance.await_answer();
-        allowance.await_answer();
-        assert!(allowance.take_answer() && allowance.take_answer() && !allowance.take_answer());
-        for _ in 0..2 * MAX_AWAITED {
-            allowance.await_answer();
-        }
-        assert_eq!((0..).take_while(|_| allowance.take_answer()).count(), MAX_AWAITED);
-    }
-
-    #[test]
-    fn a_request_permits_few_short_events_besides_its_answer() {
-        let allowance = Allowance::default();
-        for _ in 0..50_000 {
-            allowance.await_answer();
-            assert!(allowance.take_answer() && allowance.take(1, 20).is_ok());
-        }
-        assert!((0..100_000).any(|_| allowance.take(1, 20).is_err()));
-
-        let allowance = Allowance::default();
-        allowance.await_answer();
-        assert!((0..100_000).any(|_| allowance.take(0, 1024).is_err()), "parts of a line are no events");
-    }
-
-    #[test]
-    fn an_excess_names_its_limits() {
-        let text = Excess::Events.to_string();
-        assert!(text.contains("10000 events") && text.contains("1000 a second"), "{text}");
-        assert_eq!((BYTES.get(), BYTES_PER_SECOND.get()), (16 << 20, 1 << 20));
-        let text = Excess::Bytes.to_string();
-        assert!(text.contains("16 MiB") && text.contains("1 MiB a second"), "{text}");
     }
 }
