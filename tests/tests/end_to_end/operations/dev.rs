@@ -62,11 +62,11 @@ fn private_cache() -> (tempfile::TempDir, [(&'static str, String); 2]) {
     (cache, [("XDG_CACHE_HOME", path), ("PATH", std::env::var("PATH").unwrap())])
 }
 
-/// The files in a cache that have this ending, with their sizes. A file may be renamed meanwhile.
+/// The complete files in a cache that have this ending, with their sizes. A file may be renamed meanwhile.
 fn cached(cache: &tempfile::TempDir, ending: &str) -> Vec<(String, u64)> {
     let files = fs::read_dir(cache.path().join("mcp-host")).unwrap().map(|file| file.unwrap());
     let sized = files.filter_map(|file| Some((file.file_name().into_string().ok()?, file.metadata().ok()?.len())));
-    sized.filter(|(name, _)| name.ends_with(ending)).collect()
+    sized.filter(|(name, _)| name.ends_with(ending) && !name.contains(".next.")).collect()
 }
 
 #[tokio::test]
