@@ -49,7 +49,8 @@ async fn list(wire: &mut RawStdio) -> BTreeMap<String, Value> {
     }
 }
 
-fn resource(uri: &str, content: &str) -> Value {
+/// Returns a file of a skill, as `skills/list` has it.
+pub(crate) fn file_of_skill(uri: &str, content: &str) -> Value {
     let digest: String = ring::digest::digest(&ring::digest::SHA256, content.as_bytes())
         .as_ref()
         .iter()
@@ -105,9 +106,9 @@ async fn a_skill_has_its_files_with_digests_that_change_with_them() {
     let front_matter = json!({ "name": "pdf", "description": "Reads PDF files.", "metadata": { "version": "1.0" } });
     assert_eq!(pdf["frontmatter"], front_matter);
     let files = json!([
-        resource("skill://team/pdf/SKILL.md", PDF),
-        resource("skill://team/pdf/scripts/extract.py", "print(1)\n"),
-        resource("skill://team/pdf/secret.txt", "for some\n"),
+        file_of_skill("skill://team/pdf/SKILL.md", PDF),
+        file_of_skill("skill://team/pdf/scripts/extract.py", "print(1)\n"),
+        file_of_skill("skill://team/pdf/secret.txt", "for some\n"),
     ]);
     assert_eq!(pdf["resources"], files);
     let got = wire.request("skills/get", json!({ "uri": "skill://team/pdf/SKILL.md" })).await;
@@ -119,10 +120,10 @@ async fn a_skill_has_its_files_with_digests_that_change_with_them() {
     folder.write("pdf/scripts/extract.py", "print(2)\n");
     folder.write("pdf/more.md", "More.\n");
     let files = json!([
-        resource("skill://team/pdf/SKILL.md", PDF),
-        resource("skill://team/pdf/more.md", "More.\n"),
-        resource("skill://team/pdf/scripts/extract.py", "print(2)\n"),
-        resource("skill://team/pdf/secret.txt", "for some\n"),
+        file_of_skill("skill://team/pdf/SKILL.md", PDF),
+        file_of_skill("skill://team/pdf/more.md", "More.\n"),
+        file_of_skill("skill://team/pdf/scripts/extract.py", "print(2)\n"),
+        file_of_skill("skill://team/pdf/secret.txt", "for some\n"),
     ]);
     assert_eq!(list(&mut wire).await["skill://team/pdf/SKILL.md"]["resources"], files);
     wire.end().await;
@@ -152,8 +153,8 @@ async fn what_a_principal_may_not_read_is_no_part_of_a_skill() {
     let found = list(&mut wire).await;
     assert_eq!(found.keys().collect::<Vec<_>>(), ["skill://team/pdf/SKILL.md"]);
     let files = json!([
-        resource("skill://team/pdf/SKILL.md", PDF),
-        resource("skill://team/pdf/scripts/extract.py", "print(1)\n"),
+        file_of_skill("skill://team/pdf/SKILL.md", PDF),
+        file_of_skill("skill://team/pdf/scripts/extract.py", "print(1)\n"),
     ]);
     assert_eq!(found["skill://team/pdf/SKILL.md"]["resources"], files);
     let denied = wire.request("skills/get", json!({ "uri": "skill://team/log/SKILL.md" })).await;
