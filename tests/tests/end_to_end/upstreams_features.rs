@@ -1,5 +1,5 @@
-//! An upstream has what every plugin has: search, context, tools, the audit log, cached responses, skills, the circuit breaker, and a
-//! place in a listing of any length.
+//! An upstream has what every plugin has: search, context, tools, the audit log, cached responses, skills, the circuit
+//! breaker, and a place in a listing of any length.
 
 use std::collections::HashSet;
 use std::fs;

@@ -9,8 +9,10 @@ use mcp_host_tests::{
 use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::time::timeout;
+use toml::Table;
 
 const PDF: &str = "---\nname: pdf\ndescription: Reads PDF files.\nmetadata:\n  version: \"1.0\"\n---\n# PDF\n";
+const EXAMPLE: &str = include_str!("../../../../examples/skills.toml");
 const LOG: &str = "---\nname: log\ndescription: Reads logs.\n---\nRead scripts/tail.sh.\n";
 
 fn skills() -> Folder {
@@ -258,4 +260,30 @@ async fn a_skill_that_cannot_be_read_for_a_moment_is_said_to_be_missing() {
     let said = (checked.stderr.clone() + &checked.text()).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("on were not checked: its files cannot be read: rate limit exceeded"), "{said}");
     assert_eq!(said.matches("is not served as a skill").count(), 0, "{said}");
+}
+
+#[tokio::test]
+async fn the_example_serves_the_skills_of_a_repository() {
+    // More than the provider returns by default.
+    let large = "0123456789\n".repeat(100_000);
+    let folder = Folder::with_files([
+        ("skills/pdf/SKILL.md", PDF),
+        ("skills/pdf/large.txt", large.as_str()),
+        ("plugins/logs/skills/log/SKILL.md", LOG),
+        ("template/SKILL.md", "---\nname: template\ndescription: It is none.\n---\n"),
+        ("README.md", "Skills.\n"),
+    ]);
+    let example: Table = EXAMPLE.parse().unwrap();
+    let mut plugin = example["plugin"][0].as_table().unwrap().clone();
+    plugin["component"] = component("files").to_str().unwrap().into();
+    plugin["grants"]["dirs"][0]["host"] = folder.path().to_str().unwrap().into();
+    let config = ConfigFile::new().plugin(Plugin::from_table(plugin)).write();
+    let mut wire = RawStdio::start(&config, Revision::V_2026_07_28).await;
+    let found = list(&mut wire).await;
+    let manifests = ["skill://repository/plugins/logs/skills/log/SKILL.md", "skill://repository/skills/pdf/SKILL.md"];
+    assert_eq!(found.keys().collect::<Vec<_>>(), manifests);
+    let files =
+        json!([file_of_skill(manifests[1], PDF), file_of_skill("skill://repository/skills/pdf/large.txt", &large),]);
+    assert_eq!(found[manifests[1]]["resources"], files);
+    wire.end().await;
 }
