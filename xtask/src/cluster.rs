@@ -19,6 +19,10 @@ pub(crate) struct Cluster {
     /// The duration, in seconds
     #[arg(long, default_value_t = 60)]
     seconds: u64,
+
+    /// The number of clients that listen
+    #[arg(long, default_value_t = 60)]
+    clients: u64,
 }
 
 impl Cluster {
@@ -31,7 +35,8 @@ impl Cluster {
         let built = cargo::pass_through(workspace.cargo(workspace.root()).args(["build", "--workspace", "--bins"]))?;
         ensure!(built, "the programs cannot be built; see above");
         let mut command = Command::new(workspace.target().join("debug/mcp-host-cluster"));
-        let passed = cargo::pass_through(command.arg("--seconds").arg(self.seconds.to_string()))?;
+        command.args(["--seconds", &self.seconds.to_string(), "--clients", &self.clients.to_string()]);
+        let passed = cargo::pass_through(&mut command)?;
         ensure!(passed, "the cluster has failed; see above");
         Ok(())
     }

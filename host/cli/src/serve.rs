@@ -174,6 +174,9 @@ impl Args {
         if let Some(address) = self.passed.filter(|_| listener.is_some()) {
             tracing::info!(target: log_target::SERVER, %address, "the service manager passed a socket, which is used instead of `server.http`");
         }
+        if listener.is_some() {
+            warn_of_few_descriptors(&config);
+        }
         let admin = match &config.admin {
             Some(admin) => listen_admin(&admin.listen, listener.is_none()).await?,
             None => None,
@@ -317,6 +320,21 @@ async fn print_login_codes(mut requests: RepeatedSignal, console: String, codes:
     loop {
         requests.next().await;
         browser::print_address(&console, &codes, &messages);
+    }
+}
+
+/// Warns if there may be more connections than this process may have file descriptors: the kernel refuses further ones.
+fn warn_of_few_descriptors(config: &Config) {
+    let Ok(limit) = rlimit::Resource::NOFILE.get_soft() else { return };
+    let connections = config.http.limits.connections.get();
+    if usize::try_from(limit).is_ok_and(|limit| limit < connections) {
+        tracing::warn!(
+            target: log_target::SERVER,
+            connections,
+            limit,
+            "`http.limits.connections` is above the limit of file descriptors of this process: raise the hard limit (`LimitNOFILE=` of a \
+             service, `ulimit -Hn`), or lower `http.limits.connections`"
+        );
     }
 }
 

@@ -364,3 +364,53 @@ fn digest_of(bytes: &[u8]) -> (String, u64) {
     }
     (digest, u64::try_from(bytes.len()).unwrap_or(u64::MAX))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use mcp_host_model::resource::{Resource, ResourceBody};
+    use mcp_host_model::uri::Mount;
+
+    use super::walk::ListedFile;
+    use super::*;
+
+    /// Manifests, and other files of 1 MiB. Counts the reads.
+    struct Files(AtomicUsize);
+
+    impl ReadFile for Files {
+        async fn read(&self, uri: &Uri) -> Result<Vec<ResourceContents>, Fault> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            let text = match uri.as_str().ends_with(MANIFEST) {
+                true => "---\nname: s\ndescription: x\n---\n".to_owned(),
+                false => "x".repeat(1 << 20),
+            };
+            Ok(vec![ResourceContents { entry: Resource::named(uri.clone(), "x"), body: ResourceBody::Text(text) }])
+        }
+    }
+
+    /// A directory with a manifest and other files, which were modified long ago.
+    fn directory(others: usize) -> Candidate {
+        let mount: Mount = "x:///".parse().unwrap();
+        let uri = |name: &str| mount.compose(name).unwrap().uri;
+        let listed = ListedFile { modified: Some("2026-01-01T00:00:00Z".into()), size: None, ttl: Duration::ZERO };
+        let mut candidate = Candidate::default();
+        candidate.files.extend((0..others).map(|number| (uri(&format!("s/{number}")), listed.clone())));
+        candidate.files.insert(uri("s/SKILL.md"), listed);
+        candidate.count = candidate.files.len();
+        candidate
+    }
+
+    #[tokio::test]
+    async fn a_skill_has_a_maximum_size_and_known_digests_are_not_computed_again() {
+        let (digests, reader) = (Digests::default(), Files(AtomicUsize::new(0)));
+        let built = build("x:///s", directory(17), &digests, &reader).await;
+        assert!(matches!(&built, Err(BuildError::Problem(problem)) if problem.rule == SkillRule::Bytes), "{built:?}");
+        let built = build("x:///s", directory(15), &digests, &reader).await;
+        assert_eq!(built.unwrap().unwrap().files.len(), 16);
+        reader.0.store(0, Ordering::Relaxed);
+        let built = build("x:///s", directory(15), &digests, &reader).await;
+        assert_eq!(built.unwrap().unwrap().files.len(), 16);
+        assert_eq!(reader.0.load(Ordering::Relaxed), 1, "only the manifest is read again");
+    }
+}

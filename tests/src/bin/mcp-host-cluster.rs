@@ -4,13 +4,15 @@
 #![allow(clippy::print_stdout, clippy::expect_used, reason = "it prints what it does, and fails by panicking")]
 
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use mcp_host_tests::{LEASE, LinkFault, ReplicaSet};
-use rustix::process::Signal;
+use rustix::process::{Resource, Signal, getrlimit, setrlimit};
 
 const FILES: usize = 100;
+/// The number of clients without `--clients`.
 const CLIENTS: usize = 60;
 /// The pause between two changes.
 const CHANGE_INTERVAL: Duration = Duration::from_millis(50);
@@ -65,13 +67,11 @@ impl Fault {
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<ExitCode> {
-    let mut arguments = std::env::args().skip(1);
-    let seconds = match (arguments.next().as_deref(), arguments.next()) {
-        (Some("--seconds"), Some(seconds)) => seconds.parse().context("`--seconds` is a number")?,
-        _ => 60,
-    };
-    println!("starting three nodes of NATS, three replicas, a balancer and {CLIENTS} clients of {FILES} files");
-    let mut set = ReplicaSet::start(FILES, CLIENTS).await;
+    let seconds = option("--seconds")?.unwrap_or(60_u64);
+    let clients = option("--clients")?.unwrap_or(CLIENTS);
+    raise_file_limit();
+    println!("starting three nodes of NATS, three replicas, a balancer and {clients} clients of {FILES} files");
+    let mut set = ReplicaSet::start(FILES, clients).await;
     let holder = set.holder().await;
     println!("replica {holder} polls for all; the changes begin");
     let began = Instant::now();
@@ -100,6 +100,22 @@ async fn main() -> Result<ExitCode> {
     println!("{} changes, {} notifications, {} lost", verdict.changes, verdict.notifications, verdict.lost.len());
     let is_right = verdict.lost.is_empty() && verdict.foreign.is_empty();
     Ok(if is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Returns the value of an option; none if it is not given.
+fn option<T>(name: &str) -> Result<Option<T>>
+where
+    T: FromStr<Err: std::error::Error + Send + Sync + 'static>,
+{
+    let value = std::env::args().skip_while(|argument| argument != name).nth(1);
+    value.map(|value| value.parse::<T>().with_context(|| format!("`{name}` is a number"))).transpose()
+}
+
+/// Raises the limit of file descriptors of this process and of all that it starts: each client has a connection.
+fn raise_file_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).expect("the soft limit can be raised to the hard one");
 }
 
 /// Changes files for that time.

@@ -30,6 +30,7 @@ mod upstreams;
 mod upstreams_authorization;
 mod upstreams_conformance;
 mod upstreams_exchange;
+mod upstreams_features;
 mod upstreams_hostile;
 mod upstreams_identities;
 mod upstreams_limits;

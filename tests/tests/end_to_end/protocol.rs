@@ -10,4 +10,4 @@ mod extensions;
 mod golden;
 mod merged_listings;
 mod revisions;
-mod skills;
+pub(crate) mod skills;

@@ -22,7 +22,7 @@ fn searched(folder: &Folder) -> ConfigFile {
 
 /// Returns the result of a search, read as a resource. A search that ended early is repeated: its limit is 200 ms,
 /// which a busy machine may exceed.
-async fn search(wire: &mut RawStdio, query: &str) -> Value {
+pub(crate) async fn search(wire: &mut RawStdio, query: &str) -> Value {
     let uri = format!("search:///?q={}", query.replace(' ', "%20"));
     let began = Instant::now();
     loop {
@@ -57,13 +57,13 @@ async fn run_search(arguments: &[&str]) -> Output {
     }
 }
 
-fn uris(result: &Value) -> Vec<String> {
+pub(crate) fn uris(result: &Value) -> Vec<String> {
     let results = result["results"].as_array().unwrap();
     results.iter().map(|one| one["uri"].as_str().unwrap().to_owned()).collect()
 }
 
 /// Waits until a search finds `count` resources, and returns the elapsed time.
-async fn wait_until_found(wire: &mut RawStdio, query: &str, count: u64) -> Duration {
+pub(crate) async fn wait_until_found(wire: &mut RawStdio, query: &str, count: u64) -> Duration {
     let began = Instant::now();
     loop {
         let result = search(wire, query).await;

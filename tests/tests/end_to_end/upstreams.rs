@@ -32,6 +32,7 @@ fn python() -> String {
 }
 
 const DOCUMENT: &str = "demo://resource/static/document/architecture.md";
+const EXAMPLE: &str = include_str!("../../../examples/upstreams.toml");
 
 #[tokio::test]
 async fn servers_of_both_lifecycles_and_plugins_are_in_one_listing() {
@@ -107,6 +108,32 @@ async fn a_server_over_http_is_mounted_and_its_prefix_exchanged() {
     assert!(client.text("files://demo/document/architecture.md").await.contains("Everything"));
     // A template without the prefix does not exist.
     assert!(client.templates().await.is_empty());
+    server.end().await;
+}
+
+#[tokio::test]
+async fn the_example_serves_an_installed_server_twice() {
+    let port = ReservedPort::new();
+    let _upstream = EverythingOverHttp::start(&port).await;
+    let installed = [node().display().to_string(), everything(), "stdio".to_owned()];
+    // The sandbox has tests of its own (`upstreams_programs`), and this one runs on any kernel.
+    let command = format!("{}\nsandbox = \"none\"", serde_json::to_string(&installed).unwrap());
+    let mut text = EXAMPLE.to_owned();
+    for (from, to) in [
+        (r#"["mcp-server-everything", "stdio"]"#, command.as_str()),
+        ("http://127.0.0.1:3001/mcp", port.mcp_url().as_str()),
+    ] {
+        assert!(text.contains(from), "{from}");
+        text = text.replace(from, to);
+    }
+    let config = ConfigFile::new().append(&text).write();
+    let server = StdioServer::start_in(&config, Revision::V_2025_11_25).await;
+    let uris = server.client().uris().await;
+    for mount in ["everything+", "remote+"] {
+        let document = format!("{mount}{DOCUMENT}");
+        assert!(uris.contains(&document), "{uris:?}");
+        assert!(server.client().text(&document).await.contains("Everything"));
+    }
     server.end().await;
 }
 

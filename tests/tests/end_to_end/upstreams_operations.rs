@@ -249,6 +249,8 @@ async fn check_tries_the_token_of_each_principal_and_names_the_one_that_is_refus
     let shown = check.text();
     assert!(shown.contains("the token of the principal `eve`") && shown.contains("refuses the credentials"), "{shown}");
     assert!(!shown.contains("principal `ada`"), "{shown}");
+    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(shown.contains("its responses are not cached, and it is not indexed and has no skills"), "{shown}");
 }
 
 #[tokio::test]

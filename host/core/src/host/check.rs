@@ -179,8 +179,8 @@ impl PluginCheck {
         let needs = self.provider.as_ref().and_then(|provider| provider.needs.as_ref().ok()?.as_ref());
         let of_needs = needs.map(|needs| needs.notes(&self.plugin)).unwrap_or_default();
         let of_identities = self.plugin.has_views().then(|| {
-            "each principal sees its own content of this upstream, so its responses are not cached, it is not indexed, and changes of its \
-             listing are not notified; resources can be subscribed to, by each identity for itself"
+            "each principal sees its own content of this upstream, so its responses are not cached, and it is not indexed \
+             and has no skills. Each identity has its own subscriptions, and is notified of changes of its own listing"
                 .to_owned()
         });
         let prepares = self.provider.as_ref().map(|provider| provider.preparation.is_some());

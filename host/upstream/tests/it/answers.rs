@@ -6,7 +6,7 @@ use mcp_host_model::provider::{Body, Failure, Provider};
 use mcp_host_model::resource::Argument;
 use serde_json::{Value, json};
 
-use super::scripted::{Reply, page, stateless, text, with_session};
+use super::scripted::{Reply, Scripted, page, stateless, text, with_session};
 
 fn cursor(message: &Value) -> Option<&str> {
     message["params"]["cursor"].as_str()
@@ -188,6 +188,27 @@ async fn a_server_without_sessions_is_asked_first_and_says_how_long_answers_last
     let calls = server.calls.lock();
     let (_, params) = calls.iter().find(|(method, _)| method == "resources/read").unwrap();
     assert_eq!(params["_meta"]["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
+}
+
+#[tokio::test]
+async fn servers_of_all_revisions_with_sessions_are_served() {
+    for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
+        let server = Scripted::new(move |message| match message["method"].as_str().unwrap_or_default() {
+            "initialize" => Reply::Result(json!({
+                "protocolVersion": revision,
+                "capabilities": { "resources": { "subscribe": true } },
+                "serverInfo": { "name": "old", "version": "1" },
+            })),
+            "notifications/initialized" => Reply::Silence,
+            "resources/list" => page(&["x:1"], None),
+            "resources/read" => text(uri(message), revision),
+            _ => Reply::Error(-32601, "?"),
+        });
+        let up = server.connect("").await;
+        assert_eq!(listed(&*up).await.unwrap(), ["x:1"], "{revision}");
+        assert_eq!(up.read("x:1").await.unwrap()[0].body, Body::Text(revision.to_owned()));
+        assert!(up.describe().watches, "{revision}");
+    }
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@
 //! | lists pages without end: a cursor that comes again, pages without entries | `a_cursor_that_comes_again_ends_the_listing`, `one_call_passes_over_few_pages_without_entries` |
 //! | names foreign URIs, and texts that are none | `a_uri_that_is_none_is_dropped_and_the_others_are_served` |
 //! | names URIs of other users and of other prefixes | end to end, `what_a_rule_denies_is_not_told_wherever_an_upstream_names_it`; `an_exchanged_prefix_is_in_every_place` |
-//! | lists two spellings of one resource | `two_spellings_are_dropped` |
+//! | lists two spellings of one resource | `two_spellings_of_one_uri_are_dropped` |
 //! | lists templates without end | `all_templates_together_have_a_maximum_size` |
 //! | sends lines of a gigabyte | `a_line_without_end_is_passed_over_and_harms_its_own_call_alone`; end to end, `a_line_of_a_gigabyte_takes_no_memory_and_leaves_others_alone` |
 //! | sends bodies that are too long, of another type, or never end | `http.rs`: `an_answer_that_is_too_long_or_none_fails_its_call_alone`, `subscriptions_that_never_answer_leave_room_for_reads` |

@@ -17,6 +17,7 @@ use mcp_host_model::provider::{Failure, Provider as _};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::hostile::wait_for;
@@ -295,6 +296,47 @@ async fn a_new_session_is_subscribed_in_again_and_everything_has_changed_once() 
         subscriptions.map(|(_, headers, _)| headers["mcp-session-id"].clone()).collect::<Vec<_>>()
     };
     wait_for(async || up.changes(&watched, Some(&start)).await.is_ok() && subscribed() == ["s0", "s1"]).await;
+}
+
+#[tokio::test]
+async fn a_stream_of_subscriptions_that_ends_is_opened_again_and_everything_has_changed_once() {
+    let end = Arc::new(watch::Sender::new(()));
+    let ends = end.clone();
+    let server = Server::start(move |_, message| match message["method"].as_str().unwrap_or_default() {
+        "server/discover" => json(
+            message,
+            json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"], "ttlMs": 0, "cacheScope": "public",
+                "capabilities": { "resources": { "subscribe": true } } }),
+        ),
+        "subscriptions/listen" => {
+            let acknowledged = json!({ "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": {
+                "_meta": { "io.modelcontextprotocol/subscriptionId": message["id"] },
+                "notifications": message["params"]["notifications"] } });
+            let first = Ok::<_, std::io::Error>(format!("data: {acknowledged}\n\n").into_bytes());
+            // The stream ends when the test says so.
+            let mut ended = ends.subscribe();
+            let rest = futures::stream::once(async move {
+                ended.changed().await.unwrap_or_default();
+                Ok(b":\n\n".to_vec())
+            });
+            let events = Body::from_stream(futures::stream::iter([first]).chain(rest));
+            Response::builder().header("content-type", "text/event-stream").body(events).unwrap()
+        }
+        _ => status(400, ""),
+    })
+    .await;
+    let up = mcp_host_upstream::connect(&server.plugin("")).await.unwrap();
+    let watched = vec!["x:1".to_owned(), "x:2".to_owned()];
+    let start = up.changes(&watched, None).await.unwrap().token;
+    let start = up.changes(&watched, Some(&start)).await.unwrap();
+    assert!(start.changed.is_empty());
+    let before = server.count("subscriptions/listen");
+    end.send_replace(());
+    let since = async |token: &str| up.changes(&watched, Some(token)).await;
+    wait_for(async || since(&start.token).await.is_ok_and(|changes| changes.changed == watched)).await;
+    assert!(server.count("subscriptions/listen") > before);
+    let after = since(&start.token).await.unwrap().token;
+    assert!(since(&after).await.unwrap().changed.is_empty());
 }
 
 /// A server without sessions whose other answers are those of `answer`, which gets the id of the request, too.

@@ -1,10 +1,11 @@
 //! Limits of HTTP clients, and rejections beyond them.
 
-use mcp_host_tests::{ConfigFile, Connection, HttpServer, Plugin, RawHttp, Revision, TIMEOUT};
+use mcp_host_tests::{ConfigFile, Connection, HttpServer, Plugin, RawHttp, Revision, TIMEOUT, host_command};
 use reqwest::{RequestBuilder, StatusCode, Version};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::process::Command;
 
 const VERSIONS: [Version; 2] = [Version::HTTP_11, Version::HTTP_2];
 
@@ -231,4 +232,21 @@ async fn connections_beyond_as_many_as_there_may_be_wait_for_their_turn() {
     drop(first);
     assert_eq!(waiting.await.unwrap(), StatusCode::OK);
     server.end().await;
+}
+
+#[tokio::test]
+async fn fewer_descriptors_than_connections_are_warned_of_at_the_start() {
+    for (connections, is_warned) in [(300, true), (200, false)] {
+        let config = config().http_limit("connections", connections).write();
+        let command = host_command();
+        let command = command.as_std();
+        let mut limited = Command::new("/bin/sh");
+        limited.args(["-c", "ulimit -n 256 && exec \"$@\"", "sh"]).arg(command.get_program());
+        limited.args(["serve", "--http", "127.0.0.1:0", "--config"]).arg(config.path());
+        limited.current_dir("/").env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let server = HttpServer::start_command(limited).await;
+        let log = server.end().await.log;
+        let warnings = log.lines().filter(|line| line.contains("`http.limits.connections` is above the limit"));
+        assert_eq!(warnings.count(), usize::from(is_warned), "{log}");
+    }
 }

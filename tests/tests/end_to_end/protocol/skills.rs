@@ -9,8 +9,10 @@ use mcp_host_tests::{
 use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::time::timeout;
+use toml::Table;
 
 const PDF: &str = "---\nname: pdf\ndescription: Reads PDF files.\nmetadata:\n  version: \"1.0\"\n---\n# PDF\n";
+const EXAMPLE: &str = include_str!("../../../../examples/skills.toml");
 const LOG: &str = "---\nname: log\ndescription: Reads logs.\n---\nRead scripts/tail.sh.\n";
 
 fn skills() -> Folder {
@@ -49,7 +51,8 @@ async fn list(wire: &mut RawStdio) -> BTreeMap<String, Value> {
     }
 }
 
-fn resource(uri: &str, content: &str) -> Value {
+/// Returns a file of a skill, as `skills/list` has it.
+pub(crate) fn file_of_skill(uri: &str, content: &str) -> Value {
     let digest: String = ring::digest::digest(&ring::digest::SHA256, content.as_bytes())
         .as_ref()
         .iter()
@@ -105,9 +108,9 @@ async fn a_skill_has_its_files_with_digests_that_change_with_them() {
     let front_matter = json!({ "name": "pdf", "description": "Reads PDF files.", "metadata": { "version": "1.0" } });
     assert_eq!(pdf["frontmatter"], front_matter);
     let files = json!([
-        resource("skill://team/pdf/SKILL.md", PDF),
-        resource("skill://team/pdf/scripts/extract.py", "print(1)\n"),
-        resource("skill://team/pdf/secret.txt", "for some\n"),
+        file_of_skill("skill://team/pdf/SKILL.md", PDF),
+        file_of_skill("skill://team/pdf/scripts/extract.py", "print(1)\n"),
+        file_of_skill("skill://team/pdf/secret.txt", "for some\n"),
     ]);
     assert_eq!(pdf["resources"], files);
     let got = wire.request("skills/get", json!({ "uri": "skill://team/pdf/SKILL.md" })).await;
@@ -119,10 +122,10 @@ async fn a_skill_has_its_files_with_digests_that_change_with_them() {
     folder.write("pdf/scripts/extract.py", "print(2)\n");
     folder.write("pdf/more.md", "More.\n");
     let files = json!([
-        resource("skill://team/pdf/SKILL.md", PDF),
-        resource("skill://team/pdf/more.md", "More.\n"),
-        resource("skill://team/pdf/scripts/extract.py", "print(2)\n"),
-        resource("skill://team/pdf/secret.txt", "for some\n"),
+        file_of_skill("skill://team/pdf/SKILL.md", PDF),
+        file_of_skill("skill://team/pdf/more.md", "More.\n"),
+        file_of_skill("skill://team/pdf/scripts/extract.py", "print(2)\n"),
+        file_of_skill("skill://team/pdf/secret.txt", "for some\n"),
     ]);
     assert_eq!(list(&mut wire).await["skill://team/pdf/SKILL.md"]["resources"], files);
     wire.end().await;
@@ -152,8 +155,8 @@ async fn what_a_principal_may_not_read_is_no_part_of_a_skill() {
     let found = list(&mut wire).await;
     assert_eq!(found.keys().collect::<Vec<_>>(), ["skill://team/pdf/SKILL.md"]);
     let files = json!([
-        resource("skill://team/pdf/SKILL.md", PDF),
-        resource("skill://team/pdf/scripts/extract.py", "print(1)\n"),
+        file_of_skill("skill://team/pdf/SKILL.md", PDF),
+        file_of_skill("skill://team/pdf/scripts/extract.py", "print(1)\n"),
     ]);
     assert_eq!(found["skill://team/pdf/SKILL.md"]["resources"], files);
     let denied = wire.request("skills/get", json!({ "uri": "skill://team/log/SKILL.md" })).await;
@@ -257,4 +260,30 @@ async fn a_skill_that_cannot_be_read_for_a_moment_is_said_to_be_missing() {
     let said = (checked.stderr.clone() + &checked.text()).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("on were not checked: its files cannot be read: rate limit exceeded"), "{said}");
     assert_eq!(said.matches("is not served as a skill").count(), 0, "{said}");
+}
+
+#[tokio::test]
+async fn the_example_serves_the_skills_of_a_repository() {
+    // More than the provider returns by default.
+    let large = "0123456789\n".repeat(100_000);
+    let folder = Folder::with_files([
+        ("skills/pdf/SKILL.md", PDF),
+        ("skills/pdf/large.txt", large.as_str()),
+        ("plugins/logs/skills/log/SKILL.md", LOG),
+        ("template/SKILL.md", "---\nname: template\ndescription: It is none.\n---\n"),
+        ("README.md", "Skills.\n"),
+    ]);
+    let example: Table = EXAMPLE.parse().unwrap();
+    let mut plugin = example["plugin"][0].as_table().unwrap().clone();
+    plugin["component"] = component("files").to_str().unwrap().into();
+    plugin["grants"]["dirs"][0]["host"] = folder.path().to_str().unwrap().into();
+    let config = ConfigFile::new().plugin(Plugin::from_table(plugin)).write();
+    let mut wire = RawStdio::start(&config, Revision::V_2026_07_28).await;
+    let found = list(&mut wire).await;
+    let manifests = ["skill://repository/plugins/logs/skills/log/SKILL.md", "skill://repository/skills/pdf/SKILL.md"];
+    assert_eq!(found.keys().collect::<Vec<_>>(), manifests);
+    let files =
+        json!([file_of_skill(manifests[1], PDF), file_of_skill("skill://repository/skills/pdf/large.txt", &large),]);
+    assert_eq!(found[manifests[1]]["resources"], files);
+    wire.end().await;
 }

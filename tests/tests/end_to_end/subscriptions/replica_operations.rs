@@ -19,12 +19,17 @@ const SUBJECT: &str = "mcp-host.1.test.replicas";
 
 /// The config of a replica that serves a folder, with a cursor key and additional config.
 fn config(nats: &NatsServer, folder: &Folder, key: &str, more: &str) -> WrittenConfig {
+    config_of(ConfigFile::new(), nats, folder, key, &format!("lease = \"3s\"\n{more}"))
+}
+
+/// The same, with other keys of the config, and of its section `[cluster]`.
+fn config_of(config: ConfigFile, nats: &NatsServer, folder: &Folder, key: &str, more: &str) -> WrittenConfig {
     let plugin = Plugin::files("f", folder.path()).set("polling", "shared").set("watch-interval", "500ms");
     let cluster = format!(
-        "\n[server.cursor-key]\nfile = \"key\"\n\n[admin]\nlisten = \"127.0.0.1:0\"\ntoken = {{ file = \"token\" }}\n\n[cluster]\nname = \"test\"\nnats = [{:?}]\nlease = \"3s\"\n{more}",
+        "\n[server.cursor-key]\nfile = \"key\"\n\n[admin]\nlisten = \"127.0.0.1:0\"\ntoken = {{ file = \"token\" }}\n\n[cluster]\nname = \"test\"\nnats = [{:?}]\n{more}",
         nats.url()
     );
-    let config = ConfigFile::new().plugin(plugin).append(&cluster).write();
+    let config = config.plugin(plugin).append(&cluster).write();
     fs::write(config.dir().join("key"), key.repeat(32)).unwrap();
     fs::write(config.dir().join("token"), TOKEN).unwrap();
     config
@@ -112,6 +117,43 @@ async fn that_nats_is_lost_and_back_is_in_the_log_and_everything_that_is_shown_a
     one.until("two are alive again", |cluster| cluster["live"] == 2 && cluster["hears"] == true).await;
     for replica in [one, other] {
         replica.wire.end().await;
+    }
+}
+
+#[tokio::test]
+async fn each_replica_allows_a_client_its_part_of_a_rate() {
+    const RATE: usize = 12;
+    let nats = NatsServer::start().await;
+    let folder = folder();
+    let mut replicas = Vec::new();
+    for _ in 0..2 {
+        let limited = ConfigFile::new().http_limit("client-rate", format!("{RATE}/h")).allow_all();
+        // A replica on a busy machine may be late, and does not count as gone for that.
+        let config = config_of(limited, &nats, &folder, "11", "lease = \"1m\"\n");
+        replicas.push((HttpServer::start(&config).await, config));
+    }
+    for (server, _) in &replicas {
+        let line = server.log_line("administration at ").await;
+        let metrics = format!("{}/metrics", line.split_whitespace().last().unwrap());
+        let looking = async {
+            let wanted = "mcp_host_cluster_rate_divisor{} 2";
+            while !reqwest::get(&metrics).await.unwrap().text().await.unwrap().lines().any(|line| line == wanted) {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        timeout(TIMEOUT, looking).await.expect("rates are divided by two");
+    }
+    // The limits follow that number within a second.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    for (server, _config) in replicas {
+        let mut wire = server.uninitialized(Revision::V_2026_07_28);
+        let mut answered = 0;
+        while wire.request_builder("resources/list", json!({})).send().await.unwrap().status() == 200 {
+            answered += 1;
+            assert!(answered <= RATE, "the rate is not limited");
+        }
+        assert_eq!(answered, RATE / 2);
+        server.end().await;
     }
 }
 

@@ -309,3 +309,63 @@ async fn a_path_that_fails_at_one_replica_ends_no_notifications_of_others_at_any
         replica.wire.end().await;
     }
 }
+
+const WATCHED: &str = "watched://f/shared";
+const HITS: &str = "mcp_host_plugin_response_cache_hits_total{plugin=\"f\"}";
+const HEARD: &str = "mcp_host_cluster_stale_total{direction=\"heard\"}";
+
+impl Replica {
+    /// Reads until a response is from the cache, and returns its text.
+    async fn cached(&mut self) -> String {
+        loop {
+            let hits = self.value(HITS).await;
+            let text = self.wire.read(WATCHED).await.unwrap();
+            if self.value(HITS).await > hits {
+                return text;
+            }
+        }
+    }
+
+    /// Reads until the text is this one.
+    async fn reads(&mut self, text: &str) {
+        let reading = async {
+            while self.wire.read(WATCHED).await.unwrap() != text {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(TIMEOUT, reading).await.unwrap_or_else(|_| panic!("it is not {text}"));
+    }
+}
+
+#[tokio::test]
+async fn what_one_replica_finds_changed_is_not_served_from_the_cache_of_another_also_without_the_engine() {
+    let mut nats = NatsServer::start().await;
+    let folder = Folder::with_files([("state", "0")]);
+    // By itself, a replica would serve a cached response for an hour.
+    let plugin = || Plugin::watched("f", folder.path()).config("ttl", 3600);
+    let mut watching = Replica::serve(&nats, plugin(), &[WATCHED]).await;
+    // It has no subscriber, so it does not poll.
+    let mut reading = Replica::serve(&nats, plugin(), &[]).await;
+    for replica in [&watching, &reading] {
+        replica.knows(2, 0).await;
+    }
+    // Each drops everything when it knows the other, and once more within a sixth of the lease.
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    assert_eq!(reading.cached().await, "0");
+    let heard = reading.value(HEARD).await;
+    folder.write("state", "1");
+    watching.told_of(WATCHED).await;
+    reading.reads("1").await;
+    while reading.value(HEARD).await == heard {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+
+    assert_eq!(reading.cached().await, "1");
+    nats.kill().await;
+    folder.write("state", "2");
+    watching.told_of(WATCHED).await;
+    reading.reads("2").await;
+    for replica in [watching, reading] {
+        replica.wire.end().await;
+    }
+}
