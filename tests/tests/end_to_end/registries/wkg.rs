@@ -153,9 +153,9 @@ async fn wkg_gets_what_is_published_and_publishes_what_is_added() {
     let (bytes, file) = (std::fs::read(&hello).unwrap(), hello.display().to_string());
 
     project.push(&hello, "1.0.0", Some("acme.pem")).await.success();
-    wkg(&["get", "acme:hello@1.0.0", "--output", "got.wasm"]).await;
+    wkg(&["get", "acme:hello@1.0.0", "--output", "./got.wasm"]).await;
     assert_eq!(std::fs::read(project.path("got.wasm")).unwrap(), bytes);
-    wkg(&["oci", "pull", &format!("{name}/acme/hello:1.0.0"), "--output", "pulled.wasm"]).await;
+    wkg(&["oci", "pull", &format!("{name}/acme/hello:1.0.0"), "--output", "./pulled.wasm"]).await;
     assert_eq!(std::fs::read(project.path("pulled.wasm")).unwrap(), bytes);
 
     wkg(&["publish", &file, "--package", "packages:hello@1.0.0"]).await;
