@@ -71,9 +71,10 @@ systemctl daemon-reload
 systemctl enable --now mcp-host.socket mcp-host.service
 [ "$(systemctl is-active mcp-host.service)" = active ]
 await is_ready
+# A plugin is ready after its first call.
+read_file
 mcp-host status --config $config | tee /tmp/status
 grep -q '^ready: ' /tmp/status && grep -q '^docs .* ready' /tmp/status
-read_file
 [ "$(ps -o user= -p "$(pid)")" = mcp-host ]
 result "started as mcp-host with a key by LoadCredential: ready, and a client reads a file through a provider"
 
