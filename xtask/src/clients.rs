@@ -15,7 +15,7 @@
 //! | a validator for Kubernetes manifests | `tests/clients/kubernetes` | `target/clients/kubernetes` | `target/clients/kubernetes/bin/kubernetes-validate --strict …` |
 //! | Sigstore's signer, and its services as a mock | `tests/clients/sigstore` | `target/clients/sigstore` | `node target/clients/sigstore/sign.mjs`, with the Node.js of the tools |
 //! | Sigstore's verifier in Python | `tests/clients/sigstore-python` | `target/clients/sigstore-python` | `target/clients/sigstore-python/bin/python tests/clients/sigstore-python/verify.py …` |
-//! | `wkg`, another client of registries: only with `--wkg`, because building it takes minutes | crates.io | `target/clients/wkg` | `target/clients/wkg/bin/wkg` |
+//! | `wkg`, another client of registries: only with `--wkg`, because building it takes minutes | cargo | `target/clients/wkg` | `target/clients/wkg/bin/wkg` |
 //! | a browser driver and accessibility checks, for the console | `tests/clients/console` | `target/clients/console` | `node target/clients/console/console.mjs …` |
 //!
 //! Versions are locked in the sources. A stamp file in each installation contains the digest of its inputs, so that a
