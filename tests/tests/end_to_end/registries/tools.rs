@@ -4,8 +4,10 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use mcp_host_tests::{Registry, RegistryProject, component};
+use mcp_host_tests::{Registry, RegistryProject, TIMEOUT, component};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
+use tokio::time::timeout;
 
 /// A program that `cargo xtask` installs.
 pub(super) fn tool(name: &str) -> Command {
@@ -70,10 +72,18 @@ async fn serving_what_is_locked_makes_no_connection() {
     project.run(["add", "hello", &registry.reference("1")]).await.success();
     let trace = project.path("trace");
     let mut strace = traced(&project.command(["serve", "--stdio"]), &trace, &["trace=socket,connect"]);
-    // Standard input ends immediately, and with it the server.
-    let output = strace.output().await.unwrap();
-    let log = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && log.contains("loaded=1"), "{log}");
+    strace.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut server = strace.spawn().unwrap();
+    // The server ends when its standard input does.
+    let (input, errors) = (server.stdin.take(), server.stderr.take().unwrap());
+    let (mut lines, mut log) = (BufReader::new(errors).lines(), String::new());
+    while !log.contains("finished loading") {
+        let line = timeout(TIMEOUT, lines.next_line()).await.expect("in time").unwrap();
+        log.push_str(&line.unwrap_or_else(|| panic!("it has ended: {log}")));
+    }
+    drop(input);
+    let status = timeout(TIMEOUT, server.wait()).await.expect("in time").unwrap();
+    assert!(status.success() && log.contains("loaded=1"), "{log}");
     let trace = std::fs::read_to_string(trace).unwrap();
     assert!(trace.contains("exited with 0"), "it was traced: {trace}");
     assert!(!trace.contains("AF_INET") && !trace.contains("connect("), "{trace}");
