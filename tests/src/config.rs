@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use ring::digest::{SHA256, digest};
 use tempfile::{NamedTempFile, TempDir};
@@ -27,11 +27,12 @@ pub struct ConfigFile {
     appended_text: String,
 }
 
-/// A config in a temporary directory of its own, which is removed with it. The host's state lies there too: servers
-/// that are started with the same config one after the other share their state.
-#[derive(Debug)]
+/// A config in a temporary directory of its own, which is removed with the last copy of this value: a server that was
+/// started with it has one, because it reloads a file that changes or is removed. The host's state lies there too:
+/// servers that are started with the same config one after the other share their state.
+#[derive(Clone, Debug)]
 pub struct WrittenConfig {
-    dir: TempDir,
+    dir: Arc<TempDir>,
 }
 
 impl ConfigFile {
@@ -114,7 +115,7 @@ impl ConfigFile {
 
     /// Writes the file.
     pub fn write(self) -> WrittenConfig {
-        let written = WrittenConfig { dir: tempfile::tempdir().expect("a directory for the config") };
+        let written = WrittenConfig { dir: Arc::new(tempfile::tempdir().expect("a directory for the config")) };
         written.share_compile_cache();
         written.replace(self);
         written

@@ -43,21 +43,25 @@ impl HttpServer {
 
     /// Starts a server at that address, and waits until it listens and every plugin is loaded or has failed to load.
     pub async fn start_at(config: &WrittenConfig, address: &str) -> Self {
-        let server = Self::start_process(&config.path(), address, &[]).await;
+        let mut server = Self::start_process(&config.path(), address, &[]).await;
+        server.process.keep(config);
         server.process.wait_plugins_loaded().await;
         server
     }
 
     /// Starts a server with further arguments, and waits until it listens and every plugin is loaded or has failed to load.
     pub async fn start_with(config: &WrittenConfig, arguments: &[&str]) -> Self {
-        let server = Self::start_process(&config.path(), LOOPBACK, arguments).await;
+        let mut server = Self::start_process(&config.path(), LOOPBACK, arguments).await;
+        server.process.keep(config);
         server.process.wait_plugins_loaded().await;
         server
     }
 
     /// Starts a server, and waits until it listens, but not for its plugins.
     pub async fn start_before_plugins_load(config: &WrittenConfig) -> Self {
-        Self::start_process(&config.path(), LOOPBACK, &[]).await
+        let mut server = Self::start_process(&config.path(), LOOPBACK, &[]).await;
+        server.process.keep(config);
+        server
     }
 
     /// Starts a server with a config that is not of a test, and waits until it listens and every plugin is loaded or has
@@ -73,7 +77,9 @@ impl HttpServer {
         let mut command = host_command();
         command.args(["serve", "--http", LOOPBACK, "--config"]).arg(config.path());
         command.envs(variables.iter().map(|(name, value)| (name, value)));
-        Self::start_command(command).await
+        let mut server = Self::start_command(command).await;
+        server.process.keep(config);
+        server
     }
 
     async fn start_process(config: &Path, address: &str, arguments: &[&str]) -> Self {

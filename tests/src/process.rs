@@ -10,8 +10,8 @@ use rustix::process::{
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-use crate::TIMEOUT;
 use crate::log::Log;
+use crate::{TIMEOUT, WrittenConfig};
 
 /// A running server. Dropping one that was not ended fails the test.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(crate) struct Process {
     child: Child,
     stderr: Log,
     has_ended: bool,
+    /// Its config, which stays while it runs.
+    config: Option<WrittenConfig>,
 }
 
 /// Processes that are killed when this is dropped.
@@ -58,7 +60,7 @@ impl Process {
         let stdin = child.stdin.take().expect("it is a pipe");
         let stdout = child.stdout.take().expect("it is a pipe");
         let stderr = child.stderr.take().expect("it is a pipe");
-        (Self { child, stderr: Log::new(tokio::io::empty()), has_ended: false }, stdin, stdout, stderr)
+        (Self { child, stderr: Log::new(tokio::io::empty()), has_ended: false, config: None }, stdin, stdout, stderr)
     }
 
     /// Starts the command with a terminal as standard input.
@@ -67,7 +69,12 @@ impl Process {
         let mut child = command.spawn().expect("`mcp-host` starts");
         let stdout = child.stdout.take().expect("it is a pipe");
         let stderr = Log::new(child.stderr.take().expect("it is a pipe"));
-        (Self { child, stderr, has_ended: false }, stdout)
+        (Self { child, stderr, has_ended: false, config: None }, stdout)
+    }
+
+    /// Keeps the files of its config while it runs.
+    pub(crate) fn keep(&mut self, config: &WrittenConfig) {
+        self.config = Some(config.clone());
     }
 
     /// Its standard error.

@@ -29,7 +29,8 @@ impl StdioServer {
 
     /// Starts a server and connects in that revision.
     pub async fn start_in(config: &WrittenConfig, revision: Revision) -> Self {
-        let (process, stdin, stdout) = spawn(&config.path(), &[]);
+        let (mut process, stdin, stdout) = spawn(&config.path(), &[]);
+        process.keep(config);
         process.wait_plugins_loaded().await;
         let client = Client::connect((stdout, stdin), revision).await;
         Self { process, client }
@@ -72,7 +73,13 @@ pub struct RawStdio {
 impl RawStdio {
     /// Starts a server, without the handshake.
     pub fn uninitialized(config: &WrittenConfig, revision: Revision) -> Self {
-        Self::uninitialized_at(&config.path(), &[], revision)
+        Self::uninitialized_at(&config.path(), &[], revision).keeping(config)
+    }
+
+    /// Keeps the files of its config while it runs.
+    fn keeping(mut self, config: &WrittenConfig) -> Self {
+        self.process.keep(config);
+        self
     }
 
     fn uninitialized_at(config: &Path, options: &[&str], revision: Revision) -> Self {
@@ -92,12 +99,12 @@ impl RawStdio {
         let (process, stdin, stdout, stderr) = Process::start_with_raw_stderr(command);
         let lines = BufReader::new(stdout).lines();
         let wire = Self { process, stdin: Some(stdin), lines, revision, last_id: 0, buffered: Vec::new() };
-        (wire.initialize().await, stderr)
+        (wire.keeping(config).initialize().await, stderr)
     }
 
     /// Starts a server, with the handshake if that revision has one.
     pub async fn start(config: &WrittenConfig, revision: Revision) -> Self {
-        Self::start_at(&config.path(), &[], revision).await
+        Self::uninitialized(config, revision).initialize_when_loaded().await
     }
 
     /// Starts a server by a command that makes it speak over its standard streams, with the handshake if that revision has one.
@@ -160,7 +167,7 @@ impl RawStdio {
         command.arg(format!("{setup} && exec \"$0\" \"$@\""));
         command.arg(host.as_std().get_program()).kill_on_drop(true);
         inherit_environment(&mut command, &host);
-        Self::uninitialized_with(command, &config.path(), &[], revision).initialize_when_loaded().await
+        Self::uninitialized_with(command, &config.path(), &[], revision).keeping(config).initialize_when_loaded().await
     }
 
     /// Performs the handshake once every plugin is loaded or has failed to load.
