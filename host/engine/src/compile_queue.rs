@@ -41,8 +41,8 @@ impl CompileQueue {
         Self { permits: Semaphore::new(compilers), background: Semaphore::new(1), waiting: watch::Sender::new(0) }
     }
 
-    /// Waits for a permit, for a compilation that is not in the background. The semaphore is never closed, so there always is a
-    /// permit.
+    /// Waits for a permit, for a compilation that is not in the background. The semaphore is never closed, so there is
+    /// always a permit.
     pub(crate) async fn permit(&self) -> Option<SemaphorePermit<'_>> {
         if let Ok(permit) = self.permits.try_acquire() {
             return Some(permit);
@@ -51,9 +51,9 @@ impl CompileQueue {
         self.permits.acquire().await.ok()
     }
 
-    /// Runs a compilation in the background, with a permit, after all earlier ones in the background. When another compilation
-    /// waits for a permit, this one is cancelled and dropped, and `compile` is called again later. The token of a call is a child of
-    /// `cancelled`.
+    /// Runs a compilation in the background, with a permit, after all earlier ones in the background. When another
+    /// compilation waits for a permit, this one is cancelled and dropped, and `compile` is called again later. The token
+    /// of a call is a child of `cancelled`.
     pub(crate) async fn run_in_background<F: Future>(
         &self,
         cancelled: &CancellationToken,
