@@ -42,7 +42,7 @@ pub(crate) struct CallRecorder {
     pub(crate) profile: OnceLock<ProfileFile>,
 }
 
-/// A profile and its output file; `-` for a tree on standard error.
+/// A profile and its output file; `-` for a flame graph and a call tree on standard error.
 #[derive(Debug)]
 pub(crate) struct ProfileFile {
     pub(crate) file: PathBuf,
