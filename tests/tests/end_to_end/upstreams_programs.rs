@@ -220,6 +220,31 @@ async fn administrators_see_a_program_with_its_use_and_how_the_last_one_ended() 
     server.end().await;
 }
 
+#[tokio::test]
+async fn a_program_above_its_processor_time_ends_and_is_started_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("admin.sock");
+    let limits = "limits = { program-cpu = '2s', deadline = '30s' }";
+    let admin = format!("\n[admin]\nlisten = \"unix:{}\"\n", socket.display());
+    let config = ConfigFile::new().append(&probe(limits)).allow_all().append(&admin).write();
+    if !confines(&config).await {
+        return;
+    }
+    let server = HttpServer::start(&config).await;
+    let client = server.client(Revision::V_2026_07_28).await;
+    client.read_error("up+try:spin:").await;
+    server.log_line("it was killed above `limits.program-cpu`").await;
+    while client.read("up+try:loud:0").await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    let path = config.path().to_str().unwrap().to_owned();
+    let found = run(["status", "up", "--json", "--config", &path]).await.success().json();
+    let (program, ends) = (&found["programs"]["programs"][0], &found["programs"]["ends"]);
+    assert_eq!((&program["state"], &program["restarts"]), (&json!("running"), &json!(1)), "{found}");
+    assert_eq!((&program["cpu_limit_ms"], &ends["cpu"]), (&json!(2000), &json!(1)), "{found}");
+    server.end().await;
+}
+
 /// Returns whether a process of this machine sleeps for this time.
 fn sleeps(seconds: &str) -> bool {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
