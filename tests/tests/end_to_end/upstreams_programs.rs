@@ -1,13 +1,15 @@
 //! Sandboxed programs of upstreams: official servers, and one that attempts forbidden actions.
 
 use std::path::Path;
+use std::process::Stdio;
 
 use mcp_host_tests::{
     Client, ConfigFile, Folder, HttpServer, MockOrigin, RawStdio, Reply, Revision, StdioServer, WrittenConfig,
-    client_program, node, run, wait_until,
+    client_program, host_command, node, run, wait_until,
 };
 use rustix::process::Signal;
 use serde_json::json;
+use tokio::process::Command;
 
 /// Returns the config section of a confined program.
 fn program(name: &str, command: &[&str], more: &str) -> String {
@@ -275,6 +277,39 @@ async fn nothing_that_a_program_started_outlives_the_host_however_it_ends() {
             wait_until("nothing sleeps", || !sleeps(&seconds)).await;
         }
     }
+}
+
+/// Runs a command of `mcp-host` on a machine whose kernel refuses a system call, and returns its standard output and its log.
+async fn run_without(call: libc::c_long, command: &str, config: &WrittenConfig) -> (String, String) {
+    let host = host_command();
+    let refused = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/servers/refused.py");
+    let mut running = Command::new(client_program("python/bin/python"));
+    running.arg(refused).arg(call.to_string()).arg(host.as_std().get_program());
+    running.args([command, "--config"]).arg(config.path());
+    let variables = host.as_std().get_envs().filter_map(|(name, value)| Some((name, value?)));
+    running.env_clear().envs(variables).current_dir("/").stdin(Stdio::null()).kill_on_drop(true);
+    let output = running.output().await.unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+#[tokio::test]
+async fn what_the_kernel_lacks_is_told_by_check_and_at_the_start() {
+    let config = ConfigFile::new().append(&probe("")).allow_all().write();
+    for (call, lack, what_to_do) in [
+        (libc::SYS_unshare, "no namespaces (", "permit them to this user (`user.max_user_namespaces`"),
+        (libc::SYS_landlock_create_ruleset, "no Landlock: ", "use Linux 5.13 or later with `landlock`"),
+    ] {
+        let (check, _) = run_without(call, "check", &config).await;
+        let told = format!("up: the sandbox is incomplete on this machine: {lack}");
+        assert!(check.contains(&told) && check.contains(what_to_do), "{check}");
+        let (_, log) = run_without(call, "serve", &config).await;
+        let told = format!("the sandbox of programs is incomplete on this machine: {lack}");
+        assert!(log.contains(&told) && log.contains(what_to_do), "{log}");
+    }
+    let (check, log) = run_without(libc::SYS_landlock_create_ruleset, "check", &config).await;
+    assert!(check.contains("this kernel cannot confine a program: no Landlock"), "{check}{log}");
+    assert!(check.contains("write `sandbox = \"none\"` if the program is trusted like the host"), "{check}");
 }
 
 #[tokio::test]
