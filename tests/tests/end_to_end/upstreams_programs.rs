@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::process::Command;
 
 /// Returns the config section of a confined program.
-fn program(name: &str, command: &[&str], more: &str) -> String {
+pub(super) fn program(name: &str, command: &[&str], more: &str) -> String {
     let command = serde_json::to_string(command).unwrap();
     format!("[[upstream]]\nname = '{name}'\ncommand = {command}\nmount = '{name}+'\n{more}\n")
 }
@@ -28,12 +28,13 @@ fn probe(more: &str) -> String {
     python_server("up", "probe.py", more)
 }
 
-fn official(package: &str) -> String {
+/// Returns the path of an official server of npm.
+pub(super) fn official(package: &str) -> String {
     client_program(&format!("servers/node_modules/@modelcontextprotocol/{package}/dist/index.js")).display().to_string()
 }
 
 /// Returns whether this kernel can confine programs with namespaces. If so, `check` does not mention it.
-async fn confines(config: &WrittenConfig) -> bool {
+pub(super) async fn confines(config: &WrittenConfig) -> bool {
     let shown = run(["check", "--config", config.path().to_str().unwrap()]).await.text();
     let lacks = shown.contains("the sandbox is incomplete") || shown.contains("this kernel cannot confine a program");
     if lacks {
@@ -53,7 +54,7 @@ fn folder() -> Folder {
     folder
 }
 
-fn open_to_all(path: &Path) {
+pub(super) fn open_to_all(path: &Path) {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
 }
