@@ -35,8 +35,8 @@ use crate::updates::Updates;
 /// The timeout of opening a connection. It includes the start of the program, a second start if the program ends at the first request, and
 /// the negotiation of the revision.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// The maximum time to wait for a program's exit status, and for its last lines.
-const END_TIME: Duration = Duration::from_secs(2);
+/// The maximum time to wait for the end of a program, which is killed after two to two and a half seconds, and for its last lines.
+const END_TIME: Duration = Duration::from_secs(3);
 
 /// An open connection.
 pub(crate) struct Link {

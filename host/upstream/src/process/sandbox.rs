@@ -145,12 +145,12 @@ async fn accompany(mut child: Child, name: Arc<str>, mut stopped: oneshot::Recei
             return end(&state, &name, &outcome);
         }
     }
-    // The program's closed standard input requests its end. Dropping the child kills the remaining processes. The connection may also be
-    // closed because the program was killed, before the end is known here.
+    // The program's closed standard input requests its end. The remaining processes are killed. The connection may also be closed because
+    // the program was killed, before the end is known here.
     let outcome = match tokio::time::timeout(GRACE, child.wait()).await {
         Ok(outcome) => outcome,
         Err(_) => {
-            drop(child);
+            child.kill().await;
             return state.set_ended(ProgramEndReason::Stopped, EndReason::Killed.to_string());
         }
     };

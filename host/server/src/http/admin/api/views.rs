@@ -529,6 +529,8 @@ impl From<&Limits> for LimitsView {
             random_bytes,
             http,
             prepare,
+            // In the view of each program.
+            program_cpu: _,
         } = limits;
         Self {
             memory: memory.bytes(),
