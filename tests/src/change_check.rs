@@ -72,19 +72,37 @@ impl StreamLog {
     }
 }
 
-/// Compares what streams heard until `now` with what was changed.
+/// Whether each stream that is open was told of all changes so far. Changes are in the order of their times.
+pub fn are_told(changes: &[Change], streams: &[StreamLog]) -> bool {
+    let mut latest = BTreeMap::new();
+    for change in changes {
+        // An update after the latest edit is one of all edits before it.
+        latest.insert(&*change.uri, change);
+    }
+    streams.iter().filter(|stream| stream.until.is_none()).all(|stream| {
+        let mut concerned = stream.subscribed.iter().filter_map(|uri| latest.get(&**uri));
+        concerned.all(|change| change.at < stream.since || stream.told(change).is_some())
+    })
+}
+
+/// Compares what streams heard until `now` with what was changed. Changes are in the order of their times.
 pub fn check(changes: &[Change], streams: &[StreamLog], bound: Duration, now: Instant) -> Verdict {
     let mut verdict = Verdict { changes: changes.len(), ..Verdict::default() };
+    let mut edits = BTreeMap::<&str, Vec<&Change>>::new();
+    for change in changes {
+        edits.entry(&change.uri).or_default().push(change);
+    }
     for stream in streams {
         verdict.notifications += stream.heard.values().map(Vec::len).sum::<usize>();
         let foreign = stream.heard.keys().filter(|uri| !stream.subscribed.contains(*uri));
         verdict.foreign.extend(foreign.map(|uri| (stream.name.clone(), uri.clone())));
-        let concerned = |change: &&Change| change.at >= stream.since && stream.subscribed.contains(&change.uri);
-        for change in changes.iter().filter(concerned) {
+        let edits = stream.subscribed.iter().filter_map(|uri| edits.get(&**uri));
+        let concerned = edits.flat_map(|edits| &edits[edits.partition_point(|change| change.at < stream.since)..]);
+        for change in concerned {
             match stream.told(change) {
                 Some(at) => verdict.delays.push(at - change.at),
                 None if change.at + bound <= stream.until.unwrap_or(now) => {
-                    verdict.lost.push(Lost { stream: stream.name.clone(), change: change.clone() });
+                    verdict.lost.push(Lost { stream: stream.name.clone(), change: Change::clone(change) });
                 }
                 None => {}
             }
@@ -138,6 +156,22 @@ mod tests {
         // One update may be of several changes.
         log.heard.insert("a".to_owned(), vec![began + second * 3]);
         assert_eq!(lost(&log, 10), []);
+    }
+
+    #[test]
+    fn all_are_told_when_each_open_stream_has_an_update_after_the_latest_edit_of_each_resource() {
+        let (began, second) = (Instant::now(), Duration::from_secs(1));
+        let change = |uri: &str, seconds: u32| Change { uri: uri.to_owned(), at: began + second * seconds };
+        let changes = [change("a", 1), change("b", 2), change("a", 3)];
+        let mut log = stream(began, &["a", "b"]);
+        let are_told = |log: &StreamLog| super::are_told(&changes, std::slice::from_ref(log));
+        log.heard.insert("b".to_owned(), vec![began + second * 2]);
+        log.heard.insert("a".to_owned(), vec![began + second * 2]);
+        assert!(!are_told(&log), "there was another edit");
+        assert!(are_told(&StreamLog { until: Some(began + second * 3), ..log.clone() }), "it has ended");
+        assert!(are_told(&StreamLog { since: began + second * 4, ..log.clone() }), "it was subscribed later");
+        log.heard.insert("a".to_owned(), vec![began + second * 4]);
+        assert!(are_told(&log));
     }
 
     #[test]

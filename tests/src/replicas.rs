@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::balancer::Balancer;
-use crate::change_check::{Change, StreamLog, Verdict, check};
+use crate::change_check::{Change, StreamLog, Verdict, are_told, check};
 use crate::http::RawHttp;
 use crate::{ConfigFile, Folder, HttpServer, NatsCluster, Plugin, ReservedPort, Revision, Rule, WrittenConfig};
 
@@ -27,6 +27,17 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The time after which a client opens a stream again.
 const RECONNECT: Duration = Duration::from_millis(100);
 
+/// The load of a cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// The number of files that change, one after the other.
+    pub files: usize,
+    /// The number of clients.
+    pub clients: usize,
+    /// The number of files that each client subscribes to: client N to file N, and the ones that follow it.
+    pub subscriptions: usize,
+}
+
 /// Three replicas on three nodes of NATS, behind a balancer, with clients.
 #[derive(Debug)]
 pub struct ReplicaSet {
@@ -36,7 +47,7 @@ pub struct ReplicaSet {
     replicas: Vec<Replica>,
     balancer: Balancer,
     logs: Arc<Mutex<Logs>>,
-    files: usize,
+    load: Load,
     clients: JoinSet<()>,
     written: usize,
 }
@@ -55,6 +66,18 @@ struct Replica {
 struct Logs {
     changes: Vec<Change>,
     streams: Vec<StreamLog>,
+}
+
+impl Load {
+    /// Each client subscribes to all files.
+    pub fn of_all(files: usize, clients: usize) -> Self {
+        Self { files, clients, subscriptions: files }
+    }
+
+    /// The files that a client subscribes to.
+    fn subscribed(self, client: usize) -> impl Iterator<Item = String> {
+        (0..self.subscriptions).map(move |next| format!("{}.txt", (client + next) % self.files))
+    }
 }
 
 fn uri(file: &str) -> String {
@@ -80,11 +103,11 @@ impl Replica {
 }
 
 impl ReplicaSet {
-    /// Starts the cluster with this number of files and of clients. Each client subscribes to all files, and to one
-    /// that it may not see. Every fourth client has a session, of the revision 2025-11-25; the others use 2026-07-28.
-    pub async fn start(files: usize, clients: usize) -> Self {
+    /// Starts the cluster. Each client subscribes to files that change, and to one that it may not see. Every fourth
+    /// client has a session, of the revision 2025-11-25; the others use 2026-07-28.
+    pub async fn start(load: Load) -> Self {
         let nats = NatsCluster::start().await;
-        let names = (0..files).map(|number| format!("{number}.txt")).chain([SECRET.to_owned()]);
+        let names = (0..load.files).map(|number| format!("{number}.txt")).chain([SECRET.to_owned()]);
         let folder = Folder::with_files(names.map(|name| (name, "0")));
         let mut replicas = Vec::new();
         for _ in 0..3 {
@@ -96,10 +119,10 @@ impl ReplicaSet {
         }
         let balancer = Balancer::start(replicas.iter().map(|replica| replica.port.address().to_string())).await;
         let logs = Arc::default();
-        let mut set = Self { nats, folder, replicas, balancer, logs, files, clients: JoinSet::new(), written: 0 };
-        for number in 0..clients {
-            let (name, url, uris, logs) =
-                (format!("client {number}"), set.balancer.mcp_url(), set.uris(), set.logs.clone());
+        let mut set = Self { nats, folder, replicas, balancer, logs, load, clients: JoinSet::new(), written: 0 };
+        for number in 0..load.clients {
+            let (name, url, logs) = (format!("client {number}"), set.balancer.mcp_url(), set.logs.clone());
+            let uris = load.subscribed(number).map(|file| uri(&file)).collect();
             if number % 4 == 3 {
                 set.clients.spawn(listen_in_sessions(name, url, uris, logs));
             } else {
@@ -127,13 +150,9 @@ impl ReplicaSet {
             .append(&cluster)
     }
 
-    fn uris(&self) -> BTreeSet<String> {
-        (0..self.files).map(|number| uri(&format!("{number}.txt"))).collect()
-    }
-
     /// Changes the next file, in turn, and the one that nobody may see.
     pub fn change(&mut self) {
-        let file = format!("{}.txt", self.written % self.files);
+        let file = format!("{}.txt", self.written % self.load.files);
         self.written += 1;
         let change = Change { uri: uri(&file), at: Instant::now() };
         self.folder.write(&file, format!("{:0width$}", self.written, width = 1 + self.written % 50));
@@ -150,7 +169,7 @@ impl ReplicaSet {
 
     /// Changes every file once, and waits until every stream that stays open was told of all changes so far.
     pub async fn round(&mut self) {
-        for _ in 0..self.files {
+        for _ in 0..self.load.files {
             self.change();
         }
         self.wait_until_told().await;
@@ -158,13 +177,11 @@ impl ReplicaSet {
 
     /// Waits until every stream that stays open was told of all changes so far.
     pub async fn wait_until_told(&self) {
-        wait("all are told", async || self.verdict(Duration::ZERO).lost.iter().all(|lost| !self.is_open(&lost.stream)))
-            .await;
-    }
-
-    fn is_open(&self, stream: &str) -> bool {
-        let logs = self.logs.lock().expect("a log");
-        logs.streams.iter().any(|log| log.name == stream && log.until.is_none())
+        wait("all are told", async || {
+            let logs = self.logs.lock().expect("a log");
+            are_told(&logs.changes, &logs.streams)
+        })
+        .await;
     }
 
     /// Compares what was heard so far with what was changed. A stream has to be told within the bound.

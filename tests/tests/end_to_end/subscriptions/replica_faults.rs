@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use mcp_host_tests::{LEASE, LinkFault, ReplicaSet};
+use mcp_host_tests::{LEASE, LinkFault, Load, ReplicaSet};
 use rustix::process::Signal;
 
 const FILES: usize = 20;
@@ -14,7 +14,7 @@ const BOUND: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_client_misses_a_change_though_nodes_and_replicas_are_killed_and_paused() {
-    let mut set = ReplicaSet::start(FILES, CLIENTS).await;
+    let mut set = ReplicaSet::start(Load::of_all(FILES, CLIENTS)).await;
     let holder = set.holder().await;
     set.wait_for_live(3).await;
     set.round().await;
@@ -83,7 +83,7 @@ async fn no_client_misses_a_change_though_nodes_and_replicas_are_killed_and_paus
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_check_finds_what_a_replica_that_stands_still_does_not_tell() {
-    let mut set = ReplicaSet::start(3, 6).await;
+    let mut set = ReplicaSet::start(Load::of_all(3, 6)).await;
     set.holder().await;
     set.round().await;
     // The paused replicas' streams stay open until the balancer ends them, and receive nothing. Without time for
