@@ -46,8 +46,9 @@ pub struct Verdict {
     pub changes: usize,
     /// The number of updates that streams have heard.
     pub notifications: usize,
-    /// The times from a change to the first update, for each stream that was told, sorted.
-    pub delays: Vec<Duration>,
+    /// The times from a change to the first update, for each stream that was told, sorted. The key is the scheme of the
+    /// resource.
+    pub delays: BTreeMap<String, Vec<Duration>>,
     /// Changes of which streams were not told that had to be.
     pub lost: Vec<Lost>,
     /// Updates of resources that a stream is not subscribed to: the name of the stream, and the resource.
@@ -73,7 +74,7 @@ impl StreamLog {
 }
 
 /// Whether each stream that is open was told of all changes so far. Changes are in the order of their times.
-pub fn are_told(changes: &[Change], streams: &[StreamLog]) -> bool {
+pub fn are_told<'a>(changes: impl IntoIterator<Item = &'a Change>, streams: &[StreamLog]) -> bool {
     let mut latest = BTreeMap::new();
     for change in changes {
         // An update after the latest edit is one of all edits before it.
@@ -100,7 +101,10 @@ pub fn check(changes: &[Change], streams: &[StreamLog], bound: Duration, now: In
         let concerned = edits.flat_map(|edits| &edits[edits.partition_point(|change| change.at < stream.since)..]);
         for change in concerned {
             match stream.told(change) {
-                Some(at) => verdict.delays.push(at - change.at),
+                Some(at) => match verdict.delays.get_mut(scheme(&change.uri)) {
+                    Some(delays) => delays.push(at - change.at),
+                    None => drop(verdict.delays.insert(scheme(&change.uri).to_owned(), vec![at - change.at])),
+                },
                 None if change.at + bound <= stream.until.unwrap_or(now) => {
                     verdict.lost.push(Lost { stream: stream.name.clone(), change: Change::clone(change) });
                 }
@@ -108,21 +112,31 @@ pub fn check(changes: &[Change], streams: &[StreamLog], bound: Duration, now: In
             }
         }
     }
-    verdict.delays.sort();
+    verdict.delays.values_mut().for_each(|delays| delays.sort());
     verdict
 }
 
+fn scheme(uri: &str) -> &str {
+    uri.split(':').next().unwrap_or(uri)
+}
+
 impl Verdict {
-    /// The time within which that part of the changes, from 0 to 1, was told.
+    /// The number of changes that streams were told of.
+    pub fn told(&self) -> usize {
+        self.delays.values().map(Vec::len).sum()
+    }
+
+    /// The time within which that part of the changes, from 0 to 1, of resources of that scheme was told.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         clippy::cast_precision_loss,
         reason = "an index"
     )]
-    pub fn delay(&self, part: f64) -> Duration {
-        let index = (self.delays.len().saturating_sub(1) as f64 * part) as usize;
-        self.delays.get(index).copied().unwrap_or_default()
+    pub fn delay(&self, scheme: &str, part: f64) -> Duration {
+        let delays = self.delays.get(scheme).map(Vec::as_slice).unwrap_or_default();
+        let index = (delays.len().saturating_sub(1) as f64 * part) as usize;
+        delays.get(index).copied().unwrap_or_default()
     }
 }
 
@@ -189,6 +203,6 @@ mod tests {
         told.heard.insert("secret".to_owned(), vec![began]);
         let verdict = verdict(told);
         assert_eq!(verdict.foreign, [("s".to_owned(), "secret".to_owned())]);
-        assert_eq!((verdict.lost.len(), verdict.notifications, verdict.delay(1.0)), (0, 2, second * 2));
+        assert_eq!((verdict.lost.len(), verdict.notifications, verdict.delay("a", 1.0)), (0, 2, second * 2));
     }
 }

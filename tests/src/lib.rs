@@ -31,6 +31,7 @@
 mod artifacts;
 mod authorization_server;
 mod balancer;
+mod changing_resources;
 mod client;
 mod collector;
 mod command;

@@ -11,6 +11,7 @@
 //! ```
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -253,9 +254,11 @@ impl NatsCluster {
 
     /// The node that leads the stream of the records; none while there is no leader, or no stream.
     pub async fn leader(&self) -> Option<usize> {
+        // A node that stands still does not answer.
+        let client = reqwest::Client::builder().timeout(Duration::from_secs(2)).no_proxy().build().expect("a client");
         for node in self.nodes.iter().filter(|node| node.process.is_some()) {
             let url = format!("http://{}/jsz?accounts=true&streams=true", node.monitor.address());
-            let Ok(answer) = reqwest::get(url).await else { continue };
+            let Ok(answer) = client.get(url).send().await else { continue };
             let Ok(answer) = answer.json::<Value>().await else { continue };
             let of_list = |value: &Value, key: &str| value[key].as_array().cloned().unwrap_or_default();
             let streams =
