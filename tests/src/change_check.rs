@@ -46,8 +46,9 @@ pub struct Verdict {
     pub changes: usize,
     /// The number of updates that streams have heard.
     pub notifications: usize,
-    /// The times from a change to the first update, for each stream that was told, sorted.
-    pub delays: Vec<Duration>,
+    /// The times from a change to the first update, for each stream that was told, sorted. The key is the scheme of the
+    /// resource.
+    pub delays: BTreeMap<String, Vec<Duration>>,
     /// Changes of which streams were not told that had to be.
     pub lost: Vec<Lost>,
     /// Updates of resources that a stream is not subscribed to: the name of the stream, and the resource.
@@ -72,39 +73,70 @@ impl StreamLog {
     }
 }
 
-/// Compares what streams heard until `now` with what was changed.
+/// Whether each stream that is open was told of all changes so far. Changes are in the order of their times.
+pub fn are_told<'a>(changes: impl IntoIterator<Item = &'a Change>, streams: &[StreamLog]) -> bool {
+    let mut latest = BTreeMap::new();
+    for change in changes {
+        // An update after the latest edit is one of all edits before it.
+        latest.insert(&*change.uri, change);
+    }
+    streams.iter().filter(|stream| stream.until.is_none()).all(|stream| {
+        let mut concerned = stream.subscribed.iter().filter_map(|uri| latest.get(&**uri));
+        concerned.all(|change| change.at < stream.since || stream.told(change).is_some())
+    })
+}
+
+/// Compares what streams heard until `now` with what was changed. Changes are in the order of their times.
 pub fn check(changes: &[Change], streams: &[StreamLog], bound: Duration, now: Instant) -> Verdict {
     let mut verdict = Verdict { changes: changes.len(), ..Verdict::default() };
+    let mut edits = BTreeMap::<&str, Vec<&Change>>::new();
+    for change in changes {
+        edits.entry(&change.uri).or_default().push(change);
+    }
     for stream in streams {
         verdict.notifications += stream.heard.values().map(Vec::len).sum::<usize>();
         let foreign = stream.heard.keys().filter(|uri| !stream.subscribed.contains(*uri));
         verdict.foreign.extend(foreign.map(|uri| (stream.name.clone(), uri.clone())));
-        let concerned = |change: &&Change| change.at >= stream.since && stream.subscribed.contains(&change.uri);
-        for change in changes.iter().filter(concerned) {
+        let edits = stream.subscribed.iter().filter_map(|uri| edits.get(&**uri));
+        let concerned = edits.flat_map(|edits| &edits[edits.partition_point(|change| change.at < stream.since)..]);
+        for change in concerned {
             match stream.told(change) {
-                Some(at) => verdict.delays.push(at - change.at),
+                Some(at) => match verdict.delays.get_mut(scheme(&change.uri)) {
+                    Some(delays) => delays.push(at - change.at),
+                    None => drop(verdict.delays.insert(scheme(&change.uri).to_owned(), vec![at - change.at])),
+                },
                 None if change.at + bound <= stream.until.unwrap_or(now) => {
-                    verdict.lost.push(Lost { stream: stream.name.clone(), change: change.clone() });
+                    verdict.lost.push(Lost { stream: stream.name.clone(), change: Change::clone(change) });
                 }
                 None => {}
             }
         }
     }
-    verdict.delays.sort();
+    verdict.delays.values_mut().for_each(|delays| delays.sort());
     verdict
 }
 
+fn scheme(uri: &str) -> &str {
+    uri.split(':').next().unwrap_or(uri)
+}
+
 impl Verdict {
-    /// The time within which that part of the changes, from 0 to 1, was told.
+    /// The number of changes that streams were told of.
+    pub fn told(&self) -> usize {
+        self.delays.values().map(Vec::len).sum()
+    }
+
+    /// The time within which that part of the changes, from 0 to 1, of resources of that scheme was told.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         clippy::cast_precision_loss,
         reason = "an index"
     )]
-    pub fn delay(&self, part: f64) -> Duration {
-        let index = (self.delays.len().saturating_sub(1) as f64 * part) as usize;
-        self.delays.get(index).copied().unwrap_or_default()
+    pub fn delay(&self, scheme: &str, part: f64) -> Duration {
+        let delays = self.delays.get(scheme).map(Vec::as_slice).unwrap_or_default();
+        let index = (delays.len().saturating_sub(1) as f64 * part) as usize;
+        delays.get(index).copied().unwrap_or_default()
     }
 }
 
@@ -141,6 +173,22 @@ mod tests {
     }
 
     #[test]
+    fn all_are_told_when_each_open_stream_has_an_update_after_the_latest_edit_of_each_resource() {
+        let (began, second) = (Instant::now(), Duration::from_secs(1));
+        let change = |uri: &str, seconds: u32| Change { uri: uri.to_owned(), at: began + second * seconds };
+        let changes = [change("a", 1), change("b", 2), change("a", 3)];
+        let mut log = stream(began, &["a", "b"]);
+        let are_told = |log: &StreamLog| super::are_told(&changes, std::slice::from_ref(log));
+        log.heard.insert("b".to_owned(), vec![began + second * 2]);
+        log.heard.insert("a".to_owned(), vec![began + second * 2]);
+        assert!(!are_told(&log), "there was another edit");
+        assert!(are_told(&StreamLog { until: Some(began + second * 3), ..log.clone() }), "it has ended");
+        assert!(are_told(&StreamLog { since: began + second * 4, ..log.clone() }), "it was subscribed later");
+        log.heard.insert("a".to_owned(), vec![began + second * 4]);
+        assert!(are_told(&log));
+    }
+
+    #[test]
     fn a_stream_has_to_be_told_while_it_is_subscribed_and_of_nothing_else() {
         let (began, second) = (Instant::now(), Duration::from_secs(1));
         let changes = [Change { uri: "a".to_owned(), at: began + second }];
@@ -155,6 +203,6 @@ mod tests {
         told.heard.insert("secret".to_owned(), vec![began]);
         let verdict = verdict(told);
         assert_eq!(verdict.foreign, [("s".to_owned(), "secret".to_owned())]);
-        assert_eq!((verdict.lost.len(), verdict.notifications, verdict.delay(1.0)), (0, 2, second * 2));
+        assert_eq!((verdict.lost.len(), verdict.notifications, verdict.delay("a", 1.0)), (0, 2, second * 2));
     }
 }

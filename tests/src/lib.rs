@@ -31,6 +31,7 @@
 mod artifacts;
 mod authorization_server;
 mod balancer;
+mod changing_resources;
 mod client;
 mod collector;
 mod command;
@@ -92,7 +93,7 @@ pub use postgresql::{Postgresql, PostgresqlOptions};
 pub use process::{Exit, KilledOnDrop};
 pub use prometheus::{NodeExporter, PrometheusBuilder, PrometheusServer};
 pub use registry::{Registry, RegistryProject};
-pub use replicas::{LEASE, ReplicaSet};
+pub use replicas::{LEASE, Load, ReplicaSet};
 pub use reserved_port::ReservedPort;
 pub use rmcp::model::ProtocolVersion as Revision;
 pub use stdio::{RawStdio, StdioServer};

@@ -11,6 +11,7 @@
 //! ```
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -19,10 +20,14 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
-use crate::ReservedPort;
 use crate::artifacts::client_program;
 use crate::faulty_link::{FaultyLink, LinkFault};
 use crate::log::Log;
+use crate::{CertifiedKey, ReservedPort};
+
+/// The files of a server over TLS, in its directory.
+const CERTIFICATE: &str = "cert.pem";
+const KEY: &str = "key.pem";
 
 /// A running server. It ends when it is dropped.
 #[derive(Debug)]
@@ -50,6 +55,9 @@ impl NatsServer {
         if has_jetstream {
             command.arg("--jetstream");
         }
+        if dir.path().join(CERTIFICATE).exists() {
+            command.args(["--tls", "--tlscert", CERTIFICATE, "--tlskey", KEY]);
+        }
         command.arg("--store_dir").arg(dir.path()).current_dir(dir.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut process = command.spawn().expect("the server starts");
@@ -65,9 +73,23 @@ impl NatsServer {
         Self { process, dir, port }
     }
 
+    /// Starts a server over TLS with that certificate.
+    pub async fn start_with_certificate(certificate: &CertifiedKey) -> Self {
+        let (dir, port) = (tempfile::tempdir().expect("a directory for the server"), ReservedPort::new());
+        write_certificate(&dir, certificate);
+        let process = Self::run(&dir, &port).await;
+        Self { process, dir, port }
+    }
+
+    /// Sets the certificate of a server over TLS, which it uses from its next start.
+    pub fn set_certificate(&self, certificate: &CertifiedKey) {
+        write_certificate(&self.dir, certificate);
+    }
+
     /// Its address.
     pub fn url(&self) -> String {
-        format!("nats://{}", self.port.address())
+        let scheme = if self.dir.path().join(CERTIFICATE).exists() { "tls" } else { "nats" };
+        format!("{scheme}://{}", self.port.address())
     }
 
     /// The number of messages in a stream of JetStream.
@@ -136,6 +158,13 @@ impl NatsServer {
     /// Starts it again, with what it has stored.
     pub async fn restart(&mut self) {
         self.process = Self::run(&self.dir, &self.port).await;
+    }
+}
+
+/// Writes a certificate and its key into the directory of a server.
+fn write_certificate(dir: &TempDir, certificate: &CertifiedKey) {
+    for (name, pem) in [(CERTIFICATE, certificate.pem()), (KEY, certificate.key_pem())] {
+        std::fs::write(dir.path().join(name), pem).expect("the certificate can be written");
     }
 }
 
@@ -225,9 +254,11 @@ impl NatsCluster {
 
     /// The node that leads the stream of the records; none while there is no leader, or no stream.
     pub async fn leader(&self) -> Option<usize> {
+        // A node that stands still does not answer.
+        let client = reqwest::Client::builder().timeout(Duration::from_secs(2)).no_proxy().build().expect("a client");
         for node in self.nodes.iter().filter(|node| node.process.is_some()) {
             let url = format!("http://{}/jsz?accounts=true&streams=true", node.monitor.address());
-            let Ok(answer) = reqwest::get(url).await else { continue };
+            let Ok(answer) = client.get(url).send().await else { continue };
             let Ok(answer) = answer.json::<Value>().await else { continue };
             let of_list = |value: &Value, key: &str| value[key].as_array().cloned().unwrap_or_default();
             let streams =

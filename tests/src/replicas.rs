@@ -1,5 +1,5 @@
 //! A cluster for fault injection: three nodes of NATS behind links that can fail, three replicas, a balancer,
-//! subscribed clients of both lifecycles, and files that change.
+//! subscribed clients of both lifecycles, and [resources that change](crate::changing_resources).
 //!
 //! Every event that a client receives is logged, and [compared](crate::change_check) with every change that was made. A
 //! client whose stream ends opens another one, at the replica that the balancer chooses.
@@ -14,31 +14,40 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::balancer::Balancer;
-use crate::change_check::{Change, StreamLog, Verdict, check};
+use crate::change_check::{Change, StreamLog, Verdict, are_told, check};
+use crate::changing_resources::ChangingResources;
 use crate::http::RawHttp;
-use crate::{ConfigFile, Folder, HttpServer, NatsCluster, Plugin, ReservedPort, Revision, Rule, WrittenConfig};
+use crate::{ConfigFile, HttpServer, NatsCluster, ReservedPort, Revision, WrittenConfig};
 
 /// The time within which a holder is replaced.
 pub const LEASE: Duration = Duration::from_secs(3);
-/// The file that no client may see.
-const SECRET: &str = "secret.txt";
 /// The pause between two looks at a condition.
 const LOOK: Duration = Duration::from_millis(20);
 /// The time after which a client opens a stream again.
 const RECONNECT: Duration = Duration::from_millis(100);
+
+/// The load of a cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// The number of resources that change, one after the other.
+    pub resources: usize,
+    /// The number of clients.
+    pub clients: usize,
+    /// The number of resources that each client subscribes to: client N to resource N, and the ones that follow it.
+    pub subscriptions: usize,
+}
 
 /// Three replicas on three nodes of NATS, behind a balancer, with clients.
 #[derive(Debug)]
 pub struct ReplicaSet {
     /// The nodes of NATS.
     pub nats: NatsCluster,
-    folder: Folder,
+    resources: ChangingResources,
     replicas: Vec<Replica>,
     balancer: Balancer,
     logs: Arc<Mutex<Logs>>,
-    files: usize,
+    load: Load,
     clients: JoinSet<()>,
-    written: usize,
 }
 
 #[derive(Debug)]
@@ -57,8 +66,16 @@ struct Logs {
     streams: Vec<StreamLog>,
 }
 
-fn uri(file: &str) -> String {
-    format!("files://f/{file}")
+impl Load {
+    /// Each client subscribes to all resources.
+    pub fn of_all(resources: usize, clients: usize) -> Self {
+        Self { resources, clients, subscriptions: resources }
+    }
+
+    /// The resources that a client subscribes to.
+    fn subscribed(self, client: usize) -> impl Iterator<Item = usize> {
+        (0..self.subscriptions).map(move |next| (client + next) % self.resources)
+    }
 }
 
 impl Replica {
@@ -80,15 +97,14 @@ impl Replica {
 }
 
 impl ReplicaSet {
-    /// Starts the cluster with this number of files and of clients. Each client subscribes to all files, and to one
-    /// that it may not see. Every fourth client has a session, of the revision 2025-11-25; the others use 2026-07-28.
-    pub async fn start(files: usize, clients: usize) -> Self {
+    /// Starts the cluster. Each client subscribes to resources that change, and to some that it may not see. Every fourth
+    /// client has a session, of the revision 2025-11-25; the others use 2026-07-28.
+    pub async fn start(load: Load) -> Self {
         let nats = NatsCluster::start().await;
-        let names = (0..files).map(|number| format!("{number}.txt")).chain([SECRET.to_owned()]);
-        let folder = Folder::with_files(names.map(|name| (name, "0")));
+        let resources = ChangingResources::new(load.resources).await;
         let mut replicas = Vec::new();
         for _ in 0..3 {
-            let config = Self::config(&nats, &folder, "2/s").write();
+            let config = Self::config(&nats, &resources, "2/s").write();
             fs::write(config.dir().join("key"), "11".repeat(32)).expect("the key can be written");
             let mut replica = Replica { config, port: ReservedPort::new(), server: None, admin: String::new() };
             replica.start().await;
@@ -96,48 +112,41 @@ impl ReplicaSet {
         }
         let balancer = Balancer::start(replicas.iter().map(|replica| replica.port.address().to_string())).await;
         let logs = Arc::default();
-        let mut set = Self { nats, folder, replicas, balancer, logs, files, clients: JoinSet::new(), written: 0 };
-        for number in 0..clients {
-            let (name, url, uris, logs) =
-                (format!("client {number}"), set.balancer.mcp_url(), set.uris(), set.logs.clone());
+        let mut set = Self { nats, resources, replicas, balancer, logs, load, clients: JoinSet::new() };
+        for number in 0..load.clients {
+            let client = Client {
+                name: format!("client {number}"),
+                url: set.balancer.mcp_url(),
+                uris: load.subscribed(number).map(|number| set.resources.uri(number)).collect(),
+                secrets: set.resources.secrets(),
+                logs: set.logs.clone(),
+            };
             if number % 4 == 3 {
-                set.clients.spawn(listen_in_sessions(name, url, uris, logs));
+                set.clients.spawn(client.listen_in_sessions());
             } else {
-                set.clients.spawn(listen(name, url, uris, logs));
+                set.clients.spawn(client.listen());
             }
         }
         set.wait_until_all_listen().await;
         set
     }
 
-    fn config(nats: &NatsCluster, folder: &Folder, failed_authentications: &str) -> ConfigFile {
-        let plugin = Plugin::files("f", folder.path()).set("polling", "shared").set("watch-interval", "500ms");
+    fn config(nats: &NatsCluster, resources: &ChangingResources, failed_authentications: &str) -> ConfigFile {
         let cluster = format!(
             "\n[server.cursor-key]\nfile = \"key\"\n\n[admin]\nlisten = \"127.0.0.1:0\"\n\n[cluster]\nname = \"test\"\nnats = {:?}\nlease = \"{}s\"\n",
             nats.urls(),
             LEASE.as_secs(),
         );
-        let rule = Rule::for_principal("*").allow(["**"]).deny(["**/secret.txt"]);
         let shares = ConfigFile::new().http_limit("client-share", "1/1").http_limit("streams", 4096);
-        shares
-            .http_limit("failed-authentications", failed_authentications)
-            .http_limit("connections", 4096)
-            .plugin(plugin)
-            .rule(rule)
-            .append(&cluster)
+        let limited =
+            shares.http_limit("failed-authentications", failed_authentications).http_limit("connections", 4096);
+        let config = resources.plugins().into_iter().fold(limited, ConfigFile::plugin);
+        config.rule(ChangingResources::rule()).append(&cluster)
     }
 
-    fn uris(&self) -> BTreeSet<String> {
-        (0..self.files).map(|number| uri(&format!("{number}.txt"))).collect()
-    }
-
-    /// Changes the next file, in turn, and the one that nobody may see.
+    /// Changes the next resource, in turn, and one that nobody may see.
     pub fn change(&mut self) {
-        let file = format!("{}.txt", self.written % self.files);
-        self.written += 1;
-        let change = Change { uri: uri(&file), at: Instant::now() };
-        self.folder.write(&file, format!("{:0width$}", self.written, width = 1 + self.written % 50));
-        self.folder.write(SECRET, self.written.to_string());
+        let change = self.resources.change();
         self.logs.lock().expect("a log").changes.push(change);
     }
 
@@ -148,23 +157,26 @@ impl ReplicaSet {
         wait("all clients listen", async || open() == self.clients.len()).await;
     }
 
-    /// Changes every file once, and waits until every stream that stays open was told of all changes so far.
+    /// Changes every resource once, and waits until every stream that stays open was told of all changes so far, except
+    /// those of pages: what is polled once a second would make up most of the time of a round.
     pub async fn round(&mut self) {
-        for _ in 0..self.files {
+        for _ in 0..self.load.resources {
             self.change();
         }
-        self.wait_until_told().await;
+        self.wait_until_told_of(ChangingResources::is_found_soon).await;
     }
 
     /// Waits until every stream that stays open was told of all changes so far.
     pub async fn wait_until_told(&self) {
-        wait("all are told", async || self.verdict(Duration::ZERO).lost.iter().all(|lost| !self.is_open(&lost.stream)))
-            .await;
+        self.wait_until_told_of(|_| true).await;
     }
 
-    fn is_open(&self, stream: &str) -> bool {
-        let logs = self.logs.lock().expect("a log");
-        logs.streams.iter().any(|log| log.name == stream && log.until.is_none())
+    async fn wait_until_told_of(&self, concerns: impl Fn(&str) -> bool) {
+        wait("all are told", async || {
+            let logs = self.logs.lock().expect("a log");
+            are_told(logs.changes.iter().filter(|change| concerns(&change.uri)), &logs.streams)
+        })
+        .await;
     }
 
     /// Compares what was heard so far with what was changed. A stream has to be told within the bound.
@@ -230,7 +242,7 @@ impl ReplicaSet {
     pub async fn replace(&mut self, index: usize, failed_authentications: &str) {
         let server = self.replicas[index].server.take().expect("it runs");
         server.end().await;
-        let config = Self::config(&self.nats, &self.folder, failed_authentications);
+        let config = Self::config(&self.nats, &self.resources, failed_authentications);
         self.replicas[index].config.replace(config);
         self.restart(index).await;
     }
@@ -268,52 +280,72 @@ async fn wait(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     assert!(tokio::time::timeout(crate::TIMEOUT, looking).await.is_ok(), "it does not come to it that {what}");
 }
 
-/// Listens through the balancer for ever: a stream that ends is opened again.
-async fn listen(client: String, url: String, uris: BTreeSet<String>, logs: Arc<Mutex<Logs>>) {
-    let mut wire = RawHttp::start(&url, Revision::V_2026_07_28).await;
-    let wanted: Vec<_> = uris.iter().cloned().chain([uri(SECRET)]).collect();
-    for number in 0.. {
-        let params = json!({ "notifications": { "resourceSubscriptions": wanted } });
-        if let Ok(stream) = wire.request_builder("subscriptions/listen", params).send().await {
-            let log = StreamLog::new(format!("{client}, stream {number}"), uris.clone());
-            let mut heard = Heard { logs: logs.clone(), log: Some(log), index: None, last_event: None };
+/// A client of the balancer.
+struct Client {
+    name: String,
+    url: String,
+    /// What it subscribes to, and may see.
+    uris: BTreeSet<String>,
+    /// What it subscribes to, and may not see.
+    secrets: Vec<String>,
+    logs: Arc<Mutex<Logs>>,
+}
+
+impl Client {
+    fn wanted(&self) -> impl Iterator<Item = &String> {
+        self.uris.iter().chain(&self.secrets)
+    }
+
+    /// The events of a stream that is not acknowledged yet.
+    fn heard(&self, stream: String) -> Heard {
+        let log = StreamLog::new(stream, self.uris.clone());
+        Heard { logs: self.logs.clone(), log: Some(log), index: None, last_event: None }
+    }
+
+    /// Listens for ever: a stream that ends is opened again.
+    async fn listen(self) {
+        let mut wire = RawHttp::start(&self.url, Revision::V_2026_07_28).await;
+        let wanted: Vec<_> = self.wanted().collect();
+        for number in 0.. {
+            let params = json!({ "notifications": { "resourceSubscriptions": wanted } });
+            if let Ok(stream) = wire.request_builder("subscriptions/listen", params).send().await {
+                let mut heard = self.heard(format!("{}, stream {number}", self.name));
+                heard.read(stream).await;
+                heard.end();
+            }
+            tokio::time::sleep(RECONNECT).await;
+        }
+    }
+
+    /// The same in a session of the revision 2025-11-25: a stream that ends is resumed, and if the session no longer
+    /// exists, another one is opened.
+    async fn listen_in_sessions(self) {
+        for number in 0.. {
+            self.listen_in_a_session(format!("{}, session {number}", self.name)).await;
+            tokio::time::sleep(RECONNECT).await;
+        }
+    }
+
+    /// Receives events until the session no longer exists.
+    async fn listen_in_a_session(&self, stream: String) -> Option<()> {
+        let mut wire = RawHttp::try_start(&self.url, Revision::V_2025_11_25).await?;
+        for wanted in self.wanted() {
+            let answer = wire.try_request("resources/subscribe", json!({ "uri": wanted })).await?;
+            if answer.message.get("result").is_none() && self.uris.contains(wanted) {
+                return None;
+            }
+        }
+        let mut heard = self.heard(stream);
+        let mut stream = wire.try_event_stream(None).await?;
+        heard.begin();
+        loop {
             heard.read(stream).await;
             heard.end();
+            tokio::time::sleep(RECONNECT).await;
+            stream = wire.try_event_stream(heard.last_event.as_deref()).await?;
+            // Changes made in between are pending.
+            heard.resume();
         }
-        tokio::time::sleep(RECONNECT).await;
-    }
-}
-
-/// The same in a session of the revision 2025-11-25: a stream that ends is resumed, and if the session no longer
-/// exists, another one is opened.
-async fn listen_in_sessions(client: String, url: String, uris: BTreeSet<String>, logs: Arc<Mutex<Logs>>) {
-    for number in 0.. {
-        let name = format!("{client}, session {number}");
-        listen_in_a_session(name, &url, &uris, &logs).await;
-        tokio::time::sleep(RECONNECT).await;
-    }
-}
-
-/// Receives events until the session no longer exists.
-async fn listen_in_a_session(name: String, url: &str, uris: &BTreeSet<String>, logs: &Arc<Mutex<Logs>>) -> Option<()> {
-    let mut wire = RawHttp::try_start(url, Revision::V_2025_11_25).await?;
-    for wanted in uris.iter().cloned().chain([uri(SECRET)]) {
-        let answer = wire.try_request("resources/subscribe", json!({ "uri": wanted })).await?;
-        if answer.message.get("result").is_none() && wanted != uri(SECRET) {
-            return None;
-        }
-    }
-    let mut stream = wire.try_event_stream(None).await?;
-    let log = StreamLog::new(name, uris.clone());
-    let mut heard = Heard { logs: logs.clone(), log: Some(log), index: None, last_event: None };
-    heard.begin();
-    loop {
-        heard.read(stream).await;
-        heard.end();
-        tokio::time::sleep(RECONNECT).await;
-        stream = wire.try_event_stream(heard.last_event.as_deref()).await?;
-        // Changes made in between are pending.
-        heard.resume();
     }
 }
 

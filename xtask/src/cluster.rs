@@ -23,6 +23,10 @@ pub(crate) struct Cluster {
     /// The number of clients that listen
     #[arg(long, default_value_t = 60)]
     clients: u64,
+
+    /// The number of files that change each second
+    #[arg(long, default_value_t = 20)]
+    changes_per_second: u32,
 }
 
 impl Cluster {
@@ -36,6 +40,7 @@ impl Cluster {
         ensure!(built, "the programs cannot be built; see above");
         let mut command = Command::new(workspace.target().join("debug/mcp-host-cluster"));
         command.args(["--seconds", &self.seconds.to_string(), "--clients", &self.clients.to_string()]);
+        command.args(["--changes-per-second", &self.changes_per_second.to_string()]);
         let passed = cargo::pass_through(&mut command)?;
         ensure!(passed, "the cluster has failed; see above");
         Ok(())

@@ -5,6 +5,8 @@ mod concurrent_subscribers;
 mod directory_events;
 mod facade;
 mod model;
+mod replica_caches;
+mod replica_certificates;
 mod replica_faults;
 mod replica_operations;
 mod replica_shards;

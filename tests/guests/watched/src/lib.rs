@@ -20,6 +20,7 @@
 //! | config key | meaning |
 //! |---|---|
 //! | `stat-ms` | the duration of a `stat` |
+//! | `ttl` | the time to live of what is read, in seconds; none by default |
 //! | `repeat` | every answer reports every watched path as changed, this many times |
 //! | `relists` | every answer reports the listing as changed, and each listing differs |
 
@@ -32,6 +33,7 @@ use mcp_provider::{Changes, Config, Contents, Entry, Failure, Info, Page, Provid
 
 struct Watched {
     stat_time: Duration,
+    ttl: Option<Duration>,
     repeat: usize,
     relists: bool,
 }
@@ -44,6 +46,7 @@ impl Provider for Watched {
     fn open(config: &Config) -> Result<Self> {
         Ok(Self {
             stat_time: Duration::from_millis(config.parse("stat-ms")?.unwrap_or(0)),
+            ttl: config.parse("ttl")?.map(Duration::from_secs),
             repeat: config.parse("repeat")?.unwrap_or(0),
             relists: config.parse("relists")?.unwrap_or(false),
         })
@@ -59,7 +62,12 @@ impl Provider for Watched {
     }
 
     fn read(&self, path: &str) -> Result<Vec<Contents>> {
-        Ok(vec![Contents::text(self.stat(path)?, state())])
+        let entry = self.stat(path)?;
+        let entry = match self.ttl {
+            Some(ttl) => entry.ttl(ttl),
+            None => entry,
+        };
+        Ok(vec![Contents::text(entry, state())])
     }
 
     fn stat(&self, path: &str) -> Result<Entry> {

@@ -14,8 +14,8 @@ const SHARED: &str = "files://f/shared.txt";
 const TOKEN: &str = "a-token-of-an-administrator-for-tests";
 
 /// A replica with a subscriber.
-struct Replica {
-    wire: RawStdio,
+pub(super) struct Replica {
+    pub(super) wire: RawStdio,
     admin: String,
     _config: WrittenConfig,
 }
@@ -28,10 +28,15 @@ impl Replica {
     }
 
     /// Starts a replica that serves a plugin, with a subscriber to some resources.
-    async fn serve(nats: &NatsServer, plugin: Plugin, uris: &[&str]) -> Self {
+    pub(super) async fn serve(nats: &NatsServer, plugin: Plugin, uris: &[&str]) -> Self {
+        Self::serve_with(nats, plugin, uris, "").await
+    }
+
+    /// The same, with more keys of `[cluster]`.
+    pub(super) async fn serve_with(nats: &NatsServer, plugin: Plugin, uris: &[&str], more: &str) -> Self {
         let plugin = plugin.set("polling", "shared");
         let cluster = format!(
-            "\n[server.cursor-key]\nfile = \"key\"\n\n[admin]\nlisten = \"127.0.0.1:0\"\ntoken = {{ file = \"token\" }}\n\n[cluster]\nname = \"test\"\nnats = [{:?}]\nlease = \"3s\"\n",
+            "\n[server.cursor-key]\nfile = \"key\"\n\n[admin]\nlisten = \"127.0.0.1:0\"\ntoken = {{ file = \"token\" }}\n\n[cluster]\nname = \"test\"\nnats = [{:?}]\nlease = \"3s\"\n{more}",
             nats.url()
         );
         let config = ConfigFile::new().plugin(plugin).append(&cluster).write();
@@ -54,14 +59,14 @@ impl Replica {
     }
 
     /// Returns the replica's role: the one whose metric series exists.
-    async fn role(&self) -> String {
+    pub(super) async fn role(&self) -> String {
         let metrics = self.metrics().await;
         let series =
             metrics.lines().find_map(|line| line.strip_prefix("mcp_host_plugin_poll_role{plugin=\"f\",role=\""));
         series.expect("the polls are shared").split('"').next().unwrap().to_owned()
     }
 
-    async fn value(&self, series: &str) -> u64 {
+    pub(super) async fn value(&self, series: &str) -> u64 {
         let metrics = self.metrics().await;
         metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok()).unwrap_or(0)
     }
@@ -88,7 +93,7 @@ impl Replica {
     }
 
     /// Waits until the replica knows `live` live replicas, `differing` of them with another config.
-    async fn knows(&self, live: u64, differing: u64) -> Value {
+    pub(super) async fn knows(&self, live: u64, differing: u64) -> Value {
         let looking = async {
             loop {
                 let cluster = self.cluster().await;
@@ -110,7 +115,7 @@ impl Replica {
     }
 
     /// Reads updates until there was one of the URI.
-    async fn told_of(&mut self, uri: &str) {
+    pub(super) async fn told_of(&mut self, uri: &str) {
         while next_updated(&mut self.wire).await != uri {}
     }
 }
@@ -242,7 +247,7 @@ async fn a_replica_with_another_config_is_told_of_in_the_log_the_metrics_and_the
 }
 
 /// Waits until the replicas have these roles.
-async fn have_roles(replicas: &[Replica], expected: &[&str]) {
+pub(super) async fn have_roles(replicas: &[Replica], expected: &[&str]) {
     let settle = async {
         loop {
             let mut roles = Vec::new();

@@ -125,7 +125,7 @@ impl Connection {
     /// Returns the client, which connects in the background: requests fail until a server responds.
     pub(super) async fn client(&self) -> Result<&Client, EngineError> {
         let connect = async || {
-            let (log, timeout) = (self.log.clone(), self.timeout);
+            let (log, rounds, timeout) = (self.log.clone(), self.log.clone(), self.timeout);
             let mut options = ConnectOptions::new()
                 .name("mcp-host")
                 .retry_on_initial_connect()
@@ -136,6 +136,11 @@ impl Connection {
                 .reconnect_delay_callback(|attempts| {
                     let exponent = u32::try_from(attempts).unwrap_or(u32::MAX).min(8);
                     Duration::from_millis(10_u64.wrapping_shl(exponent)).min(MAX_RECONNECT_PAUSE)
+                })
+                // It chooses no server: it is the only place that gets the error of an attempt.
+                .reconnect_to_server_callback(move |servers, _| {
+                    rounds.retries(&servers);
+                    std::future::ready(None)
                 })
                 .event_callback(move |event| {
                     log.heard(&event);

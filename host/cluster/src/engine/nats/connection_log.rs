@@ -1,17 +1,23 @@
 //! Log lines about the connection to NATS: it was lost, with the reason and the effect on this replica; it is
 //! back; JetStream is missing. The operator of the servers can cause any number of events, so each kind of
 //! warning is logged at most once per [`INTERVAL`], and texts from a server are truncated and escaped.
+//!
+//! The reason why no connection can be made may change: a server that restarts refuses connections, and then its
+//! certificate turns out to have expired. So up to [`MAX_REASONS`] reasons are logged until there is a connection.
 
+use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use async_nats::{Event, ServerAddr};
+use async_nats::{Event, Server, ServerAddr};
 use mcp_host_base::throttle::Throttle;
 
 /// The minimum time between two warnings of one kind.
 const INTERVAL: Duration = Duration::from_mins(1);
 /// The maximum length of a server's text, in characters.
 const MAX_REASON: usize = 200;
+/// The maximum number of reasons for one lost connection.
+const MAX_REASONS: usize = 4;
 
 /// What a replica does without a connection, for its log.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +56,8 @@ pub(super) struct ConnectionLog {
     state: Mutex<State>,
     lost: Throttle,
     unreachable: Throttle,
+    /// Of the second and later reasons for one lost connection.
+    other_reasons: Throttle,
     complaints: Throttle,
     jetstream: Throttle,
 }
@@ -60,8 +68,10 @@ struct State {
     complaint: Option<String>,
     /// Whether the log has a warning that the connection was lost, or was never made.
     has_warned: bool,
-    /// Whether the log has the reason, since the last connection.
-    has_reason: bool,
+    /// The kind of the last failed attempt to connect.
+    failure: Option<String>,
+    /// The logged reasons why there is no connection, since the last one.
+    reasons: Vec<String>,
     /// Whether the log has an error that JetStream is missing.
     lacks_jetstream: bool,
 }
@@ -88,6 +98,7 @@ impl ConnectionLog {
             state: Mutex::default(),
             lost: Throttle::new(INTERVAL),
             unreachable: Throttle::new(INTERVAL),
+            other_reasons: Throttle::new(INTERVAL),
             complaints: Throttle::new(INTERVAL),
             jetstream: Throttle::new(INTERVAL),
         }
@@ -99,20 +110,33 @@ impl ConnectionLog {
 
     /// Handles an event of the connection.
     pub(super) fn heard(&self, event: &Event) {
-        let (servers, meanwhile) = (&self.servers, self.effects.meanwhile);
         match self.next(event) {
-            Some(Line::Lost(reason)) => {
+            Some(line) => self.write(line),
+            None => tracing::debug!(target: "mcp_host", servers = self.servers, "NATS: {event}"),
+        }
+    }
+
+    /// Handles the begin of a round of attempts to connect to these servers, which have the errors of the earlier rounds.
+    pub(super) fn retries(&self, servers: &[Server]) {
+        if let Some(line) = self.next_round(servers) {
+            self.write(line);
+        }
+    }
+
+    fn write(&self, line: Line) {
+        let (servers, meanwhile) = (&self.servers, self.effects.meanwhile);
+        match line {
+            Line::Lost(reason) => {
                 let reason = reason.as_deref().unwrap_or("it was closed");
                 tracing::warn!(target: "mcp_host", servers, "the connection to NATS is lost ({reason}): {meanwhile}");
             }
-            Some(Line::Unreachable(reason)) => {
+            Line::Unreachable(reason) => {
                 tracing::warn!(target: "mcp_host", servers, "NATS cannot be reached ({reason}), which is tried again: {meanwhile}");
             }
-            Some(Line::Back) => tracing::info!(target: "mcp_host", servers, "NATS is connected"),
-            Some(Line::Complaint(reason)) => {
+            Line::Back => tracing::info!(target: "mcp_host", servers, "NATS is connected"),
+            Line::Complaint(reason) => {
                 tracing::warn!(target: "mcp_host", servers, "NATS denies a permission: {reason}. docs/cluster.md lists the permissions that a replica needs");
             }
-            None => tracing::debug!(target: "mcp_host", servers, "NATS: {event}"),
         }
     }
 
@@ -120,7 +144,8 @@ impl ConnectionLog {
         let mut state = self.state();
         match event {
             Event::Connected => {
-                (state.complaint, state.has_reason) = (None, false);
+                (state.complaint, state.failure) = (None, None);
+                state.reasons.clear();
                 std::mem::take(&mut state.has_warned).then_some(Line::Back)
             }
             Event::Disconnected => {
@@ -129,14 +154,10 @@ impl ConnectionLog {
                 state.has_warned = true;
                 Some(Line::Lost(reason))
             }
-            // An attempt to connect has failed. While connected, there are no attempts.
+            // An attempt to connect has failed. The event has only the kind of the error: the next round has the error.
             Event::ClientError(error) => {
-                if state.has_reason {
-                    return None;
-                }
-                self.unreachable.record()?;
-                (state.has_warned, state.has_reason) = (true, true);
-                Some(Line::Unreachable(quoted(&error.to_string())))
+                state.failure = Some(quoted(&error.to_string()));
+                None
             }
             Event::ServerError(error) => {
                 let complaint = quoted(&error.to_string());
@@ -146,6 +167,23 @@ impl ConnectionLog {
             }
             Event::LameDuckMode | Event::Draining | Event::Closed | Event::SlowConsumer(_) => None,
         }
+    }
+
+    fn next_round(&self, servers: &[Server]) -> Option<Line> {
+        let mut state = self.state();
+        let errors: BTreeSet<_> = servers.iter().filter_map(|server| server.last_error.as_deref()).collect();
+        let reason = match errors.is_empty() {
+            true => state.failure.clone()?,
+            false => quoted(&errors.into_iter().collect::<Vec<_>>().join("; ")),
+        };
+        if state.reasons.len() >= MAX_REASONS || state.reasons.contains(&reason) {
+            return None;
+        }
+        let throttle = if state.reasons.is_empty() { &self.unreachable } else { &self.other_reasons };
+        throttle.record()?;
+        state.has_warned = true;
+        state.reasons.push(reason.clone());
+        Some(Line::Unreachable(reason))
     }
 
     /// Logs that the servers have no JetStream for the account of this replica.
@@ -185,8 +223,19 @@ mod tests {
         ConnectionLog::new(&servers, Effects::OF_SHARED_POLLS)
     }
 
-    fn refused() -> Event {
-        Event::ClientError(ClientError::Other("connection refused".to_owned()))
+    fn failed(kind: &str) -> Event {
+        Event::ClientError(ClientError::Other(kind.to_owned()))
+    }
+
+    /// A server, with the error of the last attempt to connect to it.
+    fn server(last_error: Option<&str>) -> [Server; 1] {
+        let addr = "tls://n2.example:4223".parse().unwrap();
+        let last_error = last_error.map(str::to_owned);
+        [Server { addr, failed_attempts: 1, did_connect: true, is_discovered: false, last_error }]
+    }
+
+    fn unreachable(reason: &str) -> Option<Line> {
+        Some(Line::Unreachable(reason.to_owned()))
     }
 
     #[test]
@@ -197,34 +246,65 @@ mod tests {
         let complaint = Event::ServerError(ServerError::Other("stale\nconnection".to_owned()));
         assert!(matches!(log.next(&complaint), Some(Line::Complaint(reason)) if reason.contains("stale\\nconnection")));
         assert!(matches!(log.next(&Event::Disconnected), Some(Line::Lost(Some(reason))) if reason.contains("stale")));
-        assert_eq!(log.next(&refused()), Some(Line::Unreachable("connection refused".to_owned())));
-        for _ in 0..1000 {
-            assert_eq!(log.next(&refused()), None);
+        assert_eq!(log.next_round(&server(None)), None, "nothing has failed yet");
+        for round in 0..1000 {
+            assert_eq!(log.next(&failed("IO error")), None);
+            let line = log.next_round(&server(Some("IO error: refused")));
+            assert_eq!(line, if round == 0 { unreachable("IO error: refused") } else { None });
         }
         assert_eq!(log.next(&Event::Connected), Some(Line::Back));
+    }
+
+    #[test]
+    fn another_reason_why_there_is_no_connection_is_warned_of_and_not_more_than_a_few() {
+        let log = log();
+        assert_eq!(log.next(&Event::Disconnected), Some(Line::Lost(None)));
+        assert_eq!(log.next_round(&server(Some("refused"))), unreachable("refused"));
+        assert_eq!(log.next_round(&server(Some("expired 1 s ago"))), unreachable("expired 1 s ago"));
+        for reason in ["refused", "expired 1 s ago", "expired 2 s ago"] {
+            assert_eq!(log.next_round(&server(Some(reason))), None, "{reason}");
+        }
+        let log = ConnectionLog { other_reasons: Throttle::new(Duration::ZERO), ..self::log() };
+        let lines = (0..1000).filter_map(|number| log.next_round(&server(Some(&number.to_string()))));
+        assert_eq!(lines.count(), MAX_REASONS);
     }
 
     #[test]
     fn a_connection_that_comes_and_goes_is_warned_of_once_in_the_interval() {
         let log = log();
+        let refused = server(Some("refused"));
         assert_eq!(log.next(&Event::Disconnected), Some(Line::Lost(None)));
-        assert_eq!(log.next(&refused()), Some(Line::Unreachable("connection refused".to_owned())));
+        assert_eq!(log.next_round(&refused), unreachable("refused"));
         assert_eq!(log.next(&Event::Connected), Some(Line::Back));
         for _ in 0..1000 {
             let complaint = Event::ServerError(ServerError::Other("x".repeat(100_000)));
-            let lines = [&Event::Disconnected, &refused(), &Event::Connected, &complaint].map(|event| log.next(event));
-            assert!(lines[..3].iter().all(Option::is_none), "{lines:?}");
+            let long = server(Some(&complaint.to_string()));
+            let lines = [
+                log.next(&Event::Disconnected),
+                log.next_round(&refused),
+                log.next_round(&long),
+                log.next(&Event::Connected),
+                log.next(&complaint),
+            ];
+            assert!(lines[..4].iter().all(Option::is_none), "{lines:?}");
             assert!(
-                lines[3].as_ref().is_none_or(|line| matches!(line, Line::Complaint(text) if text.len() <= MAX_REASON))
+                lines[4].as_ref().is_none_or(|line| matches!(line, Line::Complaint(text) if text.len() <= MAX_REASON))
             );
         }
     }
 
     #[test]
-    fn a_server_that_was_never_there_is_warned_of() {
+    fn a_server_that_was_never_there_is_warned_of_with_the_kind_of_error_if_nothing_else_is_known() {
         let log = log();
-        assert_eq!(log.next(&refused()), Some(Line::Unreachable("connection refused".to_owned())));
-        assert_eq!(log.next(&refused()), None);
+        assert_eq!(log.next(&failed("DNS error")), None);
+        assert_eq!(log.next_round(&server(None)), unreachable("DNS error"));
+        assert_eq!(log.next_round(&server(None)), None);
         assert_eq!(log.next(&Event::Connected), Some(Line::Back));
+    }
+
+    #[test]
+    fn an_error_of_a_server_is_cut() {
+        let line = log().next_round(&server(Some(&"x".repeat(100_000))));
+        assert!(matches!(line, Some(Line::Unreachable(text)) if text.len() == MAX_REASON));
     }
 }
