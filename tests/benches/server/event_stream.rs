@@ -13,6 +13,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rmcp::model::ProtocolVersion;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::unconstrained;
 
 use crate::bench_request::BenchRequest;
 
@@ -102,10 +103,11 @@ impl Connection {
         }
     }
 
-    /// Skips the updates that have arrived.
+    /// Skips the updates that have arrived: a subscription that has just begun is told once more.
     pub(crate) fn skip_updates(&mut self) {
         for stream in &mut self.streams {
-            while stream.wait_for(UPDATED).now_or_never().is_some() {}
+            // Otherwise sockets seem to have nothing after some that have something.
+            while unconstrained(stream.wait_for(UPDATED)).now_or_never().is_some() {}
         }
     }
 }

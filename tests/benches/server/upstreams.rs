@@ -142,7 +142,6 @@ async fn measure_updates(options: &Options) {
     // The first edit only shows that both subscriptions are in place.
     for edit in 0..=options.starts() {
         sleep(PAUSE).await;
-        // A subscription that has just begun is told once more.
         direct.skip_updates();
         through.skip_updates();
         folder.write("a.txt", format!("edit {edit}"));
