@@ -201,3 +201,15 @@ async fn different_replicas_poll_the_shards_and_no_change_is_lost_while_their_nu
     let engine = Model::default();
     check(|| engine.clone()).await;
 }
+
+#[tokio::test]
+async fn paths_can_be_divided_on_a_thread_that_blocks() {
+    let name = ShardName::new("test", [b"shards".as_slice()], LISTING_SHARD);
+    let shards = Arc::new(Shards::start(Model::default(), ReplicaId::new(1), name, LEASE));
+    let dividing = shards.clone();
+    let divided = tokio::task::spawn_blocking(move || dividing.divide(located(0..40_000), 1)).await;
+    let Parts { parts, needs_poll } = divided.unwrap();
+    assert_eq!((parts.len(), needs_poll), (4, false));
+    assert_eq!(parts.iter().map(|part| part.watched.len()).sum::<usize>(), 40_000);
+    assert!(parts.iter().all(|part| part.polls.role() != RoleName::Idle), "each shard has begun");
+}
