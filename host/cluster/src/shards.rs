@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use crate::division::{Divided, Division};
 use crate::engine::Engine;
 use crate::member::RoleName;
+use crate::memory::WantsMemory;
 use crate::replica::ReplicaId;
 use crate::share::{News, ShardName, ShareStats, SharedPolls};
 
@@ -68,12 +69,14 @@ impl fmt::Debug for Shards {
 }
 
 impl Shards {
-    /// Starts sharing the polls of a plugin. `first` is the name of its first shard. The tasks run on the current runtime until this value
-    /// is dropped.
-    pub fn start<E: Engine>(engine: E, me: ReplicaId, first: ShardName, lease: Duration) -> Self {
+    /// Starts sharing the polls of a plugin. `first` is the name of its first shard. The plugins of a host have one `memory` together. The
+    /// tasks run on the current runtime until this value is dropped.
+    pub fn start<E: Engine>(engine: E, me: ReplicaId, first: ShardName, lease: Duration, memory: WantsMemory) -> Self {
         let (has_news, key) = (Arc::<Notify>::default(), first.plugin().to_owned());
         let news = has_news.clone();
-        let start = move |shard| SharedPolls::start_with(engine.clone(), me, first.sibling(shard), lease, news.clone());
+        let start = move |shard| {
+            SharedPolls::start_with(engine.clone(), me, first.sibling(shard), lease, news.clone(), memory.clone())
+        };
         let begun = BTreeMap::from([(LISTING_SHARD, Arc::new(start(LISTING_SHARD)))]);
         let (begun, division) = (Mutex::new(begun), Mutex::new(Division::new(key)));
         Self { start: Box::new(start), begun, division, has_news }
