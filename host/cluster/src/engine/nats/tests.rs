@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use async_nats::HeaderMap;
 use mcp_host_base::shared_buckets::{BucketError, BucketLimits, Expected, SharedBuckets};
-use mcp_host_base::shared_snapshots::{Published, Slot, Snapshot, SnapshotStore};
+use mcp_host_base::shared_snapshots::{Published, SNAPSHOT_LIFETIME, Slot, Snapshot, SnapshotStore};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
 
 use super::bucket::MAX_AGE;
@@ -130,6 +130,18 @@ impl Server {
 async fn nats_is_a_store_of_snapshots() {
     let server = Server::start(&[]).await;
     conformance::snapshots::check(&server.snapshots(), &server.snapshots()).await;
+}
+
+#[tokio::test]
+async fn the_object_store_drops_what_nobody_writes_again() {
+    let server = Server::start(&[]).await;
+    server.snapshots().place("ab").append(Slot::A, b"a chunk".to_vec()).await.unwrap();
+    let engine = server.connect(Login::None);
+    connected(&engine).await;
+    let info = "$JS.API.STREAM.INFO.OBJ_mcp-host-test-SEARCH".to_owned();
+    let config = engine.request(info, HeaderMap::new(), Vec::new()).await.unwrap().config.unwrap();
+    assert_eq!(config["max_age"], u64::try_from(SNAPSHOT_LIFETIME.as_nanos()).unwrap());
+    assert_eq!(config["max_bytes"], 1_u64 << 30);
 }
 
 #[tokio::test]
