@@ -319,7 +319,15 @@ impl Poller {
     async fn divide(&self, watched: Vec<(Uri, Path)>, requested: u64) -> Option<Parts> {
         let state = self.state.clone();
         let is_quick = watched.len() <= BATCH_SIZE;
-        let divide = move || state.shared.as_ref().map(|shards| shards.divide(watched, requested));
+        let divide = move || {
+            let shards = state.shared.as_ref()?;
+            let parts = shards.divide(watched, requested);
+            if state.retired.is_cancelled() {
+                // Otherwise this replica would want paths, and could take leases, although it no longer polls.
+                shards.leave();
+            }
+            Some(parts)
+        };
         if is_quick { divide() } else { tokio::task::spawn_blocking(divide).await.ok().flatten() }
     }
 

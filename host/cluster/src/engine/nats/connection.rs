@@ -58,7 +58,7 @@ impl ConnectionThread {
         if let Some(pool) = self.pool.get() {
             return Ok(pool.handle().clone());
         }
-        let pool = WorkerPool::start(Builder::new_multi_thread().worker_threads(1).thread_name("nats-buckets"));
+        let pool = WorkerPool::start(Builder::new_multi_thread().worker_threads(1).thread_name("nats"));
         let pool = pool.map_err(|error| EngineError::NoAnswer(format!("no thread for the connection: {error}")))?;
         Ok(self.pool.get_or_init(|| pool).handle().clone())
     }
