@@ -13,7 +13,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rmcp::model::ProtocolVersion;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::task::unconstrained;
+use tokio::task::coop::unconstrained;
 
 use crate::bench_request::BenchRequest;
 

@@ -3,10 +3,10 @@
 //! # Bounds
 //!
 //! One replica has at most [`MAX_PATHS`] paths and [`MAX_REPLICA_BYTES`], and all replicas together [`MAX_TOTAL`]
-//! paths and [`MAX_TOTAL_BYTES`]; parts of an incomplete version count, too. The wants of all shards of all plugins have
-//! [`MAX_WANTS_BYTES`](crate::memory::MAX_WANTS_BYTES). A replica beyond a bound is *refused* for [`REFUSAL`] leases: none of its wants are kept, it is not covered, and polls for itself. If a
-//! version is not complete within a lease, its parts are dropped. A replica without a known version after a lease
-//! is removed.
+//! paths and [`MAX_TOTAL_BYTES`]; parts of an incomplete version count, too. The wants in all shards of all plugins
+//! have at most [`MAX_WANTS_BYTES`](crate::memory::MAX_WANTS_BYTES). A replica beyond a bound is *refused* for
+//! [`REFUSAL`] leases: none of its wants are kept, it is not covered, and polls for itself. If a version is not complete
+//! within a lease, its parts are dropped. A replica without a known version after a lease is removed.
 //!
 //! The [paths of a round](RoundPaths) are kept up to date. A message costs as much as it has paths, and a list of all of a
 //! replica's paths also as much as its last list. A round costs as much as it has paths, which are at most [`MAX_PATHS`], and
