@@ -14,6 +14,7 @@ use super::bucket::MAX_AGE;
 use super::*;
 use crate::engine::conformance;
 use crate::member::{Found, OwnPolled, Plan, RoleName};
+use crate::memory::MemoryPool;
 use crate::record::MAX_RECORD_BYTES;
 use crate::replica::ReplicaId;
 use crate::share::{ShardName, SharedPolls};
@@ -71,6 +72,25 @@ impl Drop for Server {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+#[test]
+fn messages_that_wait_for_different_subscribers_share_their_memory() {
+    let pool = Arc::new(MemoryPool::new(10));
+    let waiting = || Waiting { memory: MemoryShare::of(pool.clone()), ..Waiting::default() };
+    let (mut one, mut other) = (waiting(), waiting());
+    for length in [2, 4] {
+        assert!(one.make_room(length));
+        one.add(length);
+    }
+    assert!(!other.make_room(5), "further messages are lost");
+    assert!(other.make_room(4));
+    other.add(4);
+    // The first message of the one was taken.
+    one.keep(1);
+    assert!(other.make_room(2) && !other.make_room(3));
+    drop(one);
+    assert!(other.make_room(6) && !other.make_room(CAPACITY_BYTES));
 }
 
 /// Waits until there is a usable connection.
