@@ -27,6 +27,7 @@ use crate::engine::{Engine, EngineError};
 use crate::member::{
     Found, Member, MemberStats, Output, OwnPolled, Plan, Revision, RoleName, Stored, Time, WriteFailure, part,
 };
+use crate::memory::WantsMemory;
 use crate::message::Message;
 use crate::record::Record;
 use crate::replica::ReplicaId;
@@ -34,7 +35,7 @@ use crate::replica::ReplicaId;
 use crate::simulation::{Bug, is_planted};
 
 /// The maximum size of paths that wait for notification, in bytes.
-pub const MAX_NEWS_BYTES: usize = 16 * 1024 * 1024;
+pub const MAX_NEWS_BYTES: usize = 4 * 1024 * 1024;
 /// The pause after the engine has rejected a subscription.
 const RETRY: Duration = Duration::from_secs(1);
 /// The maximum time in which a replica announces that it leaves.
@@ -189,20 +190,22 @@ impl State {
 impl SharedPolls {
     /// Starts sharing. The task runs on the current runtime until this value is dropped.
     pub fn start<E: Engine>(engine: E, me: ReplicaId, shard: ShardName, lease: Duration) -> Self {
-        Self::start_with(engine, me, shard, lease, Arc::default())
+        Self::start_with(engine, me, shard, lease, Arc::default(), WantsMemory::default())
     }
 
-    /// Starts sharing as [`start`](Self::start) does. There is a notification when there are news.
+    /// Starts sharing as [`start`](Self::start) does. There is a notification when there are news. The wants of other replicas take this
+    /// memory.
     pub(crate) fn start_with<E: Engine>(
         engine: E,
         me: ReplicaId,
         shard: ShardName,
         lease: Duration,
         has_news: Arc<Notify>,
+        memory: WantsMemory,
     ) -> Self {
         let state = Arc::new(State {
             start: Instant::now(),
-            member: Mutex::new(Member::new(me, lease, fastrand::u64(..))),
+            member: Mutex::new(Member::new(me, lease, fastrand::u64(..)).with_memory(memory)),
             news: Mutex::default(),
             has_news,
             has_outputs: Notify::new(),

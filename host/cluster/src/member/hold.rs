@@ -351,7 +351,7 @@ impl Member {
             is_wanted: true,
             failures: 0,
             divided: now,
-            wants: Wants::default(),
+            wants: Wants::new(self.memory.clone()),
             record,
         };
         let epoch = holding.epoch();

@@ -167,10 +167,23 @@ impl<C: Clone + Eq + Hash, F: Clone> PathGroups<C, F> {
 
     /// Sets the paths of the next poll.
     pub(super) fn set_watched(&mut self, watched: Vec<(Uri, Path)>, now: Instant) {
+        self.begin_watched();
+        let new = self.watch_known(watched);
+        self.watch_new(new);
+        self.forget_unwatched(now);
+    }
+
+    /// Begins to set the paths of the next poll in batches: first all paths that are [known](Self::watch_known), then the
+    /// [new](Self::watch_new) ones. [`forget_unwatched`](Self::forget_unwatched) ends it.
+    pub(super) fn begin_watched(&mut self) {
         for group in self.groups.values_mut() {
             group.watched.clear();
         }
         self.members.values_mut().for_each(|member| member.is_watched = false);
+    }
+
+    /// Adds watched paths to their groups. Returns those that have none.
+    pub(super) fn watch_known(&mut self, watched: impl IntoIterator<Item = (Uri, Path)>) -> Vec<(Uri, Path)> {
         let mut new = Vec::new();
         for (uri, path) in watched {
             match self.members.get_mut(&path) {
@@ -183,6 +196,11 @@ impl<C: Clone + Eq + Hash, F: Clone> PathGroups<C, F> {
                 None => new.push((uri, path)),
             }
         }
+        new
+    }
+
+    /// Adds watched paths that have no group.
+    pub(super) fn watch_new(&mut self, new: impl IntoIterator<Item = (Uri, Path)>) {
         let mut open = None;
         for (uri, path) in new {
             let has_room = |group: &PathGroup<C, F>, max: usize| group.failure.is_none() && group.watched.len() < max;
@@ -199,7 +217,6 @@ impl<C: Clone + Eq + Hash, F: Clone> PathGroups<C, F> {
                 self.members.insert(path, member);
             }
         }
-        self.forget_unwatched(now);
     }
 
     /// Returns the group for a new path: one with room, or the smallest if there are too many groups. None means a new group.
@@ -213,7 +230,7 @@ impl<C: Clone + Eq + Hash, F: Clone> PathGroups<C, F> {
     }
 
     /// Removes unwatched paths, except in failed groups, and groups without a path.
-    fn forget_unwatched(&mut self, now: Instant) {
+    pub(super) fn forget_unwatched(&mut self, now: Instant) {
         let groups = &self.groups;
         let is_remembered = |member: &Member| {
             let failure = groups.get(&member.group).and_then(|group| group.failure.as_ref());

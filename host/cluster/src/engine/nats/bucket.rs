@@ -5,7 +5,7 @@
 //! size. Values of a plugin's bucket are kept until they are deleted; its quotas are the limits of the stream.
 //!
 //! An object store (ADR-20) is a stream of the same kind, whose subjects are the descriptions of objects and
-//! their chunks. It has several messages of one subject. They are kept for [`MAX_AGE`], too.
+//! their chunks. It has several messages of one subject. They are kept for [`SNAPSHOT_LIFETIME`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use async_nats::HeaderMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mcp_host_base::shared_buckets::BucketLimits;
-use mcp_host_base::shared_snapshots::MAX_CHUNK;
+use mcp_host_base::shared_snapshots::{MAX_CHUNK, SNAPSHOT_LIFETIME};
 use serde_json::{Value, json};
 
 use super::connection::{API, Answer, ApiError};
@@ -125,7 +125,7 @@ impl Bucket {
             Kind::Records => (nanoseconds(MAX_AGE), MAX_RECORD_BYTES),
             Kind::Sessions => (nanoseconds(MAX_SESSION_AGE), MAX_SESSION_BYTES),
             Kind::Values(_) => (0, MAX_VALUE.saturating_add(MAX_HEADER_BYTES)),
-            Kind::Objects => (nanoseconds(MAX_AGE), MAX_CHUNK.saturating_add(MAX_HEADER_BYTES)),
+            Kind::Objects => (nanoseconds(SNAPSHOT_LIFETIME), MAX_CHUNK.saturating_add(MAX_HEADER_BYTES)),
         };
         let mut config = json!({
             "name": self.stream(),

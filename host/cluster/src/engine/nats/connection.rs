@@ -17,8 +17,9 @@ use tokio::sync::OnceCell;
 use tokio::time::sleep;
 
 use super::connection_log::ConnectionLog;
-use super::{EngineError, Login};
+use super::{ALL_CAPACITY_BYTES, CAPACITY, EngineError, Login};
 use crate::bounded_json;
+use crate::memory::MemoryPool;
 
 /// The prefix of the subjects of the JetStream API.
 pub(super) const API: &str = "$JS.API.";
@@ -39,6 +40,8 @@ pub(super) struct Connection {
     tls: Option<ClientConfig>,
     pub(super) timeout: Duration,
     pub(super) log: Arc<ConnectionLog>,
+    /// The memory for messages that wait for subscribers.
+    pub(super) waiting: Arc<MemoryPool>,
     /// The thread of the connection; none if it belongs to the runtime of the first request.
     thread: Option<ConnectionThread>,
 }
@@ -55,7 +58,7 @@ impl ConnectionThread {
         if let Some(pool) = self.pool.get() {
             return Ok(pool.handle().clone());
         }
-        let pool = WorkerPool::start(Builder::new_multi_thread().worker_threads(1).thread_name("nats-buckets"));
+        let pool = WorkerPool::start(Builder::new_multi_thread().worker_threads(1).thread_name("nats"));
         let pool = pool.map_err(|error| EngineError::NoAnswer(format!("no thread for the connection: {error}")))?;
         Ok(self.pool.get_or_init(|| pool).handle().clone())
     }
@@ -119,7 +122,8 @@ impl Connection {
         log: ConnectionLog,
         thread: Option<ConnectionThread>,
     ) -> Self {
-        Self { client: OnceCell::new(), servers, login, tls, timeout, log: Arc::new(log), thread }
+        let waiting = Arc::new(MemoryPool::new(ALL_CAPACITY_BYTES));
+        Self { client: OnceCell::new(), servers, login, tls, timeout, log: Arc::new(log), waiting, thread }
     }
 
     /// Returns the client, which connects in the background: requests fail until a server responds.
@@ -154,9 +158,7 @@ impl Connection {
             if let Some(tls) = &self.tls {
                 options = options.tls_client_config(tls.clone());
             }
-            if self.thread.is_some() {
-                options = options.subscription_capacity(MAX_PENDING);
-            }
+            options = options.subscription_capacity(if self.thread.is_some() { MAX_PENDING } else { CAPACITY });
             let no_client = |error: async_nats::ConnectError| EngineError::NoAnswer(error.to_string());
             let servers = self.servers.clone();
             match &self.thread {
