@@ -67,6 +67,7 @@ mod events;
 mod hold;
 mod listen;
 mod round_paths;
+mod rounds;
 #[cfg(test)]
 mod tests;
 mod wants;
