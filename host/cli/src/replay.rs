@@ -35,6 +35,7 @@ Examples:
 
 /// The maximum size of the values of a decoded line, in bytes, as [`decoded_size`] estimates it. It is more than 32 MiB of host calls take.
 const MAX_DECODED: usize = 2 << 30;
+
 /// Repeat recorded calls of a provider without grants, and compare its behavior with the recording
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
