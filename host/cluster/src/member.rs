@@ -68,6 +68,7 @@ mod events;
 mod hold;
 mod listen;
 mod round_paths;
+mod rounds;
 #[cfg(test)]
 mod tests;
 mod wants;

@@ -59,7 +59,7 @@ impl ComponentFile {
             return Err(ComponentError::DigestMismatch { file: path, expected, found: digest });
         }
         match custom_section::find_excess(&file) {
-            Some(what) => Err(ComponentError::TooLarge { file: path, what: what.to_owned() }),
+            Some(what) => Err(ComponentError::TooLarge { file: path, what }),
             None => Ok(Self { path, digest, size, is_pinned: pinned.is_some(), file }),
         }
     }

@@ -41,7 +41,7 @@ pub(crate) use self::events::MAX_RETRY;
 use self::error::{HttpError, failed};
 use self::events::{RawEvents, Streams, raw_events};
 use crate::connections::{Connections, ReceivedBody};
-use crate::guard::Allowance;
+use crate::guard::{Allowance, Cancellations};
 use crate::message::{Decoder, LONG, Undecoded};
 use crate::tokens::AccessTokens;
 use crate::updates::Updates;
@@ -132,9 +132,10 @@ impl HttpClient {
         Self { connections: self.connections.separate(), ..self.clone() }
     }
 
-    /// Begins a connection of rmcp. What the server sends without a request is counted in this allowance.
-    pub(crate) fn begin_connection(&self, allowance: Arc<Allowance>) {
-        self.streams.begin_connection(allowance);
+    /// Begins a connection of rmcp. What the server sends without a request is counted in this allowance, and the connection's requests are
+    /// cancelled with these cancellations.
+    pub(crate) fn begin_connection(&self, allowance: Arc<Allowance>, cancellations: Arc<Cancellations>) {
+        self.streams.begin_connection(allowance, cancellations);
     }
 
     async fn send(

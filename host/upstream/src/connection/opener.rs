@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::error::{ConnectError, MAX_REASON, OpenError, is_of_transport, reason};
-use crate::guard::{Allowance, Buckets, Excess, Guarded};
+use crate::guard::{Allowance, Buckets, Cancellations, Excess, Guarded};
 use crate::health::Health;
 use crate::http::{HttpClient, MAX_RETRY};
 use crate::mapping::Mapping;
@@ -259,6 +259,7 @@ impl Opener {
         let max_message = max_message(limits);
         let source = self.plugin.upstream.as_ref().map(|upstream| &upstream.source);
         let allowance = Arc::new(Allowance::new(self.buckets.clone()));
+        let cancellations = Arc::<Cancellations>::default();
         match (source, &self.http) {
             (Some(UpstreamSource::Url(url)), Some(client)) => {
                 let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
@@ -268,9 +269,9 @@ impl Opener {
                 let mut retry = ExponentialBackoff::default();
                 retry.max_delay = Some(MAX_RETRY);
                 config.retry_config = Arc::new(retry);
-                client.begin_connection(allowance.clone());
+                client.begin_connection(allowance.clone(), cancellations.clone());
                 let transport = StreamableHttpClientTransport::with_client(client.clone(), config);
-                self.serve(transport, allowance, lifecycle, None).await
+                self.serve(transport, allowance, cancellations, lifecycle, None).await
             }
             (Some(UpstreamSource::Command(command)), _) => {
                 // Waits for the end of other programs, within the time of the attempt.
@@ -295,7 +296,7 @@ impl Opener {
                 *self.program.lock() = Some(Arc::new(Program { state, last_errors, is_read, _log }));
                 let (name, decoder) = (self.name.clone(), self.decoder);
                 let transport = Pipes::new(name, stdout, stdin, max_message, decoder, allowance.clone());
-                self.serve(transport, allowance, lifecycle, Some(running)).await
+                self.serve(transport, allowance, cancellations, lifecycle, Some(running)).await
             }
             _ => Err(OpenError::Start("there is no URL and no command".to_owned())),
         }
@@ -306,12 +307,13 @@ impl Opener {
         &self,
         transport: T,
         allowance: Arc<Allowance>,
+        cancellations: Arc<Cancellations>,
         lifecycle: ClientLifecycleMode,
         program: Option<Box<dyn Send + Sync>>,
     ) -> Result<Link, OpenError> {
         let has_ended = Arc::<AtomicBool>::default();
         let (updates, health) = (self.updates.clone(), self.health.clone());
-        let transport = Guarded::new(transport, allowance.clone(), updates, health, has_ended.clone());
+        let transport = Guarded::new(transport, allowance.clone(), cancellations, updates, health, has_ended.clone());
         let handler = Handler { mapping: self.mapping.clone(), updates: self.updates.clone() };
         // Boxed: the compiler cannot tell that the future of a generic transport may be sent.
         let serving: BoxFuture<'static, Result<RunningService<RoleClient, Handler>, ClientInitializeError>> =

@@ -9,15 +9,12 @@
 //! events ([`Incomplete`]). A [part](OWN_PART) of the buckets of each identity is not taken from the shared ones, so identities that
 //! receive a flood do not end the connection of one that receives little.
 
-use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use mcp_host_base::bounded_body::shortfall;
-use parking_lot::Mutex;
-use rmcp::model::RequestId;
 use tokio_util::sync::CancellationToken;
 
 /// The burst of events, or of lines.
@@ -50,20 +47,26 @@ pub(crate) enum Excess {
     )]
     Events,
     /// The token bucket of bytes.
-    #[error("the upstream sends more than 16 MiB at once, or 1 MiB a second, that are not answers to requests")]
+    #[error(
+        "the upstream sends more than {} MiB at once, or {} MiB a second, that are not answers to requests",
+        BYTES.get() >> 20,
+        BYTES_PER_SECOND.get() >> 20
+    )]
     Bytes,
     /// The token buckets of all identities together.
     #[error(
-        "the upstream sends more than four times as much for all identities together as it may for one: 10000 events or 16 MiB at once, \
-         or 1000 events or 1 MiB a second, that are not answers to requests"
+        "the upstream sends more than {IDENTITIES} times as much for all identities together as it may for one: {EVENTS} events or {} MiB \
+         at once, or {EVENTS_PER_SECOND} events or {} MiB a second, that are not answers to requests",
+        BYTES.get() >> 20,
+        BYTES_PER_SECOND.get() >> 20
     )]
     Total,
     /// The budget of bytes of incomplete events.
     #[error("the upstream keeps incomplete events of more than {0} bytes together in its event streams")]
     Incomplete(usize),
-    /// The maximum length of a line, even if it is an answer.
-    #[error("the upstream sends a line of more than 128 MiB")]
-    Line,
+    /// The maximum length of a line in bytes, even if it is an answer.
+    #[error("the upstream sends a line of more than {} MiB", .0 >> 20)]
+    Line(u64),
 }
 
 /// A token bucket of events, and one of bytes.
@@ -203,31 +206,6 @@ pub(crate) struct Allowance {
     excess: OnceLock<Excess>,
     /// Cancelled by the first excess.
     pub(super) exceeded: CancellationToken,
-    /// The pending requests whose responses end when they are cancelled.
-    cancellable: Mutex<HashMap<RequestId, CancellationToken>>,
-}
-
-/// Is cancelled when its request is.
-pub(crate) struct Cancellation {
-    id: RequestId,
-    token: CancellationToken,
-    allowance: Arc<Allowance>,
-}
-
-impl Cancellation {
-    pub(crate) async fn cancelled(&self) {
-        self.token.cancelled().await;
-    }
-
-    pub(crate) fn token(&self) -> CancellationToken {
-        self.token.clone()
-    }
-}
-
-impl Drop for Cancellation {
-    fn drop(&mut self) {
-        self.allowance.cancellable.lock().remove(&self.id);
-    }
 }
 
 impl Allowance {
@@ -269,20 +247,6 @@ impl Allowance {
     /// Returns the first excess.
     pub(crate) fn excess(&self) -> Option<Excess> {
         self.excess.get().copied()
-    }
-
-    /// Returns the cancellation of a request that is being sent.
-    pub(crate) fn cancellation(self: &Arc<Self>, id: RequestId) -> Cancellation {
-        let token = CancellationToken::new();
-        self.cancellable.lock().insert(id.clone(), token.clone());
-        Cancellation { id, token, allowance: self.clone() }
-    }
-
-    /// Cancels a request.
-    pub(crate) fn cancel(&self, id: &RequestId) {
-        if let Some(token) = self.cancellable.lock().get(id) {
-            token.cancel();
-        }
     }
 
     /// Records that a request waits for an answer, which is not counted.
@@ -406,5 +370,8 @@ mod tests {
         assert_eq!((BYTES.get(), BYTES_PER_SECOND.get()), (16 << 20, 1 << 20));
         let text = Excess::Bytes.to_string();
         assert!(text.contains("16 MiB") && text.contains("1 MiB a second"), "{text}");
+        let text = Excess::Total.to_string();
+        assert!(text.contains("more than 4 times as much") && text.contains("10000 events or 16 MiB"), "{text}");
+        assert_eq!(Excess::Line(128 << 20).to_string(), "the upstream sends a line of more than 128 MiB");
     }
 }
