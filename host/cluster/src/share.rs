@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use mcp_host_base::task;
 use mcp_host_base::text::prefix;
 use mcp_host_base::throttle::Throttle;
 use sha2::{Digest, Sha256};
@@ -212,7 +213,7 @@ impl SharedPolls {
             invalid_log: Throttle::new(LOG_INTERVAL),
         });
         let task = Task { engine, shard, lease, state: state.clone(), request: None };
-        tokio::spawn(task.run());
+        task::spawn(task.run());
         Self { state }
     }
 
@@ -419,14 +420,14 @@ impl<E: Engine> Task<E> {
                     let (engine, shard, state) = (self.engine.clone(), self.shard.clone(), self.state.clone());
                     let limit = part(self.lease, 5);
                     self.request =
-                        Some(tokio::spawn(async move { Answer::Read(read(&engine, &shard, &state, limit).await) }));
+                        Some(task::spawn(async move { Answer::Read(read(&engine, &shard, &state, limit).await) }));
                 }
                 Output::Write { expected, record } => {
                     let (engine, shard, state) = (self.engine.clone(), self.shard.clone(), self.state.clone());
                     let limit = part(self.lease, 5);
                     let written =
                         async move { Answer::Written(write(&engine, &shard, &state, expected, &record, limit).await) };
-                    self.request = Some(tokio::spawn(written));
+                    self.request = Some(task::spawn(written));
                 }
                 Output::Changed { changed, listing } => self.state.tell(|news| news.add(changed, listing)),
                 Output::Completed { requested, relied } => self.state.tell(|news| {

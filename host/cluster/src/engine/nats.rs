@@ -23,6 +23,7 @@ use async_nats::rustls::crypto::ring;
 use async_nats::rustls::pki_types::CertificateDer;
 use async_nats::rustls::{ClientConfig, RootCertStore};
 use futures::StreamExt;
+use mcp_host_base::task;
 use tokio::sync::mpsc;
 
 use self::bucket::Bucket;
@@ -215,7 +216,7 @@ impl Engine for Nats {
             Err(_) => return Err(EngineError::NoAnswer("the time is over".to_owned())),
         };
         let (sender, receiver) = mpsc::channel(CAPACITY);
-        tokio::spawn(async move {
+        task::spawn(async move {
             let mut waiting = Waiting::default();
             loop {
                 let message = tokio::select! {

@@ -27,6 +27,7 @@ use std::time::Duration;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 use mcp_host_base::backoff::Backoff;
+use mcp_host_base::task;
 use mcp_host_config::Secret;
 use mcp_host_config::grants::{AuthorizationGrant, OAuth};
 use mcp_host_model::net::Origin;
@@ -198,7 +199,7 @@ impl AccessTokens {
             return cache.unexpired(now).ok_or_else(|| failure.error.clone());
         }
         let tokens = self.clone();
-        let refresh = tokio::spawn(async move { tokens.refresh(cache).await });
+        let refresh = task::spawn(async move { tokens.refresh(cache).await });
         refresh.await.unwrap_or(Err(TokenError::Request("its task was aborted")))
     }
 

@@ -33,6 +33,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use mcp_host_base::log_target;
 use mcp_host_base::metrics::Open;
 use mcp_host_base::share_limiter::{ShareLimiter, ShareLimits, SharePermit};
+use mcp_host_base::task;
 use mcp_host_base::throttle::Throttle;
 use mcp_host_config::http::{ENDPOINT_PATH, Http};
 use mcp_resource_host::host::Host;
@@ -191,7 +192,7 @@ impl Connections {
             permit: Some(of_client),
             _open: self.shared.metrics.open_connection(),
         };
-        tokio::spawn(async move {
+        task::spawn(async move {
             // Pinned here, because a future has room for an argument twice: as it was passed, and while it is awaited.
             let serving = pin!(open.shared.serve(tcp, client));
             open.shared.abort.run_until_cancelled(serving).await
