@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use mcp_host_base::task;
 use tokio::sync::Notify;
 
 pub use self::name::ShardName;
@@ -68,7 +69,7 @@ impl SharedPolls {
         memory: WantsMemory,
     ) -> Self {
         let state = Arc::new(State::new(Member::new(me, lease, fastrand::u64(..)).with_memory(memory), has_news));
-        tokio::spawn(Task::new(engine, shard, lease, state.clone()).run());
+        task::spawn(Task::new(engine, shard, lease, state.clone()).run());
         Self { state }
     }
 

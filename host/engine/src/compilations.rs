@@ -32,6 +32,7 @@ use std::time::Duration;
 use mcp_host_base::log_target;
 use mcp_host_base::private_file::PrivateError;
 use mcp_host_base::regular_file::FileThreads;
+use mcp_host_base::task;
 use mcp_host_config as config;
 use mcp_host_model::digest::Digest;
 use parking_lot::{Mutex, MutexGuard};
@@ -195,7 +196,7 @@ impl Compilations {
             let (sender, outcome) = watch::channel(None);
             let (context, cancelled) = (self.context.clone(), CancellationToken::new());
             let of_task = cancelled.clone();
-            let task = tokio::spawn(async move {
+            let task = task::spawn(async move {
                 let (outcome, is_baseline) = context.first_code(&file, &of_task).await;
                 sender.send_replace(Some(outcome));
                 if is_baseline {

@@ -158,18 +158,27 @@ impl GuestExecutor {
     where
         F: Future<Output: Send> + Send + 'static,
     {
+        // Type-erased with its output, so that the queues and workers are compiled once and not for each type of call.
+        let output = Arc::new(Mutex::new(None));
+        let slot = output.clone();
+        let call = call.map(move |output| *slot.lock() = Some(output));
         // Boxed before a future exists, which would reserve space for the call while it runs.
-        self.run(queue, origin, waits, Call::new(call, clock))
+        let running = self.run(queue, origin, waits, Call::new(call, clock));
+        async move {
+            running.await?;
+            let output = output.lock().take();
+            output.ok_or(CallAborted::NoOutput)
+        }
     }
 
     /// Runs a call on its caller's thread first, and then on workers.
-    async fn run<T: Send + 'static>(
+    async fn run(
         &self,
         queue: &Arc<PluginQueue>,
         origin: CallOrigin,
         waits: Waits,
-        mut call: Call<T>,
-    ) -> Result<T, CallAborted> {
+        mut call: Call,
+    ) -> Result<(), CallAborted> {
         let is_background = matches!(origin, CallOrigin::Indexer | CallOrigin::Preparation);
         if origin.is_host() && !is_background {
             call.record_waits();
@@ -227,7 +236,7 @@ pub(crate) struct PluginQueue {
 
 impl PluginQueue {
     /// Runs a call while it is light, and then moves it to the heavy workers.
-    async fn run<T: Send + 'static>(self: Arc<Self>, mut call: Call<T>) -> Result<T, CallAborted> {
+    async fn run(self: Arc<Self>, mut call: Call) -> Result<(), CallAborted> {
         let light = poll_fn(|context| match call.is_heavy() || self.is_heavy() {
             true => Poll::Ready(None),
             false => self.poll_with_permit(&mut call, context).map(Some),
@@ -241,13 +250,13 @@ impl PluginQueue {
         AbortOnDropHandle::new(heavy.spawn(self.run_heavy(call))).await?
     }
 
-    async fn run_heavy<T>(self: Arc<Self>, mut call: Call<T>) -> Result<T, CallAborted> {
+    async fn run_heavy(self: Arc<Self>, mut call: Call) -> Result<(), CallAborted> {
         poll_fn(|context| yield_if_pending(self.poll_with_permit(&mut call, context))).await
     }
 
     /// Runs one of the host's own calls while the leaky bucket has room, and then moves it to the workers for the
     /// host's heavy calls.
-    async fn run_host_call<T: Send + 'static>(self: Arc<Self>, mut call: Call<T>) -> Result<T, CallAborted> {
+    async fn run_host_call(self: Arc<Self>, mut call: Call) -> Result<(), CallAborted> {
         let within_budget = poll_fn(|context| {
             let is_over_budget = self.host_budget().is_full(Instant::now());
             if is_over_budget {
@@ -267,13 +276,13 @@ impl PluginQueue {
     }
 
     /// Polls a client's call once it has a run permit.
-    fn poll_with_permit<T>(&self, call: &mut Call<T>, context: &mut Context<'_>) -> Poll<Result<T, CallAborted>> {
+    fn poll_with_permit(&self, call: &mut Call, context: &mut Context<'_>) -> Poll<Result<(), CallAborted>> {
         let _run_permit = ready!(call.run_permit.poll(&self.run_permits, context));
         self.poll_for_client(call, context)
     }
 
     /// Polls a client's call, which may make its plugin heavy.
-    fn poll_for_client<T>(&self, call: &mut Call<T>, context: &mut Context<'_>) -> Poll<Result<T, CallAborted>> {
+    fn poll_for_client(&self, call: &mut Call, context: &mut Context<'_>) -> Poll<Result<(), CallAborted>> {
         let polled = call.poll(context);
         if call.cpu_time >= HEAVY_PLUGIN_CPU {
             self.make_heavy(call.cpu_time);
@@ -282,7 +291,7 @@ impl PluginQueue {
     }
 
     /// Polls a client's call on the thread of its caller, which other clients may share.
-    fn poll_on_callers_thread<T>(&self, call: &mut Call<T>, context: &mut Context<'_>) -> Poll<Result<T, CallAborted>> {
+    fn poll_on_callers_thread(&self, call: &mut Call, context: &mut Context<'_>) -> Poll<Result<(), CallAborted>> {
         let before = call.cpu_time;
         let polled = self.poll_for_client(call, context);
         let piece = call.cpu_time.saturating_sub(before);

@@ -25,6 +25,7 @@ use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::connect::HttpConnector;
 use mcp_host_base::bounded_body::{self, BodyError};
 use mcp_host_base::informational;
+use mcp_host_base::task;
 use mcp_host_base::threads::yield_ready;
 use mcp_host_base::tls_client;
 use rmcp::model::{JsonRpcMessage, RequestId, ServerJsonRpcMessage};
@@ -104,7 +105,7 @@ impl HttpClient {
     pub(crate) async fn new(is_tls: bool) -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
         if is_tls {
-            let found = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs).await.unwrap_or_default();
+            let found = task::spawn_blocking(rustls_native_certs::load_native_certs).await.unwrap_or_default();
             roots.add_parsable_certificates(found.certs);
         }
         let tls = tls_client::client_config(roots).map_err(|error| error.to_string())?;
@@ -243,7 +244,7 @@ impl HttpClient {
             return;
         }
         let Ok(permit) = self.ending.clone().try_acquire_owned() else { return };
-        tokio::spawn(tokio::time::timeout(MAX_END, async move {
+        task::spawn(tokio::time::timeout(MAX_END, async move {
             let _permit = permit;
             while let Some(Ok(_)) = events.stream.next().await {}
         }));

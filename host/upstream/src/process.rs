@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use mcp_host_base::bounded_body::shortfall;
 use mcp_host_base::escape;
+use mcp_host_base::task;
 use mcp_host_base::text::truncate;
 use mcp_host_config::{Plugin, SandboxMode, UpstreamCommand};
 use mcp_host_model::provider::{ProgramEndReason, ProgramLimits, async_trait};
@@ -139,7 +140,7 @@ impl Launcher for Unconfined {
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let state = Arc::new(ProgramState::new(child.id(), ProgramLimits::default()));
         let leader = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        let looking = leader.map(|leader| tokio::spawn(look_for_end(leader, state.clone())));
+        let looking = leader.map(|leader| task::spawn(look_for_end(leader, state.clone())));
         let looking = looking.map(AbortOnDropHandle::new);
         Ok(Launched {
             stdin: Box::new(stdin.ok_or_else(missing)?),

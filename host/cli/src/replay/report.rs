@@ -30,9 +30,9 @@ pub(crate) struct ReplayReport {
     /// recorded.
     pub(super) partial: usize,
     /// The first calls that differ, [`MAX_DIFFERING`] at most.
-    differing: Vec<DifferingCall>,
+    pub(super) differing: Vec<DifferingCall>,
     /// The number of further calls that differ.
-    further_differing: usize,
+    pub(super) further_differing: usize,
     /// Whether the recording has its last line.
     pub(super) is_complete: bool,
 }

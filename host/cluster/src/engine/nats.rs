@@ -23,6 +23,7 @@ use async_nats::rustls::crypto::ring;
 use async_nats::rustls::pki_types::CertificateDer;
 use async_nats::rustls::{ClientConfig, RootCertStore};
 use futures::StreamExt;
+use mcp_host_base::task;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
@@ -227,7 +228,7 @@ impl Engine for Nats {
         };
         let (sender, receiver) = mpsc::channel(CAPACITY);
         let memory = MemoryShare::of(self.connection.waiting.clone());
-        tokio::spawn(async move {
+        task::spawn(async move {
             let mut waiting = Waiting { memory, ..Waiting::default() };
             loop {
                 let message = tokio::select! {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use mcp_host_base::task;
 use mcp_host_base::text::prefix;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, sleep_until, timeout};
@@ -160,14 +161,14 @@ impl<E: Engine> Task<E> {
                     let (engine, shard, state) = (self.engine.clone(), self.shard.clone(), self.state.clone());
                     let limit = part(self.lease, 5);
                     self.request =
-                        Some(tokio::spawn(async move { Answer::Read(read(&engine, &shard, &state, limit).await) }));
+                        Some(task::spawn(async move { Answer::Read(read(&engine, &shard, &state, limit).await) }));
                 }
                 Output::Write { expected, record } => {
                     let (engine, shard, state) = (self.engine.clone(), self.shard.clone(), self.state.clone());
                     let limit = part(self.lease, 5);
                     let written =
                         async move { Answer::Written(write(&engine, &shard, &state, expected, &record, limit).await) };
-                    self.request = Some(tokio::spawn(written));
+                    self.request = Some(task::spawn(written));
                 }
                 Output::Changed { changed, listing } => self.state.tell(|news| news.add(changed, listing)),
                 Output::Completed { requested, relied } => self.state.tell(|news| {

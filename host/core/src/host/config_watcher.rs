@@ -27,6 +27,7 @@ use std::time::{Duration, SystemTime};
 use mcp_host_base::fs_watch::FileWatcher;
 use mcp_host_base::log_target;
 use mcp_host_base::regular_file::FileThreads;
+use mcp_host_base::task;
 use mcp_host_config::{Config, ConfigError};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
@@ -312,7 +313,7 @@ impl ConfigWatcher {
                     Ok(()) => {
                         let host = self.host.clone();
                         let reload = async move { host.reload(config).await };
-                        reloading.replace(Some(AbortOnDropHandle::new(tokio::spawn(reload)))).await;
+                        reloading.replace(Some(AbortOnDropHandle::new(task::spawn(reload)))).await;
                     }
                     Err((reason, kept)) => {
                         self.host.counters().record_reload(false);

@@ -21,9 +21,9 @@ use crate::cpu::CpuClock;
 pub(super) const LIGHT_CPU_BUDGET: Duration = Duration::from_millis(1);
 
 /// A call in progress.
-pub(super) struct Call<T> {
-    /// Type-erased: the type would contain everything that a call does.
-    future: BoxFuture<'static, thread::Result<T>>,
+pub(super) struct Call {
+    /// Type-erased: the type would contain everything that a call does. It stores the output for the caller.
+    future: BoxFuture<'static, thread::Result<()>>,
     clock: Arc<CpuClock>,
     pub(super) run_permit: PendingRunPermit,
     /// Its processor time.
@@ -52,8 +52,8 @@ impl Wake for WakeTime {
     }
 }
 
-impl<T> Call<T> {
-    pub(super) fn new(future: impl Future<Output = T> + Send + 'static, clock: Arc<CpuClock>) -> Self {
+impl Call {
+    pub(super) fn new(future: impl Future<Output = ()> + Send + 'static, clock: Arc<CpuClock>) -> Self {
         // No state of a call that panicked is used again: its instance is dropped with it.
         let future = Box::pin(AssertUnwindSafe(future).catch_unwind());
         let (run_permit, cpu_time) = (PendingRunPermit::default(), Duration::ZERO);
@@ -72,7 +72,7 @@ impl<T> Call<T> {
 
     /// Polls the call on its clock. The time from its last poll until it was woken is a wait of the call; from then on
     /// it was ready.
-    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<T, CallAborted>> {
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), CallAborted>> {
         let Self { future, clock, wakes, paused, .. } = self;
         let (polled, used) = match wakes {
             None => clock.poll(|| future.as_mut().poll(context)),
@@ -102,6 +102,9 @@ pub(crate) enum CallAborted {
     /// The host's own code panicked.
     #[error("it panicked: {0}")]
     Panicked(String),
+    /// Its output was taken before.
+    #[error("it ended without an output")]
+    NoOutput,
     /// The workers were shut down.
     #[error(transparent)]
     Shutdown(#[from] JoinError),

@@ -46,6 +46,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use mcp_host_base::share_limiter::ShareLimiter;
+use mcp_host_base::task;
 use mcp_host_base::{escape, log_target};
 use mcp_host_config::Config;
 use mcp_host_config::admin::AdminAddress;
@@ -208,7 +209,7 @@ async fn accept_connections(server: &Arc<AdminServer>, listener: &AdminListener)
         let stream = listener.accept().await;
         let slot = Arc::new(connections.add(stream.client()).await);
         let server = server.clone();
-        tokio::spawn(async move {
+        task::spawn(async move {
             tokio::select! {
                 () = server.serve(stream, slot.clone()) => {}
                 reason = slot.ended() => {

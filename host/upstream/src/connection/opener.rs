@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use mcp_host_base::task;
 use mcp_host_base::text::truncate;
 use mcp_host_config::{Plugin, UpstreamSource};
 use parking_lot::Mutex;
@@ -283,13 +284,13 @@ impl Opener {
                 let (last_errors, is_read) = (Arc::<LastLines>::default(), CancellationToken::new());
                 let lines = log_lines(stderr, self.means.log.clone(), last_errors.clone());
                 let has_read = is_read.clone().drop_guard();
-                let _log = AbortOnDropHandle::new(tokio::spawn(async move {
+                let _log = AbortOnDropHandle::new(task::spawn(async move {
                     lines.await;
                     drop(has_read);
                 }));
                 self.means.ledger.started(state.clone());
                 let running_state = state.clone();
-                tokio::spawn(async move {
+                task::spawn(async move {
                     running_state.ended().await;
                     drop(permit);
                 });

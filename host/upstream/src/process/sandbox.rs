@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_host_base::log_target;
+use mcp_host_base::task;
 use mcp_host_child::{
     Child, EndReason, GrantError, LaunchError, Launcher as Process, LauncherProgram, Measured, Outcome, Sandbox, Spec,
 };
@@ -94,7 +95,7 @@ impl Launcher for SandboxLauncher {
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (stop, stopped) = oneshot::channel();
         let state = Arc::new(ProgramState::new(u32::try_from(child.process()).ok(), limits));
-        tokio::spawn(accompany(child, plugin.name.as_str().into(), stopped, state.clone()));
+        task::spawn(accompany(child, plugin.name.as_str().into(), stopped, state.clone()));
         Ok(Launched {
             stdin: Box::new(stdin.ok_or_else(missing)?),
             stdout: Box::new(stdout.ok_or_else(missing)?),

@@ -21,6 +21,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use mcp_host_base::bounded_body;
+use mcp_host_base::task;
 use mcp_host_config::Config;
 use mcp_host_config::admin::{AdminAddress, AdminToken};
 use mcp_host_config::http::HttpAddress;
@@ -401,7 +402,7 @@ async fn exchange(
 ) -> io::Result<Answer> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
     // Errors of the connection are reported by the answer.
-    let connection = AbortOnDropHandle::new(tokio::spawn(async { drop(connection.await) }));
+    let connection = AbortOnDropHandle::new(task::spawn(async { drop(connection.await) }));
     let answer = sender.send_request(request).await.map_err(io::Error::other)?;
     Ok(Answer { status: answer.status(), body: answer.into_body(), _connection: connection })
 }

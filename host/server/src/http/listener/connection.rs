@@ -33,6 +33,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use mcp_host_base::log_target;
 use mcp_host_base::metrics::Open;
 use mcp_host_base::share_limiter::{ShareLimiter, ShareLimits, SharePermit};
+use mcp_host_base::task;
 use mcp_host_base::throttle::Throttle;
 use mcp_host_config::http::{ENDPOINT_PATH, Http};
 use mcp_resource_host::host::Host;
@@ -191,7 +192,7 @@ impl Connections {
             permit: Some(of_client),
             _open: self.shared.metrics.open_connection(),
         };
-        tokio::spawn(async move {
+        task::spawn(async move {
             // Pinned here, because a future has room for an argument twice: as it was passed, and while it is awaited.
             let serving = pin!(open.shared.serve(tcp, client));
             open.shared.abort.run_until_cancelled(serving).await
@@ -233,6 +234,11 @@ async fn back_off_on_accept_error(error: &io::Error) {
     }
 }
 
+/// The stream of a connection, with or without TLS. Type-erased, so that both versions of HTTP are compiled once.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
 impl App {
     async fn answer(&self, request: Request<Body>, peer: Arc<Peer>) -> Response {
         if request.uri().path() == ENDPOINT_PATH {
@@ -272,7 +278,7 @@ impl ServerContext {
         }
         set_notsent_lowat(&tcp);
         let account = self.budget.account(client);
-        let Some(tls) = &self.tls else { return Box::pin(self.serve_http(tcp, account, None)).await };
+        let Some(tls) = &self.tls else { return Box::pin(self.serve_http(Box::new(tcp), account, None)).await };
         let most = self.host.config().http.limits.read_timeout.duration();
         let handshake = timeout(most, Box::pin(tls.accept(tcp)));
         let activity = Activity::new();
@@ -283,7 +289,7 @@ impl ServerContext {
         match handshake {
             Ok(Ok(stream)) => {
                 let certificate = ClientCertificate::of_connection(stream.get_ref().1);
-                Box::pin(self.serve_http(stream, account, certificate)).await;
+                Box::pin(self.serve_http(Box::new(stream), account, certificate)).await;
             }
             Ok(Err(error)) => self.handshake_log.record(&self.host, account.client(), &error),
             Err(_) => {
@@ -295,7 +301,7 @@ impl ServerContext {
     /// Serves HTTP until the client disconnects, the connection is idle for too long, a response stalls, or shutdown.
     async fn serve_http(
         &self,
-        io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        io: Box<dyn Stream>,
         account: Arc<Account>,
         certificate: Option<Arc<ClientCertificate>>,
     ) {
