@@ -168,7 +168,7 @@ pub(super) async fn replay_file(
     let mut text = Vec::new();
     let mut recorded = BTreeMap::new();
     let mut loaded: BTreeMap<String, Plugin> = BTreeMap::new();
-    let mut report = ReplayReport { times: options.times, ..ReplayReport::default() };
+    let mut report = ReplayReport::new(options.times);
     let mut number = 0_usize;
     for index in 0_usize.. {
         let invalid =

@@ -10,7 +10,7 @@
 //! | `component_file`, `custom_section`, `imports`, `static_content` | a component before it is compiled: its file, sections, imports, and what it makes wasmtime allocate |
 //! | `compiler`, `compilations`, `compile_queue`, `pending_code`, `compile_metrics` | compilation, in a child process under limits, once for concurrent requests (single-flight) |
 //! | `cache`, `code_key`, `loader` | compiled components on disk with a message authentication code; from a file to a linked component |
-//! | `bindings`, `function`, `instance`, `trap` | the contract in wasmtime's types; one call of an instance, and what ended it |
+//! | `bindings`, `function`, `instance`, `trap`, `fault` | the contract in wasmtime's types; one call of an instance, and what ended it |
 //! | `pool`, `instance_permits`, `shares` | idle instances of a plugin; the slots of the instance pool, and how plugins share them |
 //! | `executor`, `cpu` | the threads that calls run on, and their processor time |
 //! | [`plugin`] | the call path: admission, circuit breaker, calls under limits, validation of responses |
@@ -39,6 +39,7 @@ pub mod diagnostics;
 pub(crate) mod epoch;
 mod error;
 pub(crate) mod executor;
+mod fault;
 pub mod function;
 mod imports;
 pub(crate) mod instance;

@@ -24,7 +24,6 @@
 mod admission;
 mod backend;
 mod call;
-pub(crate) mod fault;
 mod fault_recorder;
 mod health;
 mod input_faults;
@@ -75,7 +74,6 @@ use self::preparation::Preparation;
 use crate::CallOrigin;
 use crate::function::{Changes, Complete, Describe, ListEntries, ListTemplates, Read, Stat};
 
-pub use self::fault::{Fault, FaultKind};
 pub use self::health::{Failing, FailingCause};
 pub use self::inspect::Inspection;
 pub use self::load_counts::{FailureCount, LoadCounts};
@@ -97,6 +95,7 @@ pub use self::search_source::SearchSource;
 #[doc(hidden)]
 pub use self::validation::fuzzing;
 pub use self::validation::{FilteredPage, HOST_PREFIX, is_icon_size, is_mime_type};
+pub use crate::fault::{Fault, FaultKind};
 pub use mcp_host_sandbox::guest_log::RecentLine;
 
 /// The resource use of a plugin's calls at one moment.

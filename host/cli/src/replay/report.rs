@@ -25,7 +25,7 @@ pub(crate) struct ReplayReport {
     /// The number of replayed calls.
     pub(crate) calls: usize,
     /// The number of replays of each call.
-    pub(super) times: u32,
+    times: u32,
     /// The number of calls whose record ends early, or that ended by a limit: their host calls are compared as far as they were
     /// recorded.
     pub(super) partial: usize,
@@ -178,6 +178,11 @@ fn first_difference<'a>(a: &'a Value, b: &'a Value, at: &mut String) -> (Option<
 }
 
 impl ReplayReport {
+    /// A report without calls yet. Each is replayed this number of times.
+    pub(super) fn new(times: u32) -> Self {
+        Self { times, ..Self::default() }
+    }
+
     /// Adds a call that differs.
     pub(super) fn add(&mut self, differing: DifferingCall) {
         if self.differing.len() < MAX_DIFFERING {

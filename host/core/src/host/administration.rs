@@ -25,7 +25,7 @@ use super::{Host, PluginStatus};
 use crate::access::Principal;
 use crate::audit::{AuditState, AuditUsage, Facts, Follower, Subject};
 use crate::catalog::{Disabled, NotLoaded, PluginSlot};
-use crate::metrics::ReloadFailure;
+use crate::counters::ReloadFailure;
 use crate::response_cache::CachedPlugin;
 use crate::watch::{ListingSnapshot, SentUpdate};
 

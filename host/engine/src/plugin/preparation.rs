@@ -37,12 +37,12 @@ use tokio::time::sleep;
 
 use super::Plugin;
 use super::call::CallContext;
-use super::fault::Fault;
 use super::metrics::CallTimer;
 use super::needs::{NeededLimits, Needs, prepare_limits};
 use crate::CallOrigin;
 use crate::bindings::Progress;
 use crate::cpu::CpuClock;
+use crate::fault::Fault;
 use crate::function::{Function as _, Prepare};
 
 /// The minimum that a call counts towards `limits.prepare.cpu`.
