@@ -9,6 +9,7 @@ use async_nats::client::RequestErrorKind;
 use async_nats::connection::State;
 use async_nats::rustls::ClientConfig;
 use async_nats::{Client, ConnectOptions, HeaderMap, Request, ServerAddr};
+use futures::future::BoxFuture;
 use mcp_host_base::threads::WorkerPool;
 use serde::Deserialize;
 use serde_json::Value;
@@ -126,8 +127,13 @@ impl Connection {
         Self { client: OnceCell::new(), servers, login, tls, timeout, log: Arc::new(log), waiting, thread }
     }
 
-    /// Returns the client, which connects in the background: requests fail until a server responds.
-    pub(super) async fn client(&self) -> Result<&Client, EngineError> {
+    /// Returns the client, which connects in the background: requests fail until a server responds. Type-erased, as
+    /// [`request`](Self::request), so that the client of NATS is compiled in this crate only.
+    pub(super) fn client(&self) -> BoxFuture<'_, Result<&Client, EngineError>> {
+        Box::pin(self.get_or_connect())
+    }
+
+    async fn get_or_connect(&self) -> Result<&Client, EngineError> {
         let connect = async || {
             let (log, rounds, timeout) = (self.log.clone(), self.log.clone(), self.timeout);
             let mut options = ConnectOptions::new()
@@ -198,7 +204,18 @@ impl Connection {
     }
 
     /// Sends a request to JetStream about a stream. `is_made` becomes false if the stream does not exist.
-    pub(super) async fn request(
+    pub(super) fn request<'a>(
+        &'a self,
+        is_made: &'a AtomicBool,
+        subject: String,
+        headers: HeaderMap,
+        body: Vec<u8>,
+        max_answer: usize,
+    ) -> BoxFuture<'a, Result<Answer, EngineError>> {
+        Box::pin(self.send_request(is_made, subject, headers, body, max_answer))
+    }
+
+    async fn send_request(
         &self,
         is_made: &AtomicBool,
         subject: String,

@@ -37,7 +37,6 @@ use mcp_host_base::task;
 use mcp_host_base::throttle::Throttle;
 use mcp_host_config::http::{ENDPOINT_PATH, Http};
 use mcp_resource_host::host::Host;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
@@ -54,6 +53,7 @@ use super::super::request_body::BodyLimiter;
 use super::super::request_source::Peer;
 use super::super::response::ResponseCharge;
 use super::super::service::serve;
+use super::IoStream;
 use super::activity::Activity;
 use super::control_frames::ControlFrames;
 use super::delivery::{Delivery, StreamExecutor, stream_abort};
@@ -234,11 +234,6 @@ async fn back_off_on_accept_error(error: &io::Error) {
     }
 }
 
-/// The stream of a connection, with or without TLS. Type-erased, so that both versions of HTTP are compiled once.
-trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
-
 impl App {
     async fn answer(&self, request: Request<Body>, peer: Arc<Peer>) -> Response {
         if request.uri().path() == ENDPOINT_PATH {
@@ -301,7 +296,7 @@ impl ServerContext {
     /// Serves HTTP until the client disconnects, the connection is idle for too long, a response stalls, or shutdown.
     async fn serve_http(
         &self,
-        io: Box<dyn Stream>,
+        io: Box<dyn IoStream>,
         account: Arc<Account>,
         certificate: Option<Arc<ClientCertificate>>,
     ) {
