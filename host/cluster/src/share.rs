@@ -22,7 +22,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mcp_host_base::task;
 use tokio::sync::Notify;
 
 pub use self::name::ShardName;
@@ -69,7 +68,7 @@ impl SharedPolls {
         memory: WantsMemory,
     ) -> Self {
         let state = Arc::new(State::new(Member::new(me, lease, fastrand::u64(..)).with_memory(memory), has_news));
-        task::spawn(Task::new(engine, shard, lease, state.clone()).run());
+        mcp_host_base::task::spawn(Task::new(engine, shard, lease, state.clone()).run());
         Self { state }
     }
 

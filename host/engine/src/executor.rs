@@ -46,6 +46,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use futures::FutureExt;
 use mcp_host_base::threads;
 use mcp_host_base::threads::WorkerPool;
 use mcp_host_base::time::saturating_millis;
@@ -359,6 +360,7 @@ impl LeakyBucket {
 mod tests {
     use super::call::LIGHT_CPU_BUDGET;
     use super::*;
+    use futures::future::BoxFuture;
     use mcp_host_base::time::thread_cpu_time;
 
     /// Computes for this time, and returns the name of the thread.

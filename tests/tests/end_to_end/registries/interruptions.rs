@@ -86,7 +86,6 @@ async fn credentials_that_are_not_accepted_are_told_apart_from_none() {
 
 #[tokio::test]
 async fn two_commands_do_not_change_a_lock_at_once() {
-    let (registry, publisher) = registry_with_hello().await;
     let authority = CertificateAuthority::new();
     let origin = MockOrigin::https(&authority).await;
     let name = format!("127.0.0.1:{}", origin.port());

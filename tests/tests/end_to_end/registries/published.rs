@@ -195,7 +195,7 @@ async fn the_example_runs_with_one_command() {
 
 #[tokio::test]
 async fn a_version_that_is_published_is_not_replaced() {
-    let (registry, project) = registry_with_hello().await;
+    let (_registry, project) = registry_with_hello().await;
     let other = project.push(&component("notes"), "1.0.0", Some("acme.pem")).await;
     assert!(other.code() == 1 && other.stderr.contains("publish a new version"), "{}", other.stderr);
     let range = project.push(&component("hello"), "1.0", None).await;

@@ -108,7 +108,7 @@ async fn an_artifact_of_wkg_without_a_version_is_added_by_its_tag_and_not_signed
 
 #[tokio::test]
 async fn what_is_published_is_what_wkg_requires() {
-    let (registry, project) = registry_with_hello().await;
+    let (registry, _project) = registry_with_hello().await;
     let (manifest, config) = registry.published("1.0.0");
     assert_eq!(manifest["mediaType"], MANIFEST);
     assert_eq!(manifest["config"]["mediaType"], "application/vnd.wasm.config.v0+json");
