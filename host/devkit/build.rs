@@ -1,11 +1,16 @@
 //! Archives the files for `mcp-host new`: the templates, the SDKs and the contract.
 //!
-//! The archive is the source of a constant, in `OUT_DIR/archive.rs`: the path of each file within the repository, and its bytes.
+//! `OUT_DIR/archive.zlib` has the bytes of all files, one after the other, compressed: most of them are text. `OUT_DIR/files.rs` is the
+//! source of a constant: the path of each file within the repository, and the end of its bytes.
 #![allow(clippy::print_stdout, reason = "that is how a build script talks to cargo")]
 
 use std::fmt::Write as _;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::{env, fs, io};
+use std::{env, fs};
+
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
 
 /// The files and directories of the archive: links into the repository, at the same paths. The published package of this crate
 /// has the files themselves.
@@ -37,13 +42,18 @@ fn main() -> io::Result<()> {
     let mut files = Vec::new();
     collect_embedded(&embedded, Path::new(""), &mut files)?;
     files.sort_unstable();
-    let mut archive = String::from("&[\n");
+    let mut archive = ZlibEncoder::new(Vec::new(), Compression::default());
+    let (mut list, mut end) = (String::from("&[\n"), 0_usize);
     for (path, file) in &files {
-        let file = file.canonicalize()?;
-        writeln!(archive, "    ({path:?}, include_bytes!({file:?})),").map_err(io::Error::other)?;
+        let bytes = fs::read(file)?;
+        archive.write_all(&bytes)?;
+        end = end.saturating_add(bytes.len());
+        writeln!(list, "    ({path:?}, {end}),").map_err(io::Error::other)?;
     }
-    archive.push_str("]\n");
-    fs::write(variable("OUT_DIR")?.join("archive.rs"), archive)
+    list.push_str("]\n");
+    let out = variable("OUT_DIR")?;
+    fs::write(out.join("files.rs"), list)?;
+    fs::write(out.join("archive.zlib"), archive.finish()?)
 }
 
 /// Collects the files of a directory, and the targets of its links: the path of each file in the archive, and the file.

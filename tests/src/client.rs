@@ -1,5 +1,7 @@
 //! The official Rust client, with a method for each kind of request.
 
+use std::process::Stdio;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{
@@ -10,6 +12,7 @@ use rmcp::model::{
 use rmcp::service::{Peer, RunningService};
 use rmcp::transport::IntoTransport;
 use rmcp::{ClientLifecycleMode, ClientServiceExt, RoleClient, ServiceError};
+use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use crate::{Revision, TIMEOUT};
@@ -39,6 +42,15 @@ impl Client {
             .with_protocol_version(revision);
         let service = with_timeout(config.serve_with_lifecycle(transport, lifecycle)).await;
         Self { service: service.expect("the server answers") }
+    }
+
+    /// Starts a server that speaks over its standard streams, and connects to it in that revision. The server is killed when the process
+    /// is dropped.
+    pub async fn of_program(mut command: Command, revision: Revision) -> (Self, Child) {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+        let mut child = command.spawn().expect("the server starts");
+        let streams = (child.stdout.take().expect("it is a pipe"), child.stdin.take().expect("it is a pipe"));
+        (Self::connect(streams, revision).await, child)
     }
 
     /// The underlying client.

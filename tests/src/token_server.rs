@@ -126,13 +126,24 @@ impl TokenServer {
 
     /// Lets a path of a web server answer a request with a valid token with that text, and any other with 401.
     pub fn protect(&self, api: &MockOrigin, path: &str, text: &'static str) {
+        self.protect_with(api, path, move |_| Reply::ok("text/plain", text));
+    }
+
+    /// Lets a path of a web server answer a request with a valid token with that function, and any other with 401.
+    pub fn protect_with(
+        &self,
+        api: &MockOrigin,
+        path: &str,
+        answer: impl Fn(&RecordedRequest) -> Reply + Send + Sync + 'static,
+    ) {
         let state = self.state.clone();
         api.serve_with(path, move |request| {
-            let state = state.lock().expect("no test panics meanwhile");
             let token = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
-            match token {
-                Some(token) if state.valid.contains(token) => Reply::ok("text/plain", text),
-                _ => Reply::status(401).header("WWW-Authenticate", "Bearer error=\"invalid_token\""),
+            let valid = |token: &str| state.lock().expect("no test panics meanwhile").valid.contains(token);
+            if token.is_some_and(valid) {
+                answer(request)
+            } else {
+                Reply::status(401).header("WWW-Authenticate", "Bearer error=\"invalid_token\"")
             }
         });
     }

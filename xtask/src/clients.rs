@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | TypeScript | `tests/clients/typescript` | `target/clients/typescript` | `node target/clients/typescript/walk.mjs …`, `tools.mjs` or `watch.mjs` |
 //! | Python | `tests/clients/python` | `target/clients/python` | `target/clients/python/bin/python tests/clients/python/walk.py …`, `tools.py` or `watch.py` |
-//! | official servers, which are mounted as upstreams | `tests/clients/servers` | `target/clients/servers` | `node target/clients/servers/node_modules/@modelcontextprotocol/server-everything/dist/index.js`, or with the Python client's interpreter `tests/clients/servers/server.py` |
+//! | official servers of npm, which are mounted as upstreams; those of PyPI and FastMCP are installed with the Python client, and one with the frameworks | `tests/clients/servers` | `target/clients/servers` | `node target/clients/servers/node_modules/@modelcontextprotocol/server-everything/dist/index.js`, `target/clients/python/bin/mcp-server-git`, `target/clients/frameworks/bin/mcp-server-sqlite`, or with the Python client's interpreter `tests/clients/servers/server.py` |
 //! | the authorization server `oidc-provider` | `tests/clients/authorization-server` | `target/clients/authorization-server` | with the same Node.js, `target/clients/authorization-server/server.mjs` |
 //! | the conformance suite and MCP Inspector | `tests/clients/tools` | `target/clients/tools` | with the Node.js that is installed with them, in `node_modules/node-linux-*/bin/node` |
 //! | dynaconf, an application with a layered configuration | `tests/clients/dynaconf` | `target/clients/dynaconf` | `target/clients/dynaconf/bin/dynaconf` |

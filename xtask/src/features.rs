@@ -11,10 +11,10 @@ use crate::cargo;
 use crate::progress::Progress;
 use crate::workspace::Workspace;
 
-/// The packages that an application depends on, with their sets of features. `mcp-host-server` passes each of its
-/// features on to `mcp-resource-host`, and clippy also lints the workspace packages that a package depends on. So each
-/// feature is in one set only.
-const FEATURE_SETS: [(&str, &str); 7] = [
+/// The packages that an application depends on, with their sets of features, and the command without its feature.
+/// `mcp-host-server` passes each of its features on to `mcp-resource-host`, and clippy also lints the workspace packages
+/// that a package depends on. So each of these features is in one set only, besides the command's.
+const FEATURE_SETS: [(&str, &str); 8] = [
     ("mcp-resource-host", ""),
     ("mcp-resource-host", "upstream"),
     ("mcp-host-server", "console"),
@@ -22,6 +22,7 @@ const FEATURE_SETS: [(&str, &str); 7] = [
     ("mcp-host-server", "otlp"),
     ("mcp-host-server", "search"),
     ("mcp-host-server", "sql"),
+    ("mcp-resource-host-cli", ""),
 ];
 
 #[derive(Debug, Args)]

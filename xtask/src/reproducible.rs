@@ -30,11 +30,10 @@ pub(crate) fn configure_guests(cargo: &mut Command, workspace: &Workspace, targe
     Ok(())
 }
 
-/// Configures a `cargo build` of the host, for the compilers of Rust and C. `flag` is an additional flag for the Rust
-/// compiler.
-pub(crate) fn configure_host(cargo: &mut Command, workspace: &Workspace, flag: Option<&str>) -> Result<()> {
+/// Configures a `cargo build` of the host, for the compilers of Rust and C. `additional` are flags for the Rust compiler.
+pub(crate) fn configure_host(cargo: &mut Command, workspace: &Workspace, additional: &[&str]) -> Result<()> {
     let mut of_rust = flags(workspace, "--remap-path-prefix")?.to_vec();
-    of_rust.extend(flag.map(str::to_owned));
+    of_rust.extend(additional.iter().copied().map(str::to_owned));
     // This character separates the flags for Rust, because paths may contain blanks.
     cargo.env("CARGO_ENCODED_RUSTFLAGS", of_rust.join("\x1f"));
     cargo.env("CFLAGS", flags(workspace, "-ffile-prefix-map")?.join(" "));

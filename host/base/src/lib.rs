@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`private_dir`], [`private_file`], [`sqlite_file`], [`regular_file`] | directories and files that only this user may write to, or read, SQLite databases among them; opening of files that may block |
 //! | [`fs_watch`] | file system events |
+//! | [`task`] | tasks whose futures are type-erased |
 //! | [`threads`] | worker threads, and their scheduling by the operating system |
 //! | [`backoff`], [`circuit_breaker`], [`throttle`] | exponential back-off, circuit breaker, rate-limited warnings |
 //! | [`followers`] | a broadcast of events, which slow receivers lose |
@@ -40,6 +41,7 @@ pub mod shared_buckets;
 pub mod shared_snapshots;
 #[cfg(feature = "sqlite")]
 pub mod sqlite_file;
+pub mod task;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub mod testing;

@@ -4,6 +4,9 @@
 //! chunks in one of two [slots](Slot), and a description that names the slot. The next snapshot is written into the other slot, so a
 //! snapshot that was not completed leaves the published one as it is, and a place never has more than two.
 //!
+//! A store drops what was written a [lifetime](SNAPSHOT_LIFETIME) ago, so a place that nobody uses any more, because a plugin was removed
+//! or a version replaced, is empty after that time. Whoever publishes a snapshot must publish it again in time.
+//!
 //! Search defines the content of chunks, encrypts it and authenticates it: a store only keeps bytes. Everything that a store returns is
 //! untrusted input, and the store bounds it. A request whose future is dropped may have been executed.
 
@@ -22,6 +25,9 @@ pub const MAX_CHUNKS: u32 = 512;
 pub const MAX_SNAPSHOT: u64 = 128 * 1024 * 1024;
 /// The maximum size in bytes of the data that authenticates a description.
 pub const MAX_SEAL: usize = 128;
+
+/// The time after which a store drops a chunk or a description.
+pub const SNAPSHOT_LIFETIME: Duration = Duration::from_hours(24);
 
 /// The future result of a request.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, SnapshotError>> + Send + 'a>>;

@@ -1,9 +1,10 @@
 //! Truncated and wrapped texts, and errors with their causes, for messages and for the host's storage.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::fmt::{self, Write as _};
 
-use textwrap::core::{Fragment as _, Word};
+use textwrap::core::{Fragment as _, Word, display_width};
 use textwrap::wrap_algorithms::wrap_first_fit;
 
 /// The maximum length of the text in an [`Excerpt`], in bytes.
@@ -96,6 +97,27 @@ pub fn wrap(line: &str, columns: usize, used: usize, indent: usize) -> String {
     wrapped
 }
 
+/// Returns the number of columns that a line takes on a terminal: a character of an East Asian script takes two.
+pub fn columns(line: &str) -> usize {
+    display_width(line)
+}
+
+/// Returns a line in at most `columns` columns: the line, or its beginning and an ellipsis.
+pub fn fit(line: &str, columns: usize) -> Cow<'_, str> {
+    if display_width(line) <= columns {
+        return Cow::Borrowed(line);
+    }
+    let Some(mut room) = columns.checked_sub(1) else { return Cow::Borrowed("") };
+    let mut fitting = String::new();
+    for character in line.chars() {
+        let Some(left) = room.checked_sub(display_width(character.encode_utf8(&mut [0; 4]))) else { break };
+        room = left;
+        fitting.push(character);
+    }
+    fitting.push('…');
+    Cow::Owned(fitting)
+}
+
 /// Returns the text of an error with its causes, in one line. A cause whose text is already contained is left out, because many
 /// errors include the text of their cause.
 pub fn with_causes(error: &dyn Error) -> String {
@@ -167,6 +189,26 @@ mod tests {
         assert_eq!(wrap("wide-without-blanks and", 5, 0, 0), "wide-without-blanks\nand");
         assert_eq!(wrap("a  b ", 80, 0, 0), "a  b ");
         assert_eq!(wrap("", 80, 0, 0), "");
+    }
+
+    #[test]
+    fn a_line_is_cut_to_the_columns_of_a_terminal() {
+        for (line, columns, fitting) in [
+            ("notes", 5, "notes"),
+            ("notes", 4, "not…"),
+            ("notes", 1, "…"),
+            ("notes", 0, ""),
+            ("", 0, ""),
+            ("日本語", 6, "日本語"),
+            ("日本語", 5, "日本…"),
+            ("日本語", 4, "日…"),
+            ("日本語", 2, "…"),
+            // A combining accent takes no column.
+            ("e\u{301}a", 2, "e\u{301}a"),
+        ] {
+            assert_eq!(fit(line, columns), fitting, "{line} in {columns}");
+            assert!(super::columns(fitting) <= columns);
+        }
     }
 
     proptest::proptest! {

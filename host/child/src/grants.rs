@@ -60,16 +60,19 @@ impl Spec {
         Ok(self)
     }
 
-    /// Sets the memory limit of the program from the plugin's limits.
+    /// Sets the limits of the program from the plugin's: its memory and its processor time.
     #[must_use]
     pub fn limit(mut self, limits: &limits::Limits) -> Self {
         self.limits.memory = limits.memory.bytes();
+        self.limits.cpu = limits.program_cpu.map(|cpu| cpu.duration());
         self
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use mcp_host_config::grants::{DirGrant, HttpGrant};
     use mcp_host_model::net::OriginPattern;
 
@@ -84,13 +87,15 @@ mod tests {
         grants.dirs.insert("/out".parse().unwrap(), dir("/out", Mode::ReadWrite { quota }));
         grants.env.insert("TOKEN".parse().unwrap(), mcp_host_config::Secret::new("t".to_owned()));
         grants.http.add(HttpGrant::new("https://docs.rs".parse().unwrap())).unwrap();
-        let spec = Spec::new(["/bin/true"]).grant(&grants).unwrap().limit(&limits::Limits::default());
+        let limits = limits::Limits { program_cpu: Some("1h".parse().unwrap()), ..limits::Limits::default() };
+        let spec = Spec::new(["/bin/true"]).grant(&grants).unwrap().limit(&limits);
         let guest = |path: &str| Some(path.into());
         let read = Directory { guest: guest("/data"), ..Directory::read_only("/srv/data") };
         assert_eq!(spec.directories, [read, Directory { guest: guest("/out"), ..Directory::writable("/out") }]);
         assert_eq!(spec.environment["TOKEN"], "t");
         assert_eq!(spec.origins, ["https://docs.rs".parse::<OriginPattern>().unwrap()]);
         assert_eq!((spec.limits.file_size, spec.limits.memory), (1 << 20, 64 << 20));
+        assert_eq!(spec.limits.cpu, Some(Duration::from_secs(3600)));
 
         let mut with_header = HttpGrant::new("https://api.example.com".parse().unwrap());
         with_header.headers.insert("x-key".parse().unwrap(), mcp_host_config::Secret::new("v".parse().unwrap()));

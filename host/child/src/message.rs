@@ -91,7 +91,7 @@ impl std::fmt::Display for EndReason {
             Self::Exit(code) => write!(f, "it exited with code {code}"),
             Self::Signal(signal) => write!(f, "signal {signal} ended it"),
             Self::Memory => f.write_str("it was killed above `limits.memory`"),
-            Self::Cpu => f.write_str("it was killed above `limits.cpu`"),
+            Self::Cpu => f.write_str("it was killed above `limits.program-cpu`"),
             Self::Killed => f.write_str("the host ended it"),
             Self::Lost => f.write_str("its supervisor was killed"),
         }

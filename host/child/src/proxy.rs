@@ -37,6 +37,7 @@ use hyper::http::uri::{Authority, Scheme as UriScheme};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Uri, client, server};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use mcp_host_base::task;
 use mcp_host_model::net::{Origin, OriginPattern, Scheme};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 use tokio::net::{TcpListener, TcpStream};
@@ -97,7 +98,7 @@ impl Proxy {
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
         let state = Arc::new(State { origins: origins.to_vec(), refused: Mutex::default() });
-        let task = tokio::spawn(serve(listener, state.clone()));
+        let task = task::spawn(serve(listener, state.clone()));
         Ok(Self { task, state })
     }
 
@@ -242,7 +243,7 @@ async fn forward(mut request: Request<Incoming>, origin: &Origin, server: TcpStr
         builder.max_buf_size(MAX_BUFFER);
         let (mut sender, connection) = builder.handshake(TokioIo::new(server)).await?;
         // Ends with its streams: the program's connection holds the body of the response.
-        tokio::spawn(async move { timeout(MAX_TIME, connection).await });
+        task::spawn(async move { timeout(MAX_TIME, connection).await });
         sender.send_request(request).await
     };
     match timeout(IDLE_TIME, exchange).await {

@@ -52,6 +52,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::builder::styling::AnsiColor;
+use mcp_host_base::task;
 use mcp_host_config::{ANONYMOUS, BuildCommand, Config, PrincipalSelector, Rule};
 use mcp_host_engine::{Engine, EngineOptions};
 use mcp_host_server as server;
@@ -168,7 +169,7 @@ impl Args {
         };
         let host = Arc::new(builder.start_loading()?);
         let _debugging = debug_server.map(|server| server.start(host.clone(), &context.messages, shutdown.clone()));
-        let server = tokio::spawn(server::serve_http(host.clone(), listener, shutdown.clone()));
+        let server = task::spawn(server::serve_http(host.clone(), listener, shutdown.clone()));
         let url = format!("{scheme}://{address}/mcp");
         let session = Session::start(context, project, settings, host.clone(), compilations, url).await;
         let ended = session.run(terminal, &shutdown, hangup, server).await;

@@ -19,6 +19,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use mcp_host_base::task;
 use mcp_host_devkit::profile::Profile;
 use mcp_host_engine::CallOrigin;
 use mcp_host_engine::diagnostics::{CallObserver, CallReport, Sample};
@@ -42,7 +43,7 @@ pub(crate) struct CallRecorder {
     pub(crate) profile: OnceLock<ProfileFile>,
 }
 
-/// A profile and its output file; `-` for a tree on standard error.
+/// A profile and its output file; `-` for a flame graph and a call tree on standard error.
 #[derive(Debug)]
 pub(crate) struct ProfileFile {
     pub(crate) file: PathBuf,
@@ -148,7 +149,7 @@ fn print_live(call: CallReport, messages: &Messages) {
         let messages = messages.clone();
         // The blocking part: the source lines come from the component file.
         let print = move || messages.print_lines(&failure::show(&call, 1));
-        drop(tokio::task::spawn_blocking(print));
+        drop(task::spawn_blocking(print));
     } else if call.origin == CallOrigin::Client {
         messages.print_line(&timing::line(&call));
     }

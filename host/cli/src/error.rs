@@ -13,6 +13,7 @@ use mcp_host_config::diagnostics::RenderStyle;
 use mcp_host_config::http::HttpAddress;
 use mcp_host_config::{ConfigError, ExposureError, ProviderNotFound};
 use mcp_host_devkit::componentize::ComponentizeError;
+use mcp_host_devkit::conformance::TestError;
 use mcp_host_devkit::scaffold::{ArchiveError, NameError, UpdateError, WriteError};
 use mcp_host_engine::confinement::ConfinementError;
 use mcp_host_engine::plugin::LoadError;
@@ -72,6 +73,9 @@ pub(super) enum CliError {
     /// A component cannot be inspected.
     #[error(transparent)]
     Inspect(#[from] InspectError),
+    /// A provider cannot be tested.
+    #[error(transparent)]
+    Test(#[from] TestError),
     /// A core module cannot be made a component.
     #[error("{}: {error}", file.display())]
     Componentize {

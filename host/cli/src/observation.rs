@@ -10,11 +10,14 @@ use super::diagnostics::{ProfileFile, show_failure};
 use super::error::CliError;
 use super::recording::{RecordingFile, summary};
 
+/// The width of a flame graph if standard error is not a terminal, or has no known width.
+const DEFAULT_COLUMNS: usize = 100;
+
 /// The options of commands that call providers.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ObservationArgs {
-    /// Write a CPU profile of the providers to this file, for Firefox's profiler (profiler.firefox.com); `-` prints a tree on standard
-    /// error
+    /// Write a CPU profile of the providers to this file, for Firefox's profiler (profiler.firefox.com); `-` prints a flame graph and
+    /// a call tree on standard error
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
 
@@ -50,7 +53,12 @@ impl Context {
             self.messages.note("no provider computed for longer than half a millisecond at once");
         }
         if file.as_os_str() == "-" {
-            self.messages.print_lines(&profile.tree());
+            if !profile.is_empty() {
+                let columns = self.messages.columns().unwrap_or(DEFAULT_COLUMNS);
+                let tree = profile.call_tree();
+                let graph = tree.flame_graph(columns, self.messages.is_colored());
+                self.messages.print_lines(&format!("{graph}\n{}", tree.text()));
+            }
             return Ok(());
         }
         let written = File::create(file).and_then(|into| profile.write_firefox(BufWriter::new(into)));

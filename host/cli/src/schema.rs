@@ -36,11 +36,11 @@ enum Subject {
 impl Args {
     pub(super) fn run(self, context: &Context) -> Result<(), CliError> {
         let schema = match self.subject {
-            Subject::Config => Config::json_schema(),
-            Subject::Admin => admin_api::json_schema(),
+            Subject::Config => format!("{:#}", Config::json_schema()),
+            Subject::Admin => admin_api::JSON_SCHEMA.trim_end().to_owned(),
         };
         let mut output = context.output();
-        output.line(&format!("{schema:#}"))?;
+        output.line(&schema)?;
         Ok(output.flush()?)
     }
 }

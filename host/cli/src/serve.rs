@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use mcp_host_base::log_target;
+use mcp_host_base::task;
 use mcp_host_config::Config;
 use mcp_host_config::admin::{Admin, AdminAddress};
 use mcp_host_config::http::HttpAddress;
@@ -183,7 +184,7 @@ impl Args {
         };
         let host = Arc::new(context.builder(config).start_loading()?);
         let drain = delay_drain(draining.clone(), shutdown.clone(), host.clone(), manager.notifier.clone());
-        let drain_delay = AbortOnDropHandle::new(tokio::spawn(drain));
+        let drain_delay = AbortOnDropHandle::new(task::spawn(drain));
         let trigger = ReloadTrigger::default();
         let login_codes = LoginCodes::default();
         let controls = AdminControls::new().log(context.log_filter()).login_codes(login_codes.clone());
@@ -198,17 +199,17 @@ impl Args {
         let console = admin.as_ref().and_then(|listener| listener.console_url(&host.config()));
         let code_printer = code_requests.zip(console.clone()).map(|(requests, console)| {
             let printing = print_login_codes(requests, console, login_codes.clone(), context.messages.clone());
-            AbortOnDropHandle::new(tokio::spawn(printing))
+            AbortOnDropHandle::new(task::spawn(printing))
         });
         let admin = admin.map(|listener| {
             context.messages.administration(&listener.url(&host.config()));
             if self.open {
                 self.browser.open_console(console.as_deref(), &login_codes, context);
             }
-            AbortOnDropHandle::new(tokio::spawn(administer(host.clone(), listener, draining, controls)))
+            AbortOnDropHandle::new(task::spawn(administer(host.clone(), listener, draining, controls)))
         });
-        let load_logger = AbortOnDropHandle::new(tokio::spawn(log_when_loaded(host.clone())));
-        let warning_logger = AbortOnDropHandle::new(tokio::spawn(log_plugin_warnings(host.clone())));
+        let load_logger = AbortOnDropHandle::new(task::spawn(log_when_loaded(host.clone())));
+        let warning_logger = AbortOnDropHandle::new(task::spawn(log_plugin_warnings(host.clone())));
         // Plugins that load quickly are ready for the first request.
         let startup = tokio::time::timeout(START_GRACE, host.wait_until_loaded());
         if shutdown.run_until_cancelled(startup).await.is_none() {
@@ -219,16 +220,16 @@ impl Args {
             let watcher = watcher.validate(move |config| confinement::check(&confinement, config));
             watcher.with_trigger(trigger.clone())
         });
-        let stop_loading = AbortOnDropHandle::new(tokio::spawn(stop_loading_on(shutdown.clone(), host.clone())));
+        let stop_loading = AbortOnDropHandle::new(task::spawn(stop_loading_on(shutdown.clone(), host.clone())));
         let log = context.log_filter();
         let reloading = watcher.map(|watcher| match hangup {
             Some(hangup) => {
                 let watcher = watcher.apply(move |config| log.configure(&config.log));
                 let on_hangup = reload_on_hangup(hangup, trigger, host.clone(), manager.notifier.clone());
-                AbortOnDropHandle::new(tokio::spawn(async { tokio::join!(watcher.run(), on_hangup) }))
+                AbortOnDropHandle::new(task::spawn(async { tokio::join!(watcher.run(), on_hangup) }))
             }
             // Without reloads, the file is still compared with the served config.
-            None => AbortOnDropHandle::new(tokio::spawn(async { ((), watcher.run_without_reloads().await) })),
+            None => AbortOnDropHandle::new(task::spawn(async { ((), watcher.run_without_reloads().await) })),
         });
         if let Some(listener) = listener {
             let scheme = if host.config().http.tls.is_some() { "https" } else { "http" };
@@ -265,7 +266,7 @@ impl Args {
         tracing::info!(target: log_target::SERVER, "stopped");
         if let Some(telemetry) = context.telemetry() {
             // The result is ignored: a join fails only after a panic.
-            let _ = tokio::task::spawn_blocking(move || telemetry.shutdown(TELEMETRY_TIMEOUT)).await;
+            let _ = task::spawn_blocking(move || telemetry.shutdown(TELEMETRY_TIMEOUT)).await;
         }
         if let Some(admin) = admin {
             admin.abort();
@@ -304,7 +305,7 @@ async fn reload_on_hangup(mut hangup: RepeatedSignal, trigger: ReloadTrigger, ho
         tracing::info!(target: log_target::CONFIG, "SIGHUP: reloading");
         let (trigger, manager) = (trigger.clone(), manager.clone());
         // A further signal restarts this task.
-        reloading.replace(AbortOnDropHandle::new(tokio::spawn(async move {
+        reloading.replace(AbortOnDropHandle::new(task::spawn(async move {
             manager.reloading();
             match trigger.reload_and_wait().await {
                 Some(Ok(report)) => manager.reloaded(&format!("generation {}", report.generation)),

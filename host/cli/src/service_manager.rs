@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use listenfd::ListenFd;
 use mcp_host_base::log_target;
+use mcp_host_base::task;
 use sd_notify::NotifyState;
 use tokio::net::TcpListener;
 use tokio::time::{MissedTickBehavior, interval};
@@ -136,7 +137,7 @@ impl Notifier {
         let timeout = sd_notify::watchdog_enabled()?;
         let period = timeout.checked_div(WATCHDOG_MESSAGES).filter(|period| !period.is_zero())?;
         let notifier = self.clone();
-        Some(AbortOnDropHandle::new(tokio::spawn(async move {
+        Some(AbortOnDropHandle::new(task::spawn(async move {
             let mut ticks = interval(period);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
@@ -172,7 +173,7 @@ impl Notifier {
     /// Sends a message that must arrive: retries while the manager's socket is full.
     fn deliver(&self, message: String) {
         let notifier = self.clone();
-        tokio::spawn(async move {
+        task::spawn(async move {
             for _ in 0..ATTEMPTS {
                 match notifier.send(&message) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::time::sleep(RETRY_PAUSE).await,

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::messages::Messages;
 
 use mcp_host_base::log_target;
+use mcp_host_base::task;
 
 /// Returns a token that the first termination signal cancels; `begun`, a text about what happens then, is logged. A second signal
 /// calls `at_exit` and exits the process immediately, with the exit code that shells report for a process killed by this signal.
@@ -24,7 +25,7 @@ pub(super) fn shutdown(
     let mut signals = Signals::new()?;
     let shutdown = CancellationToken::new();
     let token = shutdown.clone();
-    tokio::spawn(async move {
+    task::spawn(async move {
         signals.next().await;
         tracing::info!(target: log_target::SERVER, "{begun}; a second signal terminates at once");
         token.cancel();

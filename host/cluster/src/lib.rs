@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`member`] | the state machine of one replica: who polls, what was missed. Without input and output |
 //! | `replica` | the identity of a replica |
+//! | [`memory`] | a bound on the memory for messages of other replicas, over all plugins |
 //! | [`message`], [`record`], `bounded_json` | the messages between replicas, and the records in the bucket |
 //! | [`poll`] | the polls of one plugin: the groups of paths and their tokens. Without input and output |
 //! | [`share`] | a member with a task that performs its outputs |
@@ -39,6 +40,7 @@ mod division;
 pub mod engine;
 pub mod lease;
 pub mod member;
+pub mod memory;
 pub mod message;
 pub mod poll;
 pub mod presence;

@@ -59,14 +59,16 @@
 //! # Bounds
 //!
 //! A replica that wants more than [`MAX_PATHS`](crate::division::MAX_PATHS) paths of a shard shares none of them and polls them for itself.
-//! The holder polls at most as many different paths; replicas whose paths do not fit are not covered, and poll for themselves. A replica
-//! publishes all of its wants in response to messages at most 20 times per lease.
+//! The holder polls at most as many different paths; replicas whose paths do not fit are not covered, and poll for themselves. All members
+//! of a host have [`MAX_WANTS_BYTES`](crate::memory::MAX_WANTS_BYTES) for the wants of other replicas. A replica publishes all of its wants
+//! in response to messages at most 20 times per lease.
 
 mod announce;
 mod events;
 mod hold;
 mod listen;
 mod round_paths;
+mod rounds;
 #[cfg(test)]
 mod tests;
 mod wants;
@@ -76,6 +78,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::division::{max_paths, shard_count};
+use crate::memory::WantsMemory;
 use crate::message::Message;
 use crate::record::Record;
 use crate::replica::ReplicaId;
@@ -197,6 +200,8 @@ pub struct Member {
     wake_at: Option<Time>,
     outputs: VecDeque<Output>,
     stats: MemberStats,
+    /// The memory for the wants of other replicas.
+    memory: WantsMemory,
 }
 
 impl Member {
@@ -236,7 +241,15 @@ impl Member {
             wake_at: None,
             outputs: VecDeque::new(),
             stats: MemberStats::default(),
+            memory: WantsMemory::default(),
         }
+    }
+
+    /// Uses this memory, which other members also use, for the wants of other replicas.
+    #[must_use]
+    pub fn with_memory(mut self, memory: WantsMemory) -> Self {
+        self.memory = memory;
+        self
     }
 
     /// Returns the next action. After each call of another method, must be called until it returns `None`.

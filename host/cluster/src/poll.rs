@@ -177,7 +177,7 @@ impl<C: Clone + Eq + Hash + Send + Sync, F: Clone + Send + Sync> Polls<C, F> {
     where
         A: Caller<Fault = F, Client = C>,
     {
-        self.groups.set_watched(watched, caller.now());
+        self.set_watched(watched, caller.now()).await;
         match self.poll_groups(caller).await {
             Ok(round) => {
                 if std::mem::take(&mut self.notify_all_once) {
@@ -197,6 +197,26 @@ impl<C: Clone + Eq + Hash + Send + Sync, F: Clone + Send + Sync> Polls<C, F> {
                 Err(fault)
             }
         }
+    }
+
+    /// Sets the paths of the next poll of this replica's own paths; many of them in batches, between which other tasks run.
+    async fn set_watched(&mut self, watched: Vec<(Uri, Path)>, now: Instant) {
+        if watched.len() <= BATCH_SIZE {
+            self.groups.set_watched(watched, now);
+            return;
+        }
+        self.groups.begin_watched();
+        let (mut watched, mut new) = (watched.into_iter(), Vec::new());
+        while !watched.as_slice().is_empty() {
+            new.extend(self.groups.watch_known(watched.by_ref().take(BATCH_SIZE)));
+            tokio::task::yield_now().await;
+        }
+        let mut new = new.into_iter();
+        while !new.as_slice().is_empty() {
+            self.groups.watch_new(new.by_ref().take(BATCH_SIZE));
+            tokio::task::yield_now().await;
+        }
+        self.groups.forget_unwatched(now);
     }
 
     /// Polls the paths of all replicas, below this mount. Returns what was found, also before a failure; and the provider's hint for the
@@ -285,16 +305,32 @@ mod tests {
 
     type Fault = String;
 
+    fn watched(numbers: std::ops::Range<usize>) -> Vec<(Uri, Path)> {
+        let mount: Mount = "a://x/".parse().unwrap();
+        let located = numbers.map(|number| mount.compose(&number.to_string()).unwrap());
+        located.map(|located| (located.uri, located.path)).collect()
+    }
+
+    #[tokio::test]
+    async fn paths_that_are_set_in_batches_have_the_same_groups() {
+        let (mut batched, mut whole) = (Polls::<u8, Fault>::new(10_000, false), Polls::<u8, Fault>::new(10_000, false));
+        for numbers in [0..500, 0..5000, 2000..7000, 6000..6500, 0..3 * BATCH_SIZE] {
+            let now = Instant::now();
+            batched.set_watched(watched(numbers.clone()), now).await;
+            whole.groups.set_watched(watched(numbers), now);
+            let groups = |polls: &Polls<u8, Fault>| {
+                let ids = polls.groups.working(|_| false);
+                ids.into_iter().map(|id| (id, polls.groups.get(id).unwrap().watched.clone())).collect::<Vec<_>>()
+            };
+            assert_eq!(groups(&batched), groups(&whole));
+        }
+    }
+
     #[test]
     fn own_polls_are_complete_when_each_group_was_answered_since_their_handover_began() {
-        let mount: Mount = "a://x/".parse().unwrap();
-        let watched = || {
-            let located = (0..4).map(|number| mount.compose(&number.to_string()).unwrap());
-            located.map(|located| (located.uri, located.path)).collect::<Vec<_>>()
-        };
         let (mut polls, now) = (Polls::<u8, Fault>::new(4, false), Instant::now());
         let second = |number| now + Duration::from_secs(number);
-        polls.groups.set_watched(watched(), now);
+        polls.groups.set_watched(watched(0..4), now);
         let answer = |polls: &mut Polls<u8, Fault>, group, at| {
             polls.groups.record_answer(group, "t".to_owned(), Duration::ZERO, at);
         };

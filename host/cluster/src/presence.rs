@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use mcp_host_base::task;
 use mcp_host_base::throttle::Throttle;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -165,7 +166,7 @@ impl Presence {
             cursor_key_log: DifferenceLog::new(|replica| replica.has_other_cursor_key),
             excess_log: Throttle::new(LOG_INTERVAL),
         };
-        tokio::spawn(task.run());
+        task::spawn(task.run());
         Self { state }
     }
 

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use crate::division::{Divided, Division};
 use crate::engine::Engine;
 use crate::member::RoleName;
+use crate::memory::WantsMemory;
 use crate::replica::ReplicaId;
 use crate::share::{News, ShardName, ShareStats, SharedPolls};
 
@@ -25,7 +26,7 @@ pub const LISTING_SHARD: u32 = 0;
 pub struct Shards {
     /// Begins a shard.
     start: Box<dyn Fn(u32) -> SharedPolls + Send + Sync>,
-    /// The shards that have begun. Locked before `division`.
+    /// The shards that have begun. Never locked together with `division`, which is locked for as long as a division takes.
     begun: Mutex<BTreeMap<u32, Arc<SharedPolls>>>,
     division: Mutex<Division>,
     /// Notified when a shard has news.
@@ -68,12 +69,14 @@ impl fmt::Debug for Shards {
 }
 
 impl Shards {
-    /// Starts sharing the polls of a plugin. `first` is the name of its first shard. The tasks run on the current runtime until this value
-    /// is dropped.
-    pub fn start<E: Engine>(engine: E, me: ReplicaId, first: ShardName, lease: Duration) -> Self {
+    /// Starts sharing the polls of a plugin. `first` is the name of its first shard. The plugins of a host have one `memory` together. The
+    /// tasks run on the current runtime until this value is dropped.
+    pub fn start<E: Engine>(engine: E, me: ReplicaId, first: ShardName, lease: Duration, memory: WantsMemory) -> Self {
         let (has_news, key) = (Arc::<Notify>::default(), first.plugin().to_owned());
         let news = has_news.clone();
-        let start = move |shard| SharedPolls::start_with(engine.clone(), me, first.sibling(shard), lease, news.clone());
+        let start = move |shard| {
+            SharedPolls::start_with(engine.clone(), me, first.sibling(shard), lease, news.clone(), memory.clone())
+        };
         let begun = BTreeMap::from([(LISTING_SHARD, Arc::new(start(LISTING_SHARD)))]);
         let (begun, division) = (Mutex::new(begun), Mutex::new(Division::new(key)));
         Self { start: Box::new(start), begun, division, has_news }
@@ -88,26 +91,34 @@ impl Shards {
     }
 
     /// Divides the paths that are watched here. `requested` is the number of polls that were requested before the paths were collected.
-    /// Must be called on a runtime.
+    /// Must be called on a runtime, on a thread that may block if there are many paths: each costs about a microsecond.
     pub fn divide(&self, watched: Vec<(Uri, Path)>, requested: u64) -> Parts {
-        let mut begun = self.begun();
-        let count = begun.get(&LISTING_SHARD).map_or(1, |first| first.shards());
+        let (count, held) = {
+            let begun = self.begun();
+            let held = begun.values().filter(|polls| polls.role() == RoleName::Holding).count();
+            (begun.get(&LISTING_SHARD).map_or(1, |first| first.shards()), held)
+        };
         let Divided { shards, need, needs_poll } = self.division().divide(watched, count, requested);
-        let held = begun.values().filter(|polls| polls.role() == RoleName::Holding).count();
         let mut divided: BTreeMap<_, _> = (0_u32..).zip(shards).collect();
         divided.retain(|shard, watched| *shard == LISTING_SHARD || !watched.is_empty());
-        for (shard, polls) in &*begun {
-            if !divided.contains_key(shard) && polls.role() != RoleName::Idle {
-                polls.leave();
+        let parts: Vec<_> = {
+            let mut begun = self.begun();
+            for (shard, polls) in &*begun {
+                if !divided.contains_key(shard) && polls.role() != RoleName::Idle {
+                    polls.leave();
+                }
             }
-        }
-        let parts = divided.into_iter().map(|(shard, watched)| {
-            let polls = begun.entry(shard).or_insert_with(|| Arc::new((self.start)(shard))).clone();
+            let part = |(shard, watched)| {
+                let polls = begun.entry(shard).or_insert_with(|| Arc::new((self.start)(shard))).clone();
+                Part { shard, polls, watched }
+            };
+            divided.into_iter().map(part).collect()
+        };
+        for Part { polls, watched, .. } in &parts {
             polls.set_division(need, held);
             polls.watch(watched.iter().map(|(_, path)| path.as_str().into()).collect(), requested);
-            Part { shard, polls, watched }
-        });
-        Parts { parts: parts.collect(), needs_poll }
+        }
+        Parts { parts, needs_poll }
     }
 
     /// Records a poll of this replica's own paths in a shard: it has served all requests up to this number, except of the `unanswered` paths.

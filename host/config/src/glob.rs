@@ -3,16 +3,21 @@
 //! A glob is normalized when it is parsed. So a request only has to match it, and a glob that could never match is an error: a
 //! `deny` rule without effect is worse than a rejected config.
 
+mod automaton;
+mod error;
+mod normalize;
+
 use std::fmt;
 use std::str::FromStr;
 
 use globset::{Glob, GlobBuilder, GlobMatcher};
-use mcp_host_model::uri::{Gap, Mount, UriPattern, canonical, composed, is_path_delimiter};
+use mcp_host_model::uri::{Gap, Mount, UriPattern, canonical, composed};
 
-use super::diagnostic::Suggest;
+pub use self::error::GlobError;
+
+use self::error::no_scheme_help;
+use self::normalize::normalize;
 use super::reader::{FromNode, Node, Schema};
-
-mod automaton;
 
 /// A pattern of URIs: `git://linux/**`, `**/.env`, `notes:///{公開,draft}/*.md`.
 ///
@@ -193,73 +198,6 @@ impl UriGlob {
     }
 }
 
-/// The reason why a text is not a URI glob.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum GlobError {
-    /// The glob has no scheme, and no `**` in place of one.
-    #[error("a URI begins with a scheme, so this glob matches none")]
-    NoScheme(String),
-    /// A `**` is part of a segment.
-    #[error("`**` must be a whole segment")]
-    PartialSegment,
-    /// A segment is `.` or `..`.
-    #[error("a normalized URI has no `.` or `..` segment, so this glob matches none")]
-    DotSegment,
-    /// The glob has user information (`@`).
-    #[error("a resource has no user information, so this glob matches none")]
-    UserInfo,
-    /// The glob has a fragment (`#`).
-    #[error("a resource has no fragment, so this glob matches none")]
-    Fragment,
-    /// The glob contains `[` or `]`.
-    #[error("`[…]` cannot be used in globs for URIs")]
-    Class,
-    /// The glob contains a backslash.
-    #[error("a backslash cannot be used in globs for URIs")]
-    Backslash,
-    /// A `%` is not followed by two hexadecimal digits.
-    #[error("`%` is not followed by two hexadecimal digits")]
-    Percent,
-    /// The glob has the encoding of a character with a meaning in globs, which normalization would decode.
-    #[error("`{0}` cannot be written in a glob, where it has a meaning")]
-    Escaped(char),
-    /// Braces are unbalanced or nested.
-    #[error("the braces of this glob are nested, or do not match")]
-    Braces,
-    /// The glob is too long.
-    #[error("this glob is longer than {} bytes", UriGlob::MAX_LEN)]
-    TooLong,
-}
-
-/// The suggestion for a glob without a scheme.
-fn no_scheme_help(glob: &str, mount: &str) -> String {
-    let below = glob.trim_start_matches('/');
-    format!("write `**/{below}` for any mount, or begin with a mount: `{mount}{below}`")
-}
-
-impl Suggest for GlobError {
-    fn suggestion(&self, _: &str) -> String {
-        match self {
-            Self::NoScheme(glob) => no_scheme_help(glob, "git://linux/"),
-            Self::PartialSegment => {
-                "write `**` between slashes, as in `git://linux/**` or `**/.env`; `*` stays in one segment".into()
-            }
-            Self::DotSegment => "write the path without dots".into(),
-            Self::UserInfo => "remove the `@` and the text before it".into(),
-            Self::Fragment => "remove the `#` and the text after it, or write `%23` for the character".into(),
-            Self::Class => "write `{a,b}` for a choice, or `?` for any one character".into(),
-            Self::Backslash => {
-                "write `/` between segments; a character cannot be escaped, but `?` matches any one".into()
-            }
-            Self::Escaped(_) => "write `?`, which matches any one character".into(),
-            Self::Percent => "write `%25` for the character itself".into(),
-            Self::Braces => "write `{a,b}` for a choice, and two globs where one choice is inside another".into(),
-            Self::TooLong => "write several shorter globs".into(),
-        }
-    }
-}
-
 impl FromStr for UriGlob {
     type Err = GlobError;
 
@@ -272,12 +210,7 @@ impl FromStr for UriGlob {
             let matcher = matcher(&pattern)?;
             return Ok(Self { source: text.to_owned(), matcher, prefix: None, normalized });
         }
-        let normalized = normalize_authority(&percent_encode(text)?)?;
-        check_braces(&normalized)?;
-        check_segments(&normalized).map_err(|error| match error {
-            GlobError::NoScheme(_) => GlobError::NoScheme(text.to_owned()),
-            other => other,
-        })?;
+        let normalized = normalize(text)?;
         let prefix = normalized.strip_suffix("/**").map(PrefixMatcher::new).transpose()?;
         Ok(Self { source: text.to_owned(), matcher: matcher(&normalized)?, prefix, normalized })
     }
@@ -298,106 +231,6 @@ fn pattern_of(normal: &str) -> Result<Glob, GlobError> {
     let mut builder = GlobBuilder::new(normal);
     builder.literal_separator(true).backslash_escape(false).empty_alternates(true);
     builder.build().map_err(|_| GlobError::Braces)
-}
-
-/// Converts all characters to their form in a normalized URI (RFC 3986, sections 2.1 and 6.2.2, and [`mcp_host_model::uri`]).
-fn percent_encode(glob: &str) -> Result<String, GlobError> {
-    let mut normal = String::with_capacity(glob.len());
-    let mut characters = glob.chars();
-    let encoded = |byte: u8| format!("%{byte:02X}");
-    let mut in_braces = false;
-    while let Some(character) = characters.next() {
-        match character {
-            '[' | ']' => return Err(GlobError::Class),
-            '\\' => return Err(GlobError::Backslash),
-            '#' => return Err(GlobError::Fragment),
-            '%' => {
-                let digits: String = characters.by_ref().take(2).filter(char::is_ascii_hexdigit).collect();
-                let byte = u8::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 2);
-                let byte = byte.ok_or(GlobError::Percent)?;
-                match char::from(byte) {
-                    c if is_unreserved(c) => normal.push(c),
-                    c if !is_path_delimiter(c) || is_in_authority(&normal) => normal.push_str(&encoded(byte)),
-                    c if c == '*' || (c == ',' && in_braces) => return Err(GlobError::Escaped(c)),
-                    c => normal.push(c),
-                }
-            }
-            _ if is_unreserved(character) || is_path_delimiter(character) || "/?{}".contains(character) => {
-                in_braces = match character {
-                    '{' => true,
-                    '}' => false,
-                    _ => in_braces,
-                };
-                normal.push(character);
-            }
-            _ => normal.extend(character.encode_utf8(&mut [0; 4]).bytes().map(encoded)),
-        }
-    }
-    Ok(normal)
-}
-
-/// Returns whether the end of this beginning of a glob is in the authority, where no delimiter is decoded.
-fn is_in_authority(before: &str) -> bool {
-    let behind_scheme = before.split_once("://").filter(|(scheme, _)| !scheme.contains('/'));
-    behind_scheme.is_some_and(|(_, authority)| !authority.contains('/'))
-}
-
-fn is_unreserved(character: char) -> bool {
-    character.is_ascii_alphanumeric() || "-._~".contains(character)
-}
-
-/// Converts scheme and host to lower case (RFC 3986, section 6.2.2.1), except percent-encoding, and removes an empty
-/// port (section 3.2.3).
-fn normalize_authority(glob: &str) -> Result<String, GlobError> {
-    let Some((scheme, rest)) = glob.split_once("://").filter(|(scheme, _)| !scheme.contains('/')) else {
-        return Ok(glob.to_owned());
-    };
-    let (host, path) = match rest.find('/') {
-        Some(slash) => rest.split_at(slash),
-        None => (rest, ""),
-    };
-    if host.contains('@') {
-        return Err(GlobError::UserInfo);
-    }
-    let host = host.strip_suffix(':').unwrap_or(host);
-    let mut encoded = 0_u8;
-    let host: String = host
-        .chars()
-        .map(|character| {
-            encoded = if character == '%' { 3 } else { encoded.saturating_sub(1) };
-            if encoded > 0 { character } else { character.to_ascii_lowercase() }
-        })
-        .collect();
-    Ok(format!("{}://{host}{path}", scheme.to_ascii_lowercase()))
-}
-
-/// Rejects nested braces, which could also exceed the size limit of the compiled regex.
-fn check_braces(glob: &str) -> Result<(), GlobError> {
-    let mut open = false;
-    for character in glob.chars() {
-        match (character, open) {
-            ('{', false) => open = true,
-            ('}', true) => open = false,
-            ('{', true) | ('}', false) => return Err(GlobError::Braces),
-            _ => {}
-        }
-    }
-    if open { Err(GlobError::Braces) } else { Ok(()) }
-}
-
-fn check_segments(glob: &str) -> Result<(), GlobError> {
-    for segment in glob.split('/') {
-        match segment {
-            "." | ".." => return Err(GlobError::DotSegment),
-            "**" => {}
-            _ if segment.contains("**") => return Err(GlobError::PartialSegment),
-            _ => {}
-        }
-    }
-    match glob.split('/').next() {
-        Some(first) if first == "**" || first.contains(':') => Ok(()),
-        _ => Err(GlobError::NoScheme(glob.to_owned())),
-    }
 }
 
 impl fmt::Display for UriGlob {

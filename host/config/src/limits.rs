@@ -8,7 +8,7 @@ mod requested;
 pub use self::requested::{LimitAmount, LimitKey, LimitKeyError};
 use super::count::Count;
 use super::declare::table;
-use super::duration::{BoundedDuration, HOUR, MINUTE, SECOND};
+use super::duration::{BoundedDuration, DAY, HOUR, MINUTE, SECOND};
 use super::rate::{ByteRate, Rate};
 use super::size::{GIB, KIB, MIB, Size};
 
@@ -40,6 +40,8 @@ pub type Handles = Count<64, 1024, 65_536>;
 pub type Files = Count<1, 128, 4096>;
 /// The maximum number of random bytes per request.
 pub type RandomBytes = Size<KIB, MIB, { 64 * MIB }>;
+/// The maximum CPU time of one start of an upstream's program.
+pub type ProgramCpu = BoundedDuration<SECOND, HOUR, { 365 * DAY }>;
 
 table! {
     /// Resource limits of a plugin: `limits` of a `[[plugin]]`.
@@ -88,6 +90,9 @@ table! {
         pub http: HttpLimits,
         /// Limits of preparations. Without them the provider's `prepare` is not called.
         pub prepare: Option<PrepareLimits>,
+        /// The CPU time of the program of an upstream, with all of its processes, from its start on. Above it they are killed, and
+        /// the program is started again with back-off. No limit unless set; 1 s to 365 d. An error for a plugin.
+        pub program_cpu: Option<ProgramCpu>,
     }
 }
 

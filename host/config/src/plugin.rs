@@ -9,13 +9,13 @@ use mcp_host_model::uri::{Mount, MountError};
 use super::cluster::Polling;
 use super::component::Component;
 use super::declare::{checked_text, from_text, one_line, table};
-use super::diagnostic::Suggest;
+use super::diagnostic::{Diagnostic, Suggest};
 use super::duration::{BoundedDuration, SECOND};
 use super::glob::UriGlob;
 use super::grants::{Grants, SqlUrl};
 use super::instances::InstanceReuse;
 use super::limits::Limits;
-use super::reader::{FromNode, Node, Schema};
+use super::reader::{FromNode, FromTable, Node, Schema, Table};
 use super::registry::Reference;
 use super::search::PluginSearch;
 use super::settings::Settings;
@@ -27,8 +27,7 @@ pub type WatchInterval = BoundedDuration<100, { 2 * SECOND }, { 3600 * SECOND }>
 table! {
     /// A plugin, a provider at a mount: `[[plugin]]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct Plugin as "a plugin",
-    such as "{ name = \"notes\", component = \"plugins/notes.wasm\", mount = \"notes:///\" }" {
+    pub struct Plugin {
         /// The name of the plugin in the log and in messages. Unique within a config.
         #[required]
         pub name: PluginName,
@@ -74,6 +73,28 @@ table! {
         /// The existing server (`[[upstream]]`) that serves in place of a component. `component` is empty then.
         #[internal]
         pub upstream: Option<Box<Upstream>>,
+    }
+}
+
+impl FromTable for Plugin {
+    type Keys = Self;
+
+    const TYPE_NAME: &'static str = "a plugin";
+
+    fn example() -> String {
+        "{ name = \"notes\", component = \"plugins/notes.wasm\", mount = \"notes:///\" }".to_owned()
+    }
+
+    fn check(table: &Table<'_>) {
+        if table.has_nested("limits", "program-cpu") {
+            let message = "`limits.program-cpu` is a limit of an upstream's program, and a plugin has none";
+            let problem = Diagnostic::new(message, "remove it: `limits.cpu` limits each call");
+            table.report(problem.at(table.nested_span("limits", "program-cpu")));
+        }
+    }
+
+    fn from_keys(keys: Self, _: &Table<'_>) -> Option<Self> {
+        Some(keys)
     }
 }
 

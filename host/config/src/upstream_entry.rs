@@ -154,6 +154,10 @@ impl FromTable for UpstreamPlugin {
         for key in ["sandbox", "grants", "user"].into_iter().filter(|key| table.has("url") && table.has(key)) {
             report(key, &format!("`{key}` is for a program, and this upstream is a URL"), "remove it");
         }
+        if table.has("url") && table.has_nested("limits", "program-cpu") {
+            let message = "`limits.program-cpu` is for a program, and this upstream is a URL";
+            table.report(Diagnostic::new(message, "remove it").at(table.nested_span("limits", "program-cpu")));
+        }
         if table.has("command") && table.has("auth") {
             report("auth", "`auth` is for a URL, and this upstream is a program", "give it a variable: `grants.env`");
         }

@@ -67,6 +67,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use mcp_host_base::task;
 use mcp_host_config::audit::Audit;
 use serde::Serialize;
 
@@ -314,7 +315,7 @@ impl AuditLog {
         self.push_last_lines();
         let queue = self.queue.clone();
         // This fails only if the thread panics or the runtime shuts down.
-        let _ = tokio::task::spawn_blocking(move || queue.close(timeout)).await;
+        let _ = task::spawn_blocking(move || queue.close(timeout)).await;
     }
 }
 

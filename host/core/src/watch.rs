@@ -127,6 +127,7 @@ use futures::FutureExt;
 use mcp_host_base::followers::{Follower, Followers};
 use mcp_host_base::metrics::Counter;
 use mcp_host_base::share_limiter::ShareLimits;
+use mcp_host_base::task;
 use mcp_host_cluster::member::RoleName;
 use mcp_host_cluster::presence::ClusterView;
 use mcp_host_cluster::roster::Dropped;
@@ -490,7 +491,7 @@ impl Hub {
             .map(|(principal, _)| principal)
             .collect();
         // In batches, because the number of subscriptions is not bounded.
-        tokio::spawn(notify_of_reload(self.context.clone(), changed, to_notify, access, old_access));
+        task::spawn(notify_of_reload(self.context.clone(), changed, to_notify, access, old_access));
         self.reloads.send_modify(|reloads| *reloads = reloads.wrapping_add(1));
     }
 

@@ -37,6 +37,7 @@ mod templates;
 mod values;
 
 use std::fmt;
+use std::io;
 
 use futures::future::BoxFuture;
 
@@ -83,6 +84,20 @@ impl fmt::Debug for Options<'_> {
     }
 }
 
+/// Why a provider cannot be tested.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TestError {
+    /// The engine does not start, or the file is not a component that this host can compile.
+    #[error(transparent)]
+    Inspect(#[from] InspectError),
+    /// No directory for the key-value buckets of the test can be created.
+    #[error(
+        "cannot create a directory for the key-value buckets of the test: {0}; set `TMPDIR` to a writable directory"
+    )]
+    Buckets(#[source] io::Error),
+}
+
 /// Tests the provider of a plugin. The plugin need not be in the builder's config.
 ///
 /// ```no_run
@@ -102,20 +117,19 @@ impl fmt::Debug for Options<'_> {
 ///
 /// The engine does not start, or the file is not a component that this host can compile. If the component is not a provider, that
 /// is part of the report.
-pub async fn run(builder: HostBuilder, plugin: &config::Plugin, options: Options<'_>) -> Result<Report, InspectError> {
-    let mut runtime = builder.runtime()?;
+pub async fn run(builder: HostBuilder, plugin: &config::Plugin, options: Options<'_>) -> Result<Report, TestError> {
+    let mut runtime = builder.runtime().map_err(InspectError::from)?;
     let mut report = Report::new();
     runtime.keep_last_errors();
     // A test has temporary buckets, also in place of those that replicas share.
     let mut plugin = plugin.clone();
     plugin.grants.keyvalue.values_mut().for_each(|bucket| bucket.shared = false);
     let plugin = &plugin;
-    let inspection = runtime.inspect(plugin).await?;
+    let inspection = runtime.inspect(plugin).await.map_err(InspectError::from)?;
     report.set_provider(&inspection, plugin);
-    let buckets = tempfile::tempdir().ok();
-    if let Some(buckets) = &buckets {
-        runtime.set_bucket_dir(buckets.path().to_owned());
-    }
+    // Without it, the provider would change the buckets of the plugin.
+    let buckets = tempfile::tempdir().map_err(TestError::Buckets)?;
+    runtime.set_bucket_dir(buckets.path().to_owned());
     let reusing = config::Plugin { instances: Some(InstanceReuse::default()), ..plugin.clone() };
     let (fresh, reused) = match (runtime.load(plugin).await, runtime.load(&reusing).await) {
         (Ok(fresh), Ok(reused)) => (fresh, reused),

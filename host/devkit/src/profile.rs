@@ -1,12 +1,19 @@
-//! CPU profiles of providers: stacks sampled at epoch ticks, for Firefox's profiler and as a tree.
+//! CPU profiles of providers: stacks sampled at epoch ticks, for Firefox's profiler, as a flame graph and as a tree.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `call_tree` | the samples, added up by callers and callees |
+//! | `flame_graph` | the call tree as blocks, for a terminal |
 //!
 //! A computing guest is sampled at function entries and loops, twice per millisecond, and not during a host call. Each sample has
 //! the CPU time since the previous one, so a guest that yielded is charged only for its own time.
 //!
 //! Bounded: [`MAX_SAMPLES`] samples, [`MAX_FUNCTIONS`] functions; further samples are only counted.
 
+mod call_tree;
+mod flame_graph;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -14,8 +21,9 @@ use fxprof_processed_profile::{
     CategoryHandle, Frame, FrameFlags, FrameInfo, Profile as FirefoxProfile, ReferenceTimestamp, SamplingInterval,
     Timestamp,
 };
-use mcp_host_base::escape;
 use mcp_host_engine::diagnostics::Sample;
+
+pub use self::call_tree::CallTree;
 
 /// The maximum number of samples: 50 s of one guest.
 const MAX_SAMPLES: usize = 100_000;
@@ -23,10 +31,6 @@ const MAX_SAMPLES: usize = 100_000;
 const MAX_FUNCTIONS: usize = 100_000;
 /// The interval between samples.
 const INTERVAL: Duration = Duration::from_micros(500);
-/// The maximum number of lines of a tree.
-const MAX_LINES: usize = 200;
-/// The minimum share of the total time for a function in a tree: 1/100.
-const MIN_PART: u32 = 100;
 
 /// The samples of some calls.
 #[derive(Debug)]
@@ -147,54 +151,9 @@ impl Profile {
         into.flush()
     }
 
-    /// The call tree with CPU times, callers above callees: a flame graph for a terminal, escaped. Functions below one hundredth
-    /// of the total are left out.
-    pub fn tree(&self) -> String {
-        let mut root = Node::default();
-        for sample in &self.samples {
-            root.add(&sample.stack, sample.cpu);
-        }
-        let mut shown = String::new();
-        let mut lines = 0;
-        root.show(self, root.cpu, 0, &mut lines, &mut shown);
-        if lines >= MAX_LINES {
-            shown.push_str("…\n");
-        }
-        shown
-    }
-}
-
-/// A function with its callees.
-#[derive(Debug, Default)]
-struct Node {
-    cpu: Duration,
-    called: BTreeMap<usize, Self>,
-}
-
-impl Node {
-    fn add(&mut self, stack: &[usize], cpu: Duration) {
-        let mut node = self;
-        node.cpu = node.cpu.saturating_add(cpu);
-        for function in stack {
-            node = node.called.entry(*function).or_default();
-            node.cpu = node.cpu.saturating_add(cpu);
-        }
-    }
-
-    fn show(&self, profile: &Profile, total: Duration, depth: usize, lines: &mut usize, shown: &mut String) {
-        let mut called: Vec<_> = self.called.iter().collect();
-        called.sort_by_key(|(_, node)| std::cmp::Reverse(node.cpu));
-        for (function, node) in called {
-            if *lines >= MAX_LINES || node.cpu.saturating_mul(MIN_PART) < total {
-                return;
-            }
-            *lines = lines.saturating_add(1);
-            let part = 100.0 * node.cpu.as_secs_f64() / total.as_secs_f64().max(f64::MIN_POSITIVE);
-            let (name, indent) = (escape::line(profile.name(*function)), depth.saturating_mul(2));
-            // Writing to a string cannot fail.
-            let _ = writeln!(shown, "{part:5.1}% {:9.1} ms  {:indent$}{name}", milliseconds(node.cpu), "");
-            node.show(profile, total, depth.saturating_add(1), lines, shown);
-        }
+    /// Returns the call tree.
+    pub fn call_tree(&self) -> CallTree<'_> {
+        CallTree::new(self)
     }
 }
 
@@ -206,26 +165,22 @@ fn milliseconds(time: Duration) -> f64 {
 mod tests {
     use super::*;
 
-    fn profile() -> Profile {
+    /// A profile of a plugin with these samples: CPU time in milliseconds, and the stack, outermost function first.
+    pub(super) fn profile(samples: &[(u64, &[&str])]) -> Profile {
         let mut profile = Profile::default();
-        for (cpu, stack) in [(6, ["read", "parse"]), (3, ["read", "sort"]), (1, ["read", "parse"])] {
+        for (cpu, stack) in samples {
             let plugin = profile.number("notes");
-            let stack = stack.map(|name| profile.number(name)).into();
-            profile.samples.push(Taken { plugin, at: Duration::ZERO, cpu: Duration::from_millis(cpu), stack });
+            let stack = stack.iter().map(|name| profile.number(name)).collect();
+            profile.samples.push(Taken { plugin, at: Duration::ZERO, cpu: Duration::from_millis(*cpu), stack });
         }
         profile
     }
 
     #[test]
-    fn a_tree_has_callers_above_those_that_they_call_and_the_most_costly_first() {
-        let expected = ["100.0%      10.0 ms  read", " 70.0%       7.0 ms    parse", " 30.0%       3.0 ms    sort", ""];
-        assert_eq!(profile().tree(), expected.join("\n"));
-    }
-
-    #[test]
     fn the_format_of_firefox_has_the_functions_and_a_thread_for_each_plugin() {
+        let samples: [(u64, &[&str]); 3] = [(6, &["read", "parse"]), (3, &["read", "sort"]), (1, &["read", "parse"])];
         let mut written = Vec::new();
-        profile().write_firefox(&mut written).unwrap();
+        profile(&samples).write_firefox(&mut written).unwrap();
         let json: serde_json::Value = serde_json::from_slice(&written).unwrap();
         assert_eq!(json["threads"][0]["name"], "notes", "{json}");
         assert_eq!(json["threads"][0]["samples"]["length"], 3);

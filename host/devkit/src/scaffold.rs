@@ -16,6 +16,7 @@
 //! | `{{watch}}` | the sources, as a TOML list |
 //! | `{{limits}}` | limits other than the defaults, as lines of TOML |
 
+mod archive;
 mod name;
 mod sdk;
 mod update;
@@ -23,13 +24,11 @@ mod write;
 
 use std::path::PathBuf;
 
+pub use self::archive::below;
 pub use self::name::{NameError, PackageName};
 pub use self::update::{Update, UpdateError, update};
 pub use self::write::{WriteError, write};
 use crate::language::Language;
-
-/// The archive: the path of each file within the repository, and its bytes.
-const ARCHIVE: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/archive.rs"));
 
 /// A file of a project.
 #[derive(Clone, Debug)]
@@ -150,11 +149,6 @@ pub fn test_command(language: Language) -> &'static str {
         Language::C => "make test",
         Language::Go => "go test .",
     }
-}
-
-/// Returns the files of the archive below a path, which ends with a slash, with paths relative to it.
-pub fn below(folder: &str) -> impl Iterator<Item = (&'static str, &'static [u8])> {
-    ARCHIVE.iter().filter_map(move |(path, bytes)| Some((path.strip_prefix(folder)?, *bytes)))
 }
 
 /// A manifest in the archive is unusable, because of a fault of this build.

@@ -12,13 +12,14 @@
 //! the disk was full, the file changed meanwhile. [`clear_failures`](Compilations::clear_failures) drops all
 //! failures.
 //!
-//! On an engine with a baseline compiler (module `baseline`), a component that is not in the cache is compiled twice.
-//! The result of the job is the code of the baseline compiler, or, if that rejects the component, optimized code. Then
-//! the component is compiled to optimized code in the background, for the cache only: for other commands and the next
-//! start. A new version of the file ends this.
+//! On an engine with a baseline compiler (module `baseline`), a component that is not in the cache is compiled twice,
+//! unless its digest is pinned: such a file does not change, and so is compiled for full speed at once. The result of
+//! the job is the code of the baseline compiler, or, if that rejects the component, optimized code. Then the component
+//! is compiled to optimized code in the background, for the cache only: for other commands and the next start. A new
+//! version of the file ends this, and a compilation that somebody waits for interrupts it (module `compile_queue`).
 //!
-//! Bounds: one concurrent compiler per processor, and one in the background per component file under development, at a
-//! low priority unless an author waits for the code, each within `server.compile`.
+//! Bounds: one concurrent compiler per processor, at a low priority unless an author waits for the code, each within
+//! `server.compile`.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -31,10 +32,11 @@ use std::time::Duration;
 use mcp_host_base::log_target;
 use mcp_host_base::private_file::PrivateError;
 use mcp_host_base::regular_file::FileThreads;
+use mcp_host_base::task;
 use mcp_host_config as config;
 use mcp_host_model::digest::Digest;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::sync::{SemaphorePermit, watch};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -42,6 +44,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::Engine;
 use super::cache::{Cache, CompiledCode, Missing};
 use super::compile_metrics::{CompileMetrics, CompileTimer};
+use super::compile_queue::CompileQueue;
 use super::compiler::{CompileError, CompileRequest, Compiler};
 use super::component_file::ComponentFile;
 use super::config::Codegen;
@@ -65,8 +68,7 @@ pub(crate) struct CompileContext {
     pub(crate) cache: Arc<Cache>,
     pub(crate) progress: Progress,
     pub(crate) threads: FileThreads,
-    /// One permit for each compiler that may run concurrently.
-    pub(crate) permits: Semaphore,
+    pub(crate) queue: CompileQueue,
     pub(crate) metrics: CompileMetrics,
     /// Whether functions of a component file's previous version are reused (module `compiler::functions`).
     pub(crate) is_incremental: AtomicBool,
@@ -114,7 +116,7 @@ enum CompileFailure {
 enum Begun<'a> {
     /// None: it is compiled.
     Compiled(CompiledCode),
-    /// Compile it into this file, with this permit.
+    /// Compile it into this file, with this permit. In the background, the queue has the permit.
     NotCompiled(Option<SemaphorePermit<'a>>, PendingCode),
 }
 
@@ -194,7 +196,7 @@ impl Compilations {
             let (sender, outcome) = watch::channel(None);
             let (context, cancelled) = (self.context.clone(), CancellationToken::new());
             let of_task = cancelled.clone();
-            let task = tokio::spawn(async move {
+            let task = task::spawn(async move {
                 let (outcome, is_baseline) = context.first_code(&file, &of_task).await;
                 sender.send_replace(Some(outcome));
                 if is_baseline {
@@ -223,7 +225,7 @@ impl CompileContext {
     /// Returns the first usable code of a component, and whether the baseline compiler has made it.
     async fn first_code(&self, file: &ComponentFile, cancelled: &CancellationToken) -> (CompileResult, bool) {
         let optimized = Work { codegen: self.engine.codegen(), is_background: false };
-        if !self.has_baseline() {
+        if !self.has_baseline() || file.is_pinned {
             return (self.load_or_compile(file, optimized, cancelled).await, false);
         }
         if let Some(background) =
@@ -264,7 +266,8 @@ impl CompileContext {
             developed.entry(file.path.clone()).or_default().background = Some(background.clone());
         });
         let work = Work { codegen: self.engine.codegen(), is_background: true };
-        let compiled = background.run_until_cancelled(self.load_or_compile(file, work, &background)).await;
+        let compile = |attempt: CancellationToken| async move { self.load_or_compile(file, work, &attempt).await };
+        let compiled = background.run_until_cancelled(self.queue.run_in_background(&background, compile)).await;
         if let Some(Err(failure)) = compiled {
             tracing::debug!(target: log_target::COMPILER, file = %file.path.display(), ?failure, "the component is not compiled for the cache");
         }
@@ -355,8 +358,8 @@ impl CompileContext {
         cancelled: CancellationToken,
     ) -> io::Result<CompileRequest> {
         let is_developed = self.is_incremental.load(Ordering::Relaxed);
-        // The baseline compiler cannot reuse functions.
-        let is_incremental = is_developed && work.codegen != Codegen::Baseline;
+        // The baseline compiler cannot reuse functions, and a pinned file has no next version.
+        let is_incremental = is_developed && work.codegen != Codegen::Baseline && !file.is_pinned;
         let engine = self.wasmtime(work);
         Ok(CompileRequest {
             component: file.reopen()?,
@@ -374,8 +377,8 @@ impl CompileContext {
     /// Waits until the component may be compiled, or another process has compiled it.
     async fn begin(&self, file: &ComponentFile, work: Work) -> Result<Begun<'_>, CompileFailure> {
         // The permit is kept while another process compiles the component, because compilers that outlived their
-        // hosts count, too. The semaphore is never closed, so this never fails.
-        let permit = if work.is_background { None } else { self.permits.acquire().await.ok() };
+        // hosts count, too.
+        let permit = if work.is_background { None } else { self.queue.permit().await };
         let mut waiting = None;
         loop {
             let (cache, engine, digest) = (self.cache.clone(), self.wasmtime(work).clone(), file.digest);

@@ -28,6 +28,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use humantime::format_duration;
+use mcp_host_base::task;
 use mcp_host_base::threads::lower_priority;
 use mcp_host_config as config;
 use mcp_host_model::digest::Digest;
@@ -278,7 +279,7 @@ impl Compiler {
         let start = |error: String| CompileError::Start(error);
         let program = match self {
             Self::InProcess => {
-                let compiled = tokio::task::spawn_blocking(move || {
+                let compiled = task::spawn_blocking(move || {
                     let (code, content) = compile(request.component, request.digest, request.codegen, None)?;
                     let written = request.key.write_code(&code, &content, request.into);
                     written.map_err(|error| CompileError::Output(error.to_string()))

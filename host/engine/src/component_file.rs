@@ -23,6 +23,8 @@ pub(crate) struct ComponentFile {
     pub(crate) path: PathBuf,
     pub(crate) digest: Digest,
     pub(crate) size: u64,
+    /// Whether only this content is accepted, so that the file has no other version.
+    pub(crate) is_pinned: bool,
     file: File,
 }
 
@@ -57,8 +59,8 @@ impl ComponentFile {
             return Err(ComponentError::DigestMismatch { file: path, expected, found: digest });
         }
         match custom_section::find_excess(&file) {
-            Some(what) => Err(ComponentError::TooLarge { file: path, what: what.to_owned() }),
-            None => Ok(Self { path, digest, size, file }),
+            Some(what) => Err(ComponentError::TooLarge { file: path, what }),
+            None => Ok(Self { path, digest, size, is_pinned: pinned.is_some(), file }),
         }
     }
 
@@ -110,6 +112,7 @@ mod tests {
         let file = write_temp(COMPONENT);
         let looked = ComponentFile::open_blocking(file.path().to_owned(), None).unwrap();
         assert_eq!((looked.digest, looked.size), (Digest::compute(COMPONENT), COMPONENT.len() as u64));
+        assert!(!looked.is_pinned);
         for _ in 0..2 {
             let mut again = Vec::new();
             looked.reopen().unwrap().read_to_end(&mut again).unwrap();
@@ -121,7 +124,7 @@ mod tests {
     fn a_file_that_differs_from_its_digest_is_refused_with_both() {
         let file = write_temp(COMPONENT);
         let look = |pinned| ComponentFile::open_blocking(file.path().to_owned(), Some(pinned));
-        look(Digest::compute(COMPONENT)).unwrap();
+        assert!(look(Digest::compute(COMPONENT)).unwrap().is_pinned);
         let (expected, found) = (Digest::compute(b"another"), Digest::compute(COMPONENT));
         let error = look(expected).unwrap_err().to_string();
         assert!(error.contains(&expected.to_string()) && error.contains(&found.to_string()), "{error}");

@@ -56,7 +56,7 @@ pub(super) fn find(component: impl Read + Seek, name: &str, max: u64) -> Result<
 
 /// Returns which bound of the compiler a component exceeds; none if it exceeds none, or if its sections are invalid, which the
 /// compiler reports.
-pub(super) fn find_excess(component: impl Read + Seek) -> Option<&'static str> {
+pub(super) fn find_excess(component: impl Read + Seek) -> Option<String> {
     let mut walk = Walk::new(component, "", 0);
     let _ = walk.file();
     walk.excess
@@ -82,7 +82,7 @@ struct Walk<'n, R> {
     of_component: Found,
     of_modules: Found,
     /// The bound that the file exceeds.
-    excess: Option<&'static str>,
+    excess: Option<String>,
 }
 
 impl<'n, R: Read + Seek> Walk<'n, R> {
@@ -102,7 +102,7 @@ impl<'n, R: Read + Seek> Walk<'n, R> {
     /// Walks through a component that ends at `end`. `depth` is the number of enclosing components.
     fn component(&mut self, end: u64, depth: usize) -> io::Result<()> {
         if depth > MAX_DEPTH {
-            return Err(self.exceeds("components that are nested more than 64 levels deep"));
+            return Err(self.exceeds(format!("components that are nested more than {MAX_DEPTH} levels deep")));
         }
         self.skip_to(self.position.saturating_add(PREAMBLE_LEN), end)?;
         while self.position < end {
@@ -141,7 +141,7 @@ impl<'n, R: Read + Seek> Walk<'n, R> {
     fn section(&mut self, end: u64) -> io::Result<(u8, u64)> {
         self.sections = self.sections.saturating_add(1);
         if self.sections > MAX_SECTIONS {
-            return Err(self.exceeds("more than 100,000 sections"));
+            return Err(self.exceeds(format!("more than {MAX_SECTIONS} sections")));
         }
         let kind = self.byte()?;
         let size = self.number()?;
@@ -149,9 +149,10 @@ impl<'n, R: Read + Seek> Walk<'n, R> {
         if section_end > end { Err(invalid("a section ends behind its component")) } else { Ok((kind, section_end)) }
     }
 
-    fn exceeds(&mut self, bound: &'static str) -> io::Error {
+    fn exceeds(&mut self, bound: String) -> io::Error {
+        let error = invalid(&bound);
         self.excess = Some(bound);
-        invalid(bound)
+        error
     }
 
     /// Reads the section if it has the requested name. Returns its size, and its contents unless they are too large.
@@ -308,8 +309,9 @@ mod tests {
         let excess = |sections: &[Vec<u8>]| find_excess(Cursor::new(component(sections)));
         assert_eq!(excess(&[nested(MAX_DEPTH)]), None);
         let deep = excess(&[nested(2), nested(MAX_DEPTH + 1)]);
-        assert_eq!(deep, Some("components that are nested more than 64 levels deep"));
-        assert_eq!(excess(&vec![section(CUSTOM, b"\0"); 100_001]), Some("more than 100,000 sections"));
+        assert_eq!(deep.as_deref(), Some("components that are nested more than 64 levels deep"));
+        let endless = excess(&vec![section(CUSTOM, b"\0"); MAX_SECTIONS + 1]);
+        assert_eq!(endless.as_deref(), Some("more than 100000 sections"));
         assert_eq!(excess(&[vec![COMPONENT, 5, 1]]), None, "the compiler reports what is malformed");
     }
 

@@ -34,6 +34,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mcp_host_base::log_target;
+use mcp_host_base::task;
 use mcp_host_config::limits::Limits;
 use mcp_host_sandbox::state::GuestState;
 use parking_lot::Mutex;
@@ -154,7 +155,7 @@ impl Debugger {
             let session = ended.clone().run_until_cancelled_owned(Session::run(self.shared.clone(), connection));
             // On a thread for blocking work: questions to a stopped guest block until it has answered.
             let runtime = Handle::current();
-            match tokio::task::spawn_blocking(move || runtime.block_on(session)).await {
+            match task::spawn_blocking(move || runtime.block_on(session)).await {
                 Ok(None | Some(Ok(()))) => {}
                 Ok(Some(Err(error))) => {
                     tracing::warn!(target: log_target::PLUGIN, %peer, %error, "the debugger was disconnected")

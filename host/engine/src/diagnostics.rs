@@ -31,7 +31,7 @@ pub use mcp_host_sandbox::host_calls::{HostCall, HostCallTotal, HostCalls, OpenH
 pub use self::backtrace::{Backtrace, StackFrame, demangle};
 pub(crate) use self::call_trace::{CallTrace, ObservedPlugin};
 use crate::CallOrigin;
-use crate::plugin::fault::Fault;
+use crate::fault::Fault;
 
 /// Receives reports about calls. It is called on the threads of the calls and must not block.
 pub trait CallObserver: fmt::Debug + Send + Sync {

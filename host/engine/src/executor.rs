@@ -15,9 +15,10 @@
 //! - The calls of one plugin run on at most `worker_threads` workers at the same time (the number of processors by
 //!   default). Further calls queue in their plugin's [`PluginQueue`], not in the workers' queues, where they would be
 //!   ahead of other plugins' calls.
-//! - A call that has used [`LIGHT_CPU_BUDGET`] of processor time moves to the *heavy* workers. Heavy workers have a
-//!   lower priority, so the operating system runs a light call immediately, not at the next tick. There are twice as
-//!   many heavy workers, so that a plugin that is heavy for a good reason finds one beside a spinning plugin.
+//! - A call that has used [`LIGHT_CPU_BUDGET`](call::LIGHT_CPU_BUDGET) of processor time moves to the *heavy* workers.
+//!   Heavy workers have a lower priority, so the operating system runs a light call immediately, not at the next tick.
+//!   There are twice as many heavy workers, so that a plugin that is heavy for a good reason finds one beside a
+//!   spinning plugin.
 //! - After a call that used [`HEAVY_PLUGIN_CPU`], the calls of its plugin begin on the heavy workers instead of their
 //!   callers' threads, for [`HEAVY_PENALTY_FACTOR`] times the processor time of that call. A call of a few milliseconds
 //!   has no such effect: the first call of a reused instance may take that long, and later ones are light. But
@@ -36,34 +37,29 @@
 //! So a light call of another plugin waits for at most two ticks (1 ms) per turn. Processor time counts, not elapsed
 //! time ([`CpuClock`]): a busy machine makes no plugin heavy.
 
-use std::any::Any;
+mod call;
+
 use std::future::poll_fn;
 use std::io;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Wake, Waker, ready};
-use std::thread;
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
-use futures::task::AtomicWaker;
 use mcp_host_base::threads;
 use mcp_host_base::threads::WorkerPool;
 use mcp_host_base::time::saturating_millis;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::Semaphore;
-use tokio::task::JoinError;
-use tokio_util::sync::PollSemaphore;
 use tokio_util::task::AbortOnDropHandle;
 
+pub(crate) use self::call::{CallAborted, panic_message};
+
+use self::call::{Call, PendingRunPermit};
 use super::CallOrigin;
 use super::cpu::CpuClock;
 
-/// The processor time up to which a call counts as light.
-const LIGHT_CPU_BUDGET: Duration = Duration::from_millis(1);
 /// The processor time of a call that makes its plugin heavy.
 const HEAVY_PLUGIN_CPU: Duration = Duration::from_millis(10);
 /// The processor time of one piece of a call on its caller's thread that makes its plugin heavy.
@@ -162,18 +158,27 @@ impl GuestExecutor {
     where
         F: Future<Output: Send> + Send + 'static,
     {
+        // Type-erased with its output, so that the queues and workers are compiled once and not for each type of call.
+        let output = Arc::new(Mutex::new(None));
+        let slot = output.clone();
+        let call = call.map(move |output| *slot.lock() = Some(output));
         // Boxed before a future exists, which would reserve space for the call while it runs.
-        self.run(queue, origin, waits, Call::new(call, clock))
+        let running = self.run(queue, origin, waits, Call::new(call, clock));
+        async move {
+            running.await?;
+            let output = output.lock().take();
+            output.ok_or(CallAborted::NoOutput)
+        }
     }
 
     /// Runs a call on its caller's thread first, and then on workers.
-    async fn run<T: Send + 'static>(
+    async fn run(
         &self,
         queue: &Arc<PluginQueue>,
         origin: CallOrigin,
         waits: Waits,
-        mut call: Call<T>,
-    ) -> Result<T, CallAborted> {
+        mut call: Call,
+    ) -> Result<(), CallAborted> {
         let is_background = matches!(origin, CallOrigin::Indexer | CallOrigin::Preparation);
         if origin.is_host() && !is_background {
             call.record_waits();
@@ -231,7 +236,7 @@ pub(crate) struct PluginQueue {
 
 impl PluginQueue {
     /// Runs a call while it is light, and then moves it to the heavy workers.
-    async fn run<T: Send + 'static>(self: Arc<Self>, mut call: Call<T>) -> Result<T, CallAborted> {
+    async fn run(self: Arc<Self>, mut call: Call) -> Result<(), CallAborted> {
         let light = poll_fn(|context| match call.is_heavy() || self.is_heavy() {
             true => Poll::Ready(None),
             false => self.poll_with_permit(&mut call, context).map(Some),
@@ -245,13 +250,13 @@ impl PluginQueue {
         AbortOnDropHandle::new(heavy.spawn(self.run_heavy(call))).await?
     }
 
-    async fn run_heavy<T>(self: Arc<Self>, mut call: Call<T>) -> Result<T, CallAborted> {
+    async fn run_heavy(self: Arc<Self>, mut call: Call) -> Result<(), CallAborted> {
         poll_fn(|context| yield_if_pending(self.poll_with_permit(&mut call, context))).await
     }
 
     /// Runs one of the host's own calls while the leaky bucket has room, and then moves it to the workers for the
     /// host's heavy calls.
-    async fn run_host_call<T: Send + 'static>(self: Arc<Self>, mut call: Call<T>) -> Result<T, CallAborted> {
+    async fn run_host_call(self: Arc<Self>, mut call: Call) -> Result<(), CallAborted> {
         let within_budget = poll_fn(|context| {
             let is_over_budget = self.host_budget().is_full(Instant::now());
             if is_over_budget {
@@ -271,13 +276,13 @@ impl PluginQueue {
     }
 
     /// Polls a client's call once it has a run permit.
-    fn poll_with_permit<T>(&self, call: &mut Call<T>, context: &mut Context<'_>) -> Poll<Result<T, CallAborted>> {
+    fn poll_with_permit(&self, call: &mut Call, context: &mut Context<'_>) -> Poll<Result<(), CallAborted>> {
         let _run_permit = ready!(call.run_permit.poll(&self.run_permits, context));
         self.poll_for_client(call, context)
     }
 
     /// Polls a client's call, which may make its plugin heavy.
-    fn poll_for_client<T>(&self, call: &mut Call<T>, context: &mut Context<'_>) -> Poll<Result<T, CallAborted>> {
+    fn poll_for_client(&self, call: &mut Call, context: &mut Context<'_>) -> Poll<Result<(), CallAborted>> {
         let polled = call.poll(context);
         if call.cpu_time >= HEAVY_PLUGIN_CPU {
             self.make_heavy(call.cpu_time);
@@ -286,7 +291,7 @@ impl PluginQueue {
     }
 
     /// Polls a client's call on the thread of its caller, which other clients may share.
-    fn poll_on_callers_thread<T>(&self, call: &mut Call<T>, context: &mut Context<'_>) -> Poll<Result<T, CallAborted>> {
+    fn poll_on_callers_thread(&self, call: &mut Call, context: &mut Context<'_>) -> Poll<Result<(), CallAborted>> {
         let before = call.cpu_time;
         let polled = self.poll_for_client(call, context);
         let piece = call.cpu_time.saturating_sub(before);
@@ -350,124 +355,9 @@ impl LeakyBucket {
     }
 }
 
-/// A call in progress.
-struct Call<T> {
-    /// Type-erased: the type would contain everything that a call does.
-    future: BoxFuture<'static, thread::Result<T>>,
-    clock: Arc<CpuClock>,
-    run_permit: PendingRunPermit,
-    /// Its processor time.
-    cpu_time: Duration,
-    /// Records when the call is woken. None before the call leaves its caller's thread, unless it may wait there.
-    wakes: Option<Arc<WakeTime>>,
-    /// The end of its last poll, while it waits.
-    paused: Option<Instant>,
-}
-
-/// Wakes a call, and records the time.
-#[derive(Default)]
-struct WakeTime {
-    waker: AtomicWaker,
-    woken: Mutex<Option<Instant>>,
-}
-
-impl Wake for WakeTime {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.woken.lock().get_or_insert_with(Instant::now);
-        self.waker.wake();
-    }
-}
-
-impl<T> Call<T> {
-    fn new(future: impl Future<Output = T> + Send + 'static, clock: Arc<CpuClock>) -> Self {
-        // No state of a call that panicked is used again: its instance is dropped with it.
-        let future = Box::pin(AssertUnwindSafe(future).catch_unwind());
-        let (run_permit, cpu_time) = (PendingRunPermit::default(), Duration::ZERO);
-        Self { future, clock, run_permit, cpu_time, wakes: None, paused: None }
-    }
-
-    /// Starts recording how long the call waits for events. The time to reach a worker is not a wait of the call.
-    fn record_waits(&mut self) {
-        self.wakes.get_or_insert_default();
-    }
-
-    /// Returns whether the call has used up the processor time of a light call.
-    fn is_heavy(&self) -> bool {
-        self.cpu_time >= LIGHT_CPU_BUDGET
-    }
-
-    /// Polls the call on its clock. The time from its last poll until it was woken is a wait of the call; from then on
-    /// it was ready.
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<T, CallAborted>> {
-        let Self { future, clock, wakes, paused, .. } = self;
-        let (polled, used) = match wakes {
-            None => clock.poll(|| future.as_mut().poll(context)),
-            Some(wakes) => {
-                let woken = wakes.woken.lock().take().unwrap_or_else(Instant::now);
-                if let Some(paused) = paused.take() {
-                    clock.record_wait(woken.saturating_duration_since(paused));
-                }
-                wakes.waker.register(context.waker());
-                let waker = Waker::from(wakes.clone());
-                let polled = clock.poll(|| future.as_mut().poll(&mut Context::from_waker(&waker)));
-                *paused = polled.0.is_pending().then(Instant::now);
-                polled
-            }
-        };
-        self.cpu_time = used;
-        if polled.is_pending() {
-            self.clock.host().charge_hand_off();
-        }
-        polled.map_err(|panic| CallAborted::Panicked(panic_message(&*panic)))
-    }
-}
-
-/// Why a call has neither a result nor a fault.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CallAborted {
-    /// The host's own code panicked.
-    #[error("it panicked: {0}")]
-    Panicked(String),
-    /// The workers were shut down.
-    #[error(transparent)]
-    Shutdown(#[from] JoinError),
-}
-
-/// Returns the message of a panic.
-pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "with no message".to_owned())
-}
-
-/// The wait of a call for a run permit.
-#[derive(Default)]
-struct PendingRunPermit(Option<PollSemaphore>);
-
-impl PendingRunPermit {
-    fn poll(
-        &mut self,
-        run_permits: &Arc<Semaphore>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<tokio::sync::OwnedSemaphorePermit>> {
-        if self.0.is_none()
-            && let Ok(permit) = run_permits.clone().try_acquire_owned()
-        {
-            return Poll::Ready(Some(permit));
-        }
-        let polled = self.0.get_or_insert_with(|| PollSemaphore::new(run_permits.clone())).poll_acquire(context);
-        if polled.is_ready() {
-            self.0 = None;
-        }
-        polled
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::call::LIGHT_CPU_BUDGET;
     use super::*;
     use mcp_host_base::time::thread_cpu_time;
 

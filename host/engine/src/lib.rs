@@ -8,9 +8,9 @@
 //! | `config`, `epoch`, `error` | settings of wasmtime; the thread that preempts guests; why an engine cannot be started |
 //! | `baseline` | a second engine, whose code is compiled faster and is slower, for components under development |
 //! | `component_file`, `custom_section`, `imports`, `static_content` | a component before it is compiled: its file, sections, imports, and what it makes wasmtime allocate |
-//! | `compiler`, `compilations`, `pending_code`, `compile_metrics` | compilation, in a child process under limits, once for concurrent requests (single-flight) |
+//! | `compiler`, `compilations`, `compile_queue`, `pending_code`, `compile_metrics` | compilation, in a child process under limits, once for concurrent requests (single-flight) |
 //! | `cache`, `code_key`, `loader` | compiled components on disk with a message authentication code; from a file to a linked component |
-//! | `bindings`, `function`, `instance`, `trap` | the contract in wasmtime's types; one call of an instance, and what ended it |
+//! | `bindings`, `function`, `instance`, `trap`, `fault` | the contract in wasmtime's types; one call of an instance, and what ended it |
 //! | `pool`, `instance_permits`, `shares` | idle instances of a plugin; the slots of the instance pool, and how plugins share them |
 //! | `executor`, `cpu` | the threads that calls run on, and their processor time |
 //! | [`plugin`] | the call path: admission, circuit breaker, calls under limits, validation of responses |
@@ -26,6 +26,7 @@ mod cache;
 mod code_key;
 mod compilations;
 mod compile_metrics;
+mod compile_queue;
 mod compiler;
 mod component_file;
 mod config;
@@ -38,6 +39,7 @@ pub mod diagnostics;
 pub(crate) mod epoch;
 mod error;
 pub(crate) mod executor;
+mod fault;
 pub mod function;
 mod imports;
 pub(crate) mod instance;
@@ -131,9 +133,9 @@ impl EngineOptions {
     }
 
     /// Compiles components first with a compiler that is several times as fast, and whose code is slower, and then
-    /// again for full speed, in the background: for the author of a provider. A component that this compiler does not
-    /// support is compiled for full speed at once. Without effect with a debugger, or if components are compiled [in
-    /// this process](Compiler::InProcess).
+    /// again for full speed, in the background: for the author of a provider. A component that is pinned to a digest,
+    /// or that this compiler does not support, is compiled for full speed at once. Without effect with a debugger, or
+    /// if components are compiled [in this process](Compiler::InProcess).
     #[must_use]
     pub fn baseline_compiler(mut self) -> Self {
         self.has_baseline = true;

@@ -21,7 +21,6 @@ use mcp_host_config as config;
 use mcp_host_model::digest::Digest;
 use mcp_host_sandbox::state::GuestState;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 use wasmtime::component::Component;
 
 use super::Engine;
@@ -30,6 +29,7 @@ use super::bindings::{self, CONTRACT, PREPARE, ProviderPre};
 use super::cache::{Cache, CompiledCode};
 use super::compilations::{Compilations, CompileContext};
 use super::compile_metrics::CompileMetrics;
+use super::compile_queue::CompileQueue;
 use super::compiler::Compiler;
 use super::component_file::ComponentFile;
 use super::custom_section::{self, CustomSectionError};
@@ -117,7 +117,7 @@ impl Loader {
             cache: Arc::new(Cache::open(cache, state)?),
             progress,
             threads: threads.clone(),
-            permits: Semaphore::new(compilers),
+            queue: CompileQueue::new(compilers),
             metrics: CompileMetrics::default(),
             is_incremental: AtomicBool::new(false),
             developed: Mutex::default(),

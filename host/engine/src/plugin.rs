@@ -24,7 +24,6 @@
 mod admission;
 mod backend;
 mod call;
-pub(crate) mod fault;
 mod fault_recorder;
 mod health;
 mod input_faults;
@@ -45,10 +44,12 @@ mod validation;
 mod work_budget;
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::future::BoxFuture;
 use mcp_host_base::circuit_breaker::CircuitBreaker;
 use mcp_host_config::UriGlob;
 use mcp_host_model::caller::{Caller, Identity};
@@ -60,10 +61,11 @@ use mcp_host_sandbox::Sandbox;
 use mcp_host_sandbox::grant_usage::{BucketUsage, GrantUsage};
 use mcp_host_sandbox::guest_log::GuestLog;
 use mcp_host_sandbox::sql::DatabaseNotifications;
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 use self::backend::Backend;
-use self::call::CallContext;
+use self::call::{CallContext, Keep, check_page};
 use self::fault_recorder::FaultRecorder;
 use self::health::{Health, HealthChange};
 use self::input_faults::InputFaults;
@@ -72,7 +74,6 @@ use self::preparation::Preparation;
 use crate::CallOrigin;
 use crate::function::{Changes, Complete, Describe, ListEntries, ListTemplates, Read, Stat};
 
-pub use self::fault::{Fault, FaultKind};
 pub use self::health::{Failing, FailingCause};
 pub use self::inspect::Inspection;
 pub use self::load_counts::{FailureCount, LoadCounts};
@@ -94,6 +95,7 @@ pub use self::search_source::SearchSource;
 #[doc(hidden)]
 pub use self::validation::fuzzing;
 pub use self::validation::{FilteredPage, HOST_PREFIX, is_icon_size, is_mime_type};
+pub use crate::fault::{Fault, FaultKind};
 pub use mcp_host_sandbox::guest_log::RecentLine;
 
 /// The resource use of a plugin's calls at one moment.
@@ -117,6 +119,13 @@ pub struct PluginUsage {
     /// The number of bytes of its log that were dropped (`limits.log`) since it was loaded.
     pub dropped_log_bytes: u64,
 }
+
+/// A call of a plugin. The functions that make one, and their filters, are type-erased: what a call does is compiled once, in this crate,
+/// and not again for each caller and filter.
+type Calling<'a, T> = BoxFuture<'a, Result<T, Fault>>;
+
+/// Decides which items of an answer are returned.
+type Filter<T> = Box<dyn FnMut(&T) -> bool + Send>;
 
 /// A loaded plugin.
 pub struct Plugin {
@@ -359,94 +368,150 @@ impl Plugin {
 
     /// Returns one page of its default listing, or of the children of `parent`, for a client or for the host itself. `limit` is a
     /// hint: a page may be longer. `keep` runs as part of the call, and returns the part of each entry that is kept.
-    pub async fn list<T: Send + 'static>(
+    pub fn list<T: Send + 'static>(
         &self,
         origin: CallOrigin,
         parent: Option<&Path>,
         cursor: Option<&str>,
         limit: u32,
-        keep: impl FnMut(Resource) -> Option<T> + Send + 'static,
-    ) -> Result<FilteredPage<T>, Fault> {
+        mut keep: impl FnMut(Resource) -> Option<T> + Send + 'static,
+    ) -> impl Future<Output = Result<FilteredPage<T>, Fault>> + Send {
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        let items = kept.clone();
+        let keep = move |entry, page_size| {
+            let item = keep(entry)?;
+            let mut items = items.lock();
+            if items.capacity() == 0 {
+                items.reserve_exact(page_size);
+            }
+            items.push(item);
+            Some(())
+        };
+        let listing = self.list_kept(origin, parent, cursor, limit, Box::new(keep));
+        async move {
+            let FilteredPage { size, next_cursor, .. } = listing.await?;
+            Ok(FilteredPage { items: mem::take(&mut *kept.lock()), size, next_cursor })
+        }
+    }
+
+    /// Calls `list-entries`. `keep` gets each entry with the size of the page.
+    fn list_kept(
+        &self,
+        origin: CallOrigin,
+        parent: Option<&Path>,
+        cursor: Option<&str>,
+        limit: u32,
+        keep: Keep,
+    ) -> Calling<'_, FilteredPage<()>> {
         let cursor: Option<Arc<str>> = cursor.map(Arc::from);
         let parent = parent.map(|parent| Arc::from(parent.as_str()));
         let function = ListEntries { parent, cursor: cursor.clone(), limit };
-        self.call(origin, function, |check, page| async move { check.page(page, cursor.as_deref(), keep).await }).await
+        Box::pin(self.call(origin, function, check_page(cursor, keep)))
     }
 
     /// Returns one page of its templates, for a client or for the host itself. `filter` runs as part of the call, and decides
     /// which templates are returned.
-    pub async fn templates(
+    pub fn templates(
         &self,
         origin: CallOrigin,
         cursor: Option<&str>,
         filter: impl FnMut(&ResourceTemplate) -> bool + Send + 'static,
-    ) -> Result<FilteredPage<ResourceTemplate>, Fault> {
-        let cursor: Option<Arc<str>> = cursor.map(Arc::from);
+    ) -> BoxFuture<'_, Result<FilteredPage<ResourceTemplate>, Fault>> {
+        self.templates_filtered(origin, cursor.map(Arc::from), Box::new(filter))
+    }
+
+    fn templates_filtered(
+        &self,
+        origin: CallOrigin,
+        cursor: Option<Arc<str>>,
+        filter: Filter<ResourceTemplate>,
+    ) -> Calling<'_, FilteredPage<ResourceTemplate>> {
         let function = ListTemplates { cursor: cursor.clone() };
-        self.call(
-            origin,
-            function,
-            |check, page| async move { check.template_page(page, cursor.as_deref(), filter).await },
-        )
-        .await
+        Box::pin(self.call(origin, function, |check, page| async move {
+            check.template_page(page, cursor.as_deref(), filter).await
+        }))
     }
 
     /// Reads a resource. Contents whose URI differs from the requested one belong to resources below it. `filter` runs as part of
     /// the call, and decides which contents are returned: possibly none.
-    pub async fn read(
+    pub fn read(
         &self,
         path: &Path,
         filter: impl FnMut(&ResourceContents) -> bool + Send + 'static,
-    ) -> Result<Vec<ResourceContents>, Fault> {
-        self.read_as(CallOrigin::Client, path, filter).await
+    ) -> BoxFuture<'_, Result<Vec<ResourceContents>, Fault>> {
+        self.read_as(CallOrigin::Client, path, filter)
     }
 
     /// Reads a resource, as a call of a client or of an indexer.
-    pub async fn read_as(
+    pub fn read_as(
         &self,
         origin: CallOrigin,
         path: &Path,
         filter: impl FnMut(&ResourceContents) -> bool + Send + 'static,
-    ) -> Result<Vec<ResourceContents>, Fault> {
-        let path: Arc<str> = path.as_str().into();
+    ) -> BoxFuture<'_, Result<Vec<ResourceContents>, Fault>> {
+        self.read_filtered(origin, path.as_str().into(), Box::new(filter))
+    }
+
+    fn read_filtered(
+        &self,
+        origin: CallOrigin,
+        path: Arc<str>,
+        filter: Filter<ResourceContents>,
+    ) -> Calling<'_, Vec<ResourceContents>> {
         let function = Read { path: path.clone() };
-        self.call(origin, function, |check, contents| async move { check.contents(contents, &path, filter).await })
-            .await
+        Box::pin(self.call(
+            origin,
+            function,
+            |check, contents| async move { check.contents(contents, &path, filter).await },
+        ))
     }
 
     /// Returns a resource without its content.
-    pub async fn stat(&self, path: &Path) -> Result<Resource, Fault> {
-        self.stat_as(CallOrigin::Client, path).await
+    pub fn stat(&self, path: &Path) -> BoxFuture<'_, Result<Resource, Fault>> {
+        self.stat_as(CallOrigin::Client, path)
     }
 
     /// Returns a resource without its content, as a call of a client or of the host itself.
-    pub async fn stat_as(&self, origin: CallOrigin, path: &Path) -> Result<Resource, Fault> {
+    pub fn stat_as(&self, origin: CallOrigin, path: &Path) -> BoxFuture<'_, Result<Resource, Fault>> {
         let path: Arc<str> = path.as_str().into();
         let function = Stat { path: path.clone() };
-        self.call(origin, function, |check, entry| async move { check.stat_entry(entry, &path).await }).await
+        Box::pin(self.call(origin, function, |check, entry| async move { check.stat_entry(entry, &path).await }))
     }
 
     /// Completes a variable of one of its path templates. `filter` runs as part of the call, and decides which values are
     /// returned.
-    pub async fn complete(
+    pub fn complete(
         &self,
         template: &str,
         argument: Argument,
         context: Vec<Argument>,
         is_unrestricted: bool,
         filter: impl FnMut(&str) -> bool + Send + 'static,
-    ) -> Result<Completion, Fault> {
+    ) -> BoxFuture<'_, Result<Completion, Fault>> {
         let function = Complete { template: template.to_owned(), argument, context };
-        self.call(CallOrigin::Client, function, move |check, given| check.completion(given, is_unrestricted, filter))
-            .await
+        self.complete_filtered(function, is_unrestricted, Box::new(filter))
+    }
+
+    fn complete_filtered(
+        &self,
+        function: Complete,
+        is_unrestricted: bool,
+        filter: Box<dyn FnMut(&str) -> bool + Send>,
+    ) -> Calling<'_, Completion> {
+        Box::pin(
+            self.call(CallOrigin::Client, function, move |check, given| {
+                check.completion(given, is_unrestricted, filter)
+            }),
+        )
     }
 
     /// Returns which of the watched paths changed since a token of an earlier answer. Without a token, returns the initial token.
-    pub async fn changes(&self, watched: &[Path], since: Option<&str>) -> Result<WatchedChanges, Fault> {
+    pub fn changes(&self, watched: &[Path], since: Option<&str>) -> BoxFuture<'_, Result<WatchedChanges, Fault>> {
         let watched: Arc<[String]> = watched.iter().map(ToString::to_string).collect();
         let function = Changes { watched: watched.clone(), since: since.map(str::to_owned) };
-        self.call(CallOrigin::Host, function, |check, changes| async move { check.change_set(changes, &watched).await })
-            .await
+        Box::pin(self.call(CallOrigin::Host, function, |check, changes| async move {
+            check.change_set(changes, &watched).await
+        }))
     }
 
     /// The maximum number of items in a listing over all its pages (`limits.listing-items`).
@@ -534,7 +599,7 @@ impl Plugin {
         }
     }
 
-    async fn describe(&self) -> Result<ProviderInfo, Fault> {
-        self.call(CallOrigin::Host, Describe, |check, info| check.info(info)).await
+    fn describe(&self) -> Calling<'_, ProviderInfo> {
+        Box::pin(self.call(CallOrigin::Host, Describe, |check, info| check.info(info)))
     }
 }

@@ -53,7 +53,7 @@ pub(crate) use self::replay::Replays;
 use self::answer::failure;
 use crate::Engine;
 use crate::bindings::{Exports, ProviderPre};
-use crate::plugin::fault::{Fault, FaultKind};
+use crate::fault::{Fault, FaultKind};
 
 /// The maximum length of a line of a recording, in bytes. A call that has more is skipped.
 pub const MAX_LINE: usize = 64 << 20;

@@ -11,6 +11,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use docker_credential::{CredentialRetrievalError, DockerCredential};
 use hyper::header::{AUTHORIZATION, HeaderValue};
+use mcp_host_base::task;
 use mcp_host_base::text::quote;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
@@ -47,7 +48,7 @@ struct Token {
 /// Returns the stored credentials for a registry; `None` if there are none. The error is the reason why they are unavailable.
 pub(crate) async fn login(registry: &str) -> Result<Option<Login>, String> {
     let names = stored_names(registry);
-    let looked = tokio::task::spawn_blocking(move || first_credential(names));
+    let looked = task::spawn_blocking(move || first_credential(names));
     let found = match timeout(HELPER_TIMEOUT, looked).await {
         Ok(Ok(found)) => found,
         Ok(Err(error)) => return Err(error.to_string()),

@@ -29,6 +29,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use iri_string::types::{UriReferenceStr, UriStr};
 use mcp_host_base::informational::{self, TooManyInformational};
+use mcp_host_base::task;
 use mcp_host_base::text::{quote, with_causes};
 use mcp_host_base::tls_client;
 use mcp_host_model::net::{Origin, Scheme, UrlHost, is_public};
@@ -232,7 +233,7 @@ impl HttpClient {
             hyper::client::conn::http1::Builder::new().max_buf_size(MAX_HEAD_SIZE).handshake(TokioIo::new(stream));
         let (mut sender, connection) = handshake.await.map_err(broken)?;
         // The task ends with the answer, which owns the other end of the connection.
-        tokio::spawn(async move {
+        task::spawn(async move {
             let _ = connection.await;
         });
         let path = call.url.get(origin.to_string().len()..).filter(|path| path.starts_with('/'));
@@ -442,7 +443,7 @@ fn host_of(registry: &str) -> Option<UrlHost> {
 }
 
 async fn connector(authorities: &[CertificateDer<'static>]) -> Result<TlsConnector, String> {
-    let system = tokio::task::spawn_blocking(|| rustls_native_certs::load_native_certs().certs).await;
+    let system = task::spawn_blocking(|| rustls_native_certs::load_native_certs().certs).await;
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(system.unwrap_or_default());
     roots.add_parsable_certificates(authorities.iter().cloned());

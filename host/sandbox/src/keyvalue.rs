@@ -80,6 +80,7 @@ use std::time::SystemTime;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mcp_host_base::shared_buckets::{BucketLimits, SharedBuckets};
+use mcp_host_base::task;
 use mcp_host_config as config;
 use tokio::sync::Mutex;
 use wasmtime::component::{HasData, Linker, ResourceTable};
@@ -266,7 +267,7 @@ impl Keyvalue {
         let mut database = self.database.clone().lock_owned().await;
         if let Some(open) = database.take() {
             // The lock is held until the database is closed, so that no caller opens it meanwhile.
-            let _ = tokio::task::spawn_blocking(move || {
+            let _ = task::spawn_blocking(move || {
                 open.close();
                 drop(database);
             })
@@ -366,7 +367,7 @@ impl Keyvalue {
         if database.is_some() {
             return Ok(());
         }
-        let checked = tokio::task::spawn_blocking(move || {
+        let checked = task::spawn_blocking(move || {
             // The lock is held until the database is closed, so that no caller opens it meanwhile.
             let _closed = database;
             if path.has_database()? { Database::open(&path).map(drop) } else { Ok(()) }

@@ -8,6 +8,7 @@ use hyper::StatusCode;
 use rustls::pki_types::CertificateDer;
 
 use mcp_host_base::log_target;
+use mcp_host_base::task;
 
 pub use self::client::{ExchangeBounds, ExchangeError, HttpsClient};
 
@@ -17,7 +18,7 @@ const MAX_SHOWN_DELAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Reads the certificate authorities that this machine trusts, on a blocking thread, because there are some hundred files.
 /// Unreadable ones are logged.
 pub(crate) async fn system_certificates() -> Vec<CertificateDer<'static>> {
-    let found = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs).await.unwrap_or_default();
+    let found = task::spawn_blocking(rustls_native_certs::load_native_certs).await.unwrap_or_default();
     for error in &found.errors {
         tracing::warn!(target: log_target::SERVER, %error, "cannot read some of the certificate authorities that this machine trusts");
     }

@@ -4,6 +4,7 @@
 //! ranking and counting, and again for each returned hit, under the then current rules.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,9 @@ use super::service::SearchService;
 /// The retry delay while too many searches run, or there is no index.
 const BUSY_RETRY_DELAY: Duration = Duration::from_secs(1);
 
+/// A search in progress. Type-erased, so that it is compiled in this crate only.
+type Searching<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
 impl SearchService {
     /// Searches for a principal.
     ///
@@ -29,10 +33,16 @@ impl SearchService {
     ///
     /// [`Error::InvalidRequest`] if the request cannot match anything, or no plugin is searched; [`Error::Unavailable`] if the index
     /// cannot be used at the moment.
-    pub async fn search(&self, principal: &Principal, request: SearchRequest) -> Result<SearchResults, Error> {
-        let result = self.search_for(principal, request).await;
-        self.counts.record(&result, |results| results.is_partial);
-        result
+    pub fn search<'a>(
+        &'a self,
+        principal: &'a Principal,
+        request: SearchRequest,
+    ) -> Searching<'a, Result<SearchResults, Error>> {
+        Box::pin(async move {
+            let result = self.search_for(principal, request).await;
+            self.counts.record(&result, |results| results.is_partial);
+            result
+        })
     }
 
     async fn search_for(&self, principal: &Principal, mut request: SearchRequest) -> Result<SearchResults, Error> {
@@ -56,10 +66,16 @@ impl SearchService {
     /// # Errors
     ///
     /// The same as for [`search`](Self::search).
-    pub async fn context(&self, principal: &Principal, request: ContextRequest) -> Result<ContextSelection, Error> {
-        let result = self.context_for(principal, request).await;
-        self.counts.record(&result, |selection| selection.is_partial);
-        result
+    pub fn context<'a>(
+        &'a self,
+        principal: &'a Principal,
+        request: ContextRequest,
+    ) -> Searching<'a, Result<ContextSelection, Error>> {
+        Box::pin(async move {
+            let result = self.context_for(principal, request).await;
+            self.counts.record(&result, |selection| selection.is_partial);
+            result
+        })
     }
 
     async fn context_for(&self, principal: &Principal, request: ContextRequest) -> Result<ContextSelection, Error> {
@@ -78,7 +94,15 @@ impl SearchService {
 
     /// Returns the languages of the texts of resources that the principal may find, by their URIs in normal form. A
     /// resource that is not indexed, or whose language is undetermined, is absent. Empty if the index cannot be used.
-    pub async fn languages(&self, principal: &Principal, uris: Vec<String>) -> HashMap<String, String> {
+    pub fn languages<'a>(
+        &'a self,
+        principal: &'a Principal,
+        uris: Vec<String>,
+    ) -> Searching<'a, HashMap<String, String>> {
+        Box::pin(self.languages_for(principal, uris))
+    }
+
+    async fn languages_for(&self, principal: &Principal, uris: Vec<String>) -> HashMap<String, String> {
         let Some(host) = self.host() else { return HashMap::new() };
         let view = host.view(principal);
         let uris = uris.into_iter().filter(|uri| view.may_find(uri)).collect();

@@ -38,6 +38,7 @@ pub(super) mod vector_store;
 
 use std::sync::Arc;
 
+use mcp_host_base::task;
 use mcp_host_config::search::{Embeddings, Search};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
@@ -74,7 +75,7 @@ impl EmbeddingService {
         let (sources, graph) = (watch::Sender::default(), watch::Sender::default());
         let embedder = Embedder::new(&settings, endpoint.clone(), index.clone(), space);
         let updater = GraphUpdater::new(&settings, index.clone(), space, MAX_SCANNED, graph.clone());
-        let tasks = [tokio::spawn(embedder.run(sources.subscribe())), tokio::spawn(updater.run())];
+        let tasks = [task::spawn(embedder.run(sources.subscribe())), task::spawn(updater.run())];
         Some(Self {
             queries: QueryVectors::new(&settings, endpoint, search.saved.iter().map(|saved| saved.query.as_str())),
             settings,

@@ -16,6 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mcp_host_base::log_target;
+use mcp_host_base::task;
 use mcp_host_base::threads;
 use mcp_host_engine::plugin::SearchSource;
 use parking_lot::Mutex;
@@ -172,7 +173,7 @@ impl Index {
     /// The key of a source in the index.
     pub(super) async fn source_key(&self, source: &Arc<SearchSource>) -> Result<[u8; 32], IndexError> {
         let (path, source) = (self.path.clone(), source.clone());
-        let computing = tokio::task::spawn_blocking(move || Ok(source.key(&path.source_secret()?)));
+        let computing = task::spawn_blocking(move || Ok(source.key(&path.source_secret()?)));
         computing.await.map_err(|_| IndexError::Closed)?
     }
 
@@ -214,7 +215,7 @@ impl Index {
         let (index, interrupt) = (self.clone(), Arc::new(Interrupt::default()));
         let _interrupt_on_drop = InterruptOnDrop(interrupt.clone());
         let interruptible = interrupt.clone();
-        let mut reading = tokio::task::spawn_blocking(move || {
+        let mut reading = task::spawn_blocking(move || {
             let _permit = permit;
             let (connection, rebuild) = index.acquire_reader()?;
             interruptible.set(Some(connection.get_interrupt_handle()));

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mcp_host_base::log_target;
 use mcp_host_base::shared_snapshots::SharedSnapshots;
+use mcp_host_base::task;
 use mcp_host_base::threads::WorkerPool;
 use mcp_host_base::threads::lower_priority;
 use mcp_host_base::time::now_millis;
@@ -200,7 +201,7 @@ impl SearchService {
             None => Err("there is no state directory".to_owned()),
         };
         match &opened {
-            Ok(open) => drop(tokio::spawn(remove_unused(open.index.clone()))),
+            Ok(open) => drop(task::spawn(remove_unused(open.index.clone()))),
             Err(error) => {
                 tracing::error!(target: log_target::SEARCH, error, "there is no search index: nothing is searched");
             }

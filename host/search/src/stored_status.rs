@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use mcp_host_base::private_dir::SECRET_LEN;
+use mcp_host_base::task;
 use mcp_host_config::Config;
 use mcp_host_config::search::Embeddings;
 use mcp_host_engine::plugin::SearchSource;
@@ -44,7 +45,7 @@ pub async fn index_status(state_dir: &Path, config: &Config) -> Vec<StoredStatus
     let names: Vec<_> = searched.iter().map(|(name, _)| name.clone()).collect();
     let path = DatabasePath::new(state_dir);
     let embeddings = config.search.as_ref().and_then(|search| search.embeddings.clone());
-    let reading = tokio::task::spawn_blocking(move || {
+    let reading = task::spawn_blocking(move || {
         if !path.exists() {
             return Ok(Vec::new());
         }

@@ -14,7 +14,7 @@ use mcp_resource_host::host::Host;
 use serde_json::value::RawValue;
 
 use super::error::{ErrorCode, RpcError};
-use super::params::{InvalidParams, MAX_VERSION_NAME, Members, RequestMeta, truncate, without_position};
+use super::params::{InvalidParams, MAX_VERSION_NAME, Members, RequestMeta, ToolParams, truncate, without_position};
 use super::request::{ExtensionRequest, Request};
 use super::revision::Revision;
 use super::tools;
@@ -64,7 +64,6 @@ enum Condition {
 const NO_PARAMS: &str = "{}";
 const PAGE_PARAMS: &str = "{\"cursor\"?: string}";
 const RESOURCE_PARAMS: &str = "{\"uri\": string}";
-pub(super) const TOOL_PARAMS: &str = "{\"name\": string, \"arguments\"?: object}";
 
 /// The common values of most methods.
 const RESOURCES: Method = Method {
@@ -241,7 +240,7 @@ static METHODS: [Method; METHOD_COUNT] = [
     Method {
         name: "tools/call",
         has_name_header: true,
-        params: TOOL_PARAMS,
+        params: ToolParams::EXPECTED,
         parse: |members| members.tool().map(Request::CallTool),
         ..TOOLS
     },

@@ -49,7 +49,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use self::requests::samples;
-use self::world::{ADA, Contents, HIDDEN, Providers, Rules, is_allowed};
+use self::world::{ADA, Contents, HIDDEN, Providers, Rules, is_allowed, started};
 use super::budget::{Account, Budget, Limits};
 use super::client_id::ClientId;
 use super::dispatch::Call;
@@ -258,9 +258,7 @@ fn a_known_variable_behind_the_completed_one_does_not_lead_around_a_rule() {
     ];
     for (rules, paths) in cases {
         let [common, one, other] = paths.map(|paths| paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>());
-        let dir = tempfile::tempdir().unwrap();
-        let providers = Providers::new();
-        let host = runtime.block_on(providers.start(rules, dir.path(), false));
+        let (_dir, providers, host) = runtime.block_on(started(rules));
         compare(&runtime, &host, &providers, rules, &common, [&one, &other]).unwrap();
     }
 }
@@ -268,9 +266,7 @@ fn a_known_variable_behind_the_completed_one_does_not_lead_around_a_rule() {
 #[test]
 fn the_length_of_a_cursor_does_not_tell_the_length_of_a_hidden_name() {
     let runtime = Runtime::new().unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    let providers = Providers::new();
-    let host = runtime.block_on(providers.start(Rules::Deny, dir.path(), false));
+    let (_dir, providers, host) = runtime.block_on(started(Rules::Deny));
     // The provider's first page ends with the hidden name, which is its cursor.
     let common = ["a.txt", "b.txt", "t.txt", "u.txt", "v.txt", "w.txt"].map(str::to_owned);
     let [one, other] = [1, 200].map(|length| vec![format!("secret/{}", "s".repeat(length))]);
@@ -281,9 +277,7 @@ fn the_length_of_a_cursor_does_not_tell_the_length_of_a_hidden_name() {
 fn two_worlds_that_differ_only_in_what_a_principal_may_not_see_are_the_same_for_it() {
     let runtime = Runtime::new().unwrap();
     for rules in Rules::ALL {
-        let dir = tempfile::tempdir().unwrap();
-        let providers = Providers::new();
-        let host = runtime.block_on(providers.start(rules, dir.path(), false));
+        let (_dir, providers, host) = runtime.block_on(started(rules));
         let worlds = (world::paths(4..14), world::paths(0..8), world::paths(0..8));
         let mut runner = TestRunner::new(Cases {
             cases: CASES,
@@ -300,9 +294,7 @@ fn two_worlds_that_differ_only_in_what_a_principal_may_not_see_are_the_same_for_
 #[test]
 fn the_worlds_have_something_to_see_and_something_to_hide() {
     let runtime = Runtime::new().unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    let providers = Providers::new();
-    let host = runtime.block_on(providers.start(Rules::Deny, dir.path(), false));
+    let (_dir, providers, host) = runtime.block_on(started(Rules::Deny));
     let drawn = ["pub/a.txt", "pub/SKILL.md", "pub/.env", "secret/b.txt", "blob/main/a.txt", "blob/secret/b.txt"];
     let drawn = drawn.map(str::to_owned);
     providers.set(Contents::new(&drawn, &drawn, &drawn, &|_| true));

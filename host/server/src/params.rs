@@ -71,6 +71,11 @@ pub(super) struct ToolParams {
     pub(super) arguments: Option<String>,
 }
 
+impl ToolParams {
+    /// The form of these parameters, for errors.
+    pub(super) const EXPECTED: &str = "{\"name\": string, \"arguments\"?: object}";
+}
+
 /// Returns the id of the request that a notification with these parameters cancels.
 pub(super) fn cancelled_request_id(params: &RawValue) -> Option<&RawValue> {
     #[derive(Deserialize)]

@@ -1,6 +1,7 @@
 //! The transport of rmcp, guarded against an upstream that sends too much.
 //!
-//! An excess of the [`allowance`] ends the connection. It is opened again with back-off, as after a failed attempt.
+//! An excess of the [`allowance`] ends the connection. It is opened again with back-off, as after a failed attempt. The responses of a
+//! cancelled request end at once ([`cancellations`]).
 //!
 //! Notifications that the host does not use (progress, logs, tools, prompts), or that their stream was not opened for, are dropped before
 //! they are processed. Requests of the server are answered here: `ping` by a result, and all others by an error, because the host declares no
@@ -8,6 +9,7 @@
 //! longer than [`MAX_ID`] bytes. The [`ids`] of the host's requests are random numbers.
 
 mod allowance;
+mod cancellations;
 mod ids;
 
 use std::sync::Arc;
@@ -23,7 +25,8 @@ use rmcp::model::{
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 
-pub(crate) use self::allowance::{Allowance, Buckets, Cancellation, Excess, Incomplete};
+pub(crate) use self::allowance::{Allowance, Buckets, Excess, Incomplete};
+pub(crate) use self::cancellations::{Cancellation, Cancellations};
 
 use self::ids::Ids;
 use crate::health::Health;
@@ -39,6 +42,7 @@ const MAX_ANSWERS: usize = 64;
 pub(crate) struct Guarded<T> {
     inner: T,
     allowance: Arc<Allowance>,
+    cancellations: Arc<Cancellations>,
     updates: Arc<Updates>,
     health: Arc<Health>,
     /// Whether the transport has ended.
@@ -52,12 +56,13 @@ impl<T> Guarded<T> {
     pub(crate) fn new(
         inner: T,
         allowance: Arc<Allowance>,
+        cancellations: Arc<Cancellations>,
         updates: Arc<Updates>,
         health: Arc<Health>,
         has_ended: Arc<AtomicBool>,
     ) -> Self {
         let (answers, ids) = (FuturesUnordered::new(), Ids::new());
-        Self { inner, allowance, updates, health, has_ended, answers, ids }
+        Self { inner, allowance, cancellations, updates, health, has_ended, answers, ids }
     }
 
     /// Marks the connection as ended, and wakes the host and the connection's watch, which open another one.
@@ -107,7 +112,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
             && let Some(id) = &cancelled.params.request_id
         {
             // Before the notification is sent, which waits for other notifications.
-            self.allowance.cancel(id);
+            self.cancellations.cancel(id);
         }
         self.inner.send(item)
     }
@@ -201,8 +206,8 @@ mod tests {
     async fn few_answers_to_requests_of_the_server_wait_until_they_are_sent() {
         let sent = Arc::new(AtomicUsize::new(0));
         let health = Arc::new(Health::new("up".into(), None));
-        let mut guarded =
-            Guarded::new(Deaf(sent.clone()), Arc::default(), Arc::new(Updates::new()), health, Arc::default());
+        let (allowance, cancellations, updates) = (Arc::default(), Arc::default(), Arc::new(Updates::new()));
+        let mut guarded = Guarded::new(Deaf(sent.clone()), allowance, cancellations, updates, health, Arc::default());
         let receiving = tokio::time::timeout(std::time::Duration::from_millis(100), guarded.receive());
         assert!(receiving.await.is_err(), "a request is not passed on");
         assert_eq!(sent.load(Ordering::Relaxed), MAX_ANSWERS);

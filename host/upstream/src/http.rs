@@ -25,6 +25,7 @@ use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::connect::HttpConnector;
 use mcp_host_base::bounded_body::{self, BodyError};
 use mcp_host_base::informational;
+use mcp_host_base::task;
 use mcp_host_base::threads::yield_ready;
 use mcp_host_base::tls_client;
 use rmcp::model::{JsonRpcMessage, RequestId, ServerJsonRpcMessage};
@@ -41,7 +42,7 @@ pub(crate) use self::events::MAX_RETRY;
 use self::error::{HttpError, failed};
 use self::events::{RawEvents, Streams, raw_events};
 use crate::connections::{Connections, ReceivedBody};
-use crate::guard::Allowance;
+use crate::guard::{Allowance, Cancellations};
 use crate::message::{Decoder, LONG, Undecoded};
 use crate::tokens::AccessTokens;
 use crate::updates::Updates;
@@ -104,7 +105,7 @@ impl HttpClient {
     pub(crate) async fn new(is_tls: bool) -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
         if is_tls {
-            let found = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs).await.unwrap_or_default();
+            let found = task::spawn_blocking(rustls_native_certs::load_native_certs).await.unwrap_or_default();
             roots.add_parsable_certificates(found.certs);
         }
         let tls = tls_client::client_config(roots).map_err(|error| error.to_string())?;
@@ -132,9 +133,10 @@ impl HttpClient {
         Self { connections: self.connections.separate(), ..self.clone() }
     }
 
-    /// Begins a connection of rmcp. What the server sends without a request is counted in this allowance.
-    pub(crate) fn begin_connection(&self, allowance: Arc<Allowance>) {
-        self.streams.begin_connection(allowance);
+    /// Begins a connection of rmcp. What the server sends without a request is counted in this allowance, and the connection's requests are
+    /// cancelled with these cancellations.
+    pub(crate) fn begin_connection(&self, allowance: Arc<Allowance>, cancellations: Arc<Cancellations>) {
+        self.streams.begin_connection(allowance, cancellations);
     }
 
     async fn send(
@@ -242,7 +244,7 @@ impl HttpClient {
             return;
         }
         let Ok(permit) = self.ending.clone().try_acquire_owned() else { return };
-        tokio::spawn(tokio::time::timeout(MAX_END, async move {
+        task::spawn(tokio::time::timeout(MAX_END, async move {
             let _permit = permit;
             while let Some(Ok(_)) = events.stream.next().await {}
         }));

@@ -75,6 +75,7 @@ mod walks;
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use mcp_host_config::{Plugin, Views};
 use mcp_host_model::provider::Provider;
 use tokio::sync::Semaphore;
@@ -97,17 +98,26 @@ pub use hyper::header::HeaderValue;
 /// # Errors
 ///
 /// The connection fails, or the server has no supported revision.
-pub async fn connect(plugin: &Plugin) -> Result<Arc<dyn Provider>, ConnectError> {
-    connect_with(plugin, Arc::new(Unconfined), Arc::new(()), None).await
+pub fn connect(plugin: &Plugin) -> BoxFuture<'_, Result<Arc<dyn Provider>, ConnectError>> {
+    connect_with(plugin, Arc::new(Unconfined), Arc::new(()), None)
 }
 
 /// Connects to the server of an `[[upstream]]`. `launcher` starts its program, `log` receives the program's standard error, and `tokens`
-/// creates the clients for access tokens.
+/// creates the clients for access tokens. The future is type-erased, so that the client is compiled in this crate only.
 ///
 /// # Errors
 ///
 /// The errors of [`connect`].
-pub async fn connect_with(
+pub fn connect_with<'a>(
+    plugin: &'a Plugin,
+    launcher: Arc<dyn Launcher>,
+    log: Arc<dyn ProgramLog>,
+    tokens: Option<&'a Arc<TokenClient>>,
+) -> BoxFuture<'a, Result<Arc<dyn Provider>, ConnectError>> {
+    Box::pin(start(plugin, launcher, log, tokens))
+}
+
+async fn start(
     plugin: &Plugin,
     launcher: Arc<dyn Launcher>,
     log: Arc<dyn ProgramLog>,

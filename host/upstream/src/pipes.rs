@@ -122,7 +122,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Pipes<
         if !skipped.is_awaited {
             self.allowance.take(0, bytes)
         } else if skipped.length > MAX_SKIPPED {
-            Err(self.allowance.exceed(Excess::Line))
+            Err(self.allowance.exceed(Excess::Line(MAX_SKIPPED)))
         } else {
             Ok(())
         }

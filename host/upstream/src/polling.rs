@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::{BoxFuture, join_all, select};
 use mcp_host_base::backoff::Backoff;
+use mcp_host_base::task;
 use mcp_host_model::provider::Failure;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
@@ -55,7 +56,7 @@ impl Content {
             return compared(result);
         }
         let failed = |_| Failure::unavailable("the host is shutting down");
-        tokio::task::spawn_blocking(move || compared(result)).await.map_err(failed)?
+        task::spawn_blocking(move || compared(result)).await.map_err(failed)?
     }
 }
 

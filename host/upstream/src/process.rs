@@ -3,7 +3,8 @@
 //! A [`Launcher`] starts the program. `SandboxLauncher` is the implementation for Linux. [`Unconfined`] only starts programs with `sandbox
 //! = "none"`, on any system and without a launcher process: in a new process group, with only the granted environment variables, and `/` as
 //! its directory. When its connection ends, its standard input is closed. Its process group gets `SIGTERM` half a second later, and
-//! `SIGKILL` after two more seconds (MCP 2025-11-25, Lifecycle, "Shutdown").
+//! `SIGKILL` after two more seconds, or as soon as the program itself has ended (MCP 2025-11-25, Lifecycle, "Shutdown"). The end of a
+//! program that the host stops is recorded after that.
 //!
 //! Lines of standard error go to the plugin's log, a [`ProgramLog`], which limits their number. In addition, the last [`LAST_LINES`] lines
 //! of each start are kept, because they show why a program has ended. Standard error is read at the rate of the [`Buckets`] of one identity:
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 use mcp_host_base::bounded_body::shortfall;
 use mcp_host_base::escape;
+use mcp_host_base::task;
 use mcp_host_base::text::truncate;
 use mcp_host_config::{Plugin, SandboxMode, UpstreamCommand};
 use mcp_host_model::provider::{ProgramEndReason, ProgramLimits, async_trait};
@@ -138,7 +140,7 @@ impl Launcher for Unconfined {
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let state = Arc::new(ProgramState::new(child.id(), ProgramLimits::default()));
         let leader = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        let looking = leader.map(|leader| tokio::spawn(look_for_end(leader, state.clone())));
+        let looking = leader.map(|leader| task::spawn(look_for_end(leader, state.clone())));
         let looking = looking.map(AbortOnDropHandle::new);
         Ok(Launched {
             stdin: Box::new(stdin.ok_or_else(missing)?),
@@ -155,20 +157,21 @@ impl Launcher for Unconfined {
     }
 }
 
-/// Polls for the end of a program, and records it. The program is not reaped, so that the number of its process group is not reused.
+/// Polls for the end of a program, and records it.
 async fn look_for_end(leader: Pid, state: Arc<ProgramState>) {
+    let (reason, how) = end_of(leader).await;
+    state.set_ended(reason, how);
+}
+
+/// Polls for the end of a program. The program is not reaped, so that the number of its process group is not reused.
+async fn end_of(leader: Pid) -> (ProgramEndReason, String) {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let mut pause = LOOKS.0;
     loop {
         match waitid(WaitId::Pid(leader), options) {
-            Ok(Some(status)) => {
-                let (reason, how) = how_it_ended(&status);
-                return state.set_ended(reason, how);
-            }
+            Ok(Some(status)) => return how_it_ended(&status),
             Ok(None) => {}
-            Err(error) => {
-                return state.set_ended(ProgramEndReason::Unknown, format!("it cannot be waited for: {error}"));
-            }
+            Err(error) => return (ProgramEndReason::Unknown, format!("it cannot be waited for: {error}")),
         }
         tokio::time::sleep(pause).await;
         pause = pause.saturating_mul(2).min(LOOKS.1);
@@ -195,21 +198,25 @@ struct ProcessGroup {
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         let Some(mut child) = self.child.take() else { return };
-        let group = Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
+        let leader = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let group = Group(leader);
         let (looking, state) = (self.looking.take(), self.state.clone());
         // The task owns the group: if the runtime ends first, the group is killed immediately.
         self.runtime.spawn(async move {
-            // The exit status is only recorded if the program ends by itself.
-            if let Some(looking) = looking
-                && tokio::time::timeout(CLOSED, looking).await.is_err()
-            {
-                state.set_ended(ProgramEndReason::Stopped, "the host ended it".to_owned());
+            let ends_by_itself = match looking {
+                Some(looking) => tokio::time::timeout(CLOSED, looking).await.is_ok(),
+                None => false,
+            };
+            if let Some(leader) = leader.filter(|_| !ends_by_itself) {
+                group.signal(Signal::TERM);
+                let _ = tokio::time::timeout(GRACE, end_of(leader)).await;
             }
-            group.signal(Signal::TERM);
-            // The leader is reaped only after its group has ended, so that the number of the group is not reused.
-            tokio::time::sleep(GRACE).await;
+            // The leader is reaped only after its group was killed, so that the number of the group is not reused.
             drop(group);
             let _ = child.wait().await;
+            if !ends_by_itself {
+                state.set_ended(ProgramEndReason::Stopped, "the host ended it".to_owned());
+            }
         });
     }
 }
@@ -293,6 +300,7 @@ mod tests {
     use std::time::Instant;
 
     use mcp_host_model::provider::ProgramUsage;
+    use rustix::process::test_kill_process;
 
     use super::*;
 
@@ -337,5 +345,20 @@ mod tests {
         assert_eq!((end.reason, end.text.as_str()), (ProgramEndReason::Exit, "it exited with code 3"));
         assert_eq!((state.memory(), state.usage()), (0, None));
         child.wait().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_program_that_is_stopped_is_recorded_after_its_process_has_ended() {
+        let script = "trap 'sleep 0.3; exit 0' TERM; echo ready; while :; do sleep 0.05; done";
+        let mut child =
+            Command::new("/bin/sh").args(["-c", script]).process_group(0).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("ready"));
+        let leader = Pid::from_raw(child.id().unwrap().try_into().unwrap()).unwrap();
+        let state = Arc::new(ProgramState::new(child.id(), ProgramLimits::default()));
+        let looking = Some(AbortOnDropHandle::new(tokio::spawn(look_for_end(leader, state.clone()))));
+        drop(ProcessGroup { child: Some(child), runtime: Handle::current(), looking, state: state.clone() });
+        assert_eq!(state.ended().await.reason, ProgramEndReason::Stopped);
+        assert!(test_kill_process(leader).is_err(), "it still runs");
     }
 }

@@ -74,14 +74,6 @@ impl HttpClient {
         response.into_body().collect().await.expect("a whole body");
     }
 
-    /// Listens for changes of a resource, and returns the stream of events.
-    pub(crate) async fn listen(mut self, uri: &str) -> Incoming {
-        let question = BenchRequest::listen(uri);
-        let response = self.post(question.message(1, &self.revision), Some(&question)).await;
-        assert!(response.status().is_success(), "{}", response.status());
-        response.into_body()
-    }
-
     async fn post(&mut self, message: String, question: Option<&BenchRequest>) -> Response<Incoming> {
         let mut request = Request::post("/mcp")
             .header("host", self.address.to_string())

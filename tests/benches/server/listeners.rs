@@ -1,12 +1,10 @@
-//! Idle streams of `subscriptions/listen` over HTTP/1.1 (MCP 2026-07-28), one connection each: their memory, the time until the
-//! last of them has an update, and the time until all of them that reconnect at once have one.
+//! Idle streams of `subscriptions/listen` (MCP 2026-07-28): their memory, the time until the last of them has an update, and the time
+//! until all of them that reconnect at once have one. Over HTTP/1.1 each has a connection of its own, over HTTP/2 32 have one together.
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
 use mcp_host_tests::{ConfigFile, Folder, Plugin, WrittenConfig};
 use rmcp::model::ProtocolVersion;
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -14,35 +12,38 @@ use tokio::task::JoinSet;
 use tokio::time::{interval, sleep};
 
 use crate::bench_request::BenchRequest;
+use crate::event_stream::{Connection, Version};
 use crate::http::HttpClient;
 use crate::load::percentile;
 use crate::options::Options;
-use crate::process::Program;
+use crate::process::{Program, Server};
 use crate::table;
 
 /// The resource that all listen for.
 const URI: &str = "files://f/a.txt";
-/// What an update of it has in its event.
-const UPDATED: &[u8] = b"notifications/resources/updated";
 /// The pause after which what was allocated for a moment is free again.
 const SETTLE: Duration = Duration::from_secs(3);
+/// The number of descriptors that the server may open besides connections.
+const OTHER_DESCRIPTORS: usize = 16;
 /// The pause before an edit.
 const PAUSE: Duration = Duration::from_millis(500);
 /// The interval of edits while streams are opened again.
 const EDIT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Measures so many streams.
+/// Measures streams over the version of HTTP that the options name.
 pub(crate) async fn run(options: &Options) {
-    let (count, edits) = if options.is_quick() { (500, 5) } else { (5000, 20) };
+    let (version, count) = (options.listener_version(), options.listeners());
+    let edits = if options.is_quick() { 5 } else { 20 };
     raise_file_limit();
     let folder = Folder::with_files([("a.txt", "0")]);
     let config = config(&folder, count);
     let (server, address) = Program::Host(&config).over_http().await;
-    connect(address).await.send(&BenchRequest::read("read", URI, 1)).await;
+    let mut client = HttpClient::connect(address, ProtocolVersion::V_2026_07_28).await;
+    client.send(&BenchRequest::read("read", URI, 1)).await;
     sleep(SETTLE).await;
 
-    let idle = server.memory();
-    let mut streams = open(address, count).await;
+    let (idle, descriptors) = (server.memory(), server.descriptors());
+    let mut connections = open(version, address, count).await;
     sleep(SETTLE).await;
     let listening = server.memory();
     let each = |memory: u64, before: u64| table::kibibytes(memory.saturating_sub(before) / count as u64);
@@ -51,19 +52,22 @@ pub(crate) async fn run(options: &Options) {
     for edit in 0..edits {
         // The host polls a plugin that changes all the time less often.
         sleep(PAUSE).await;
+        connections.iter_mut().for_each(Connection::skip_updates);
         let start = Instant::now();
         folder.write("a.txt", format!("edit {edit}"));
-        streams = updated(streams).await;
+        connections = updated(connections).await;
         times.push(start.elapsed());
     }
     times.sort_unstable();
 
-    drop(streams);
+    drop(connections);
+    wait_until_closed(&server, descriptors).await;
     sleep(SETTLE).await;
-    let reopened = reopen(address, count, folder.path()).await;
+    let reopened = reopen(version, address, count, folder.path()).await;
 
     let header = [
         "streams",
+        "connections",
         "resident KiB a stream",
         "private KiB a stream",
         "edit to the last, p50 ms",
@@ -72,13 +76,15 @@ pub(crate) async fn run(options: &Options) {
     ];
     let row = vec![
         count.to_string(),
+        version.connections(count).len().to_string(),
         each(listening.resident, idle.resident),
         each(listening.private, idle.private),
         table::millis(percentile(&times, 0.5)),
         table::millis(percentile(&times, 1.0)),
         table::millis(reopened),
     ];
-    table::print("Idle streams of `subscriptions/listen` over HTTP/1.1", &header, vec![row]);
+    let heading = format!("Idle streams of `subscriptions/listen` over {}", version.name());
+    table::print(&heading, &header, vec![row]);
     server.end().await;
 }
 
@@ -100,38 +106,34 @@ fn config(folder: &Folder, count: usize) -> WrittenConfig {
         .write()
 }
 
-async fn connect(address: SocketAddr) -> HttpClient {
-    HttpClient::connect(address, ProtocolVersion::V_2026_07_28).await
-}
-
 /// Opens so many streams, each when the last one is acknowledged.
-async fn open(address: SocketAddr, count: usize) -> Vec<Incoming> {
-    let mut streams = Vec::with_capacity(count);
-    for _ in 0..count {
-        streams.push(connect(address).await.listen(URI).await);
+async fn open(version: Version, address: SocketAddr, count: usize) -> Vec<Connection> {
+    let mut connections = Vec::new();
+    for streams in version.connections(count) {
+        connections.push(version.open(address, URI, streams).await);
     }
-    streams
+    connections
 }
 
 /// Waits until each stream has had an update.
-async fn updated(streams: Vec<Incoming>) -> Vec<Incoming> {
-    let tasks: JoinSet<_> = streams.into_iter().map(next_update).collect();
-    tasks.join_all().await
+async fn updated(connections: Vec<Connection>) -> Vec<Connection> {
+    let updated = connections.into_iter().map(|mut connection| async move {
+        connection.updated().await;
+        connection
+    });
+    updated.collect::<JoinSet<_>>().join_all().await
 }
 
-/// Waits for the next update of a stream.
-pub(crate) async fn next_update(mut stream: Incoming) -> Incoming {
-    loop {
-        let frame = stream.frame().await.expect("the stream lasts").expect("an event");
-        let data = frame.into_data().unwrap_or_default();
-        if data.windows(UPDATED.len()).any(|window| window == UPDATED) {
-            return stream;
-        }
+/// Waits until the server has closed the connections that it did not have when it had so many descriptors.
+async fn wait_until_closed(server: &Server, descriptors: usize) {
+    while server.descriptors() > descriptors + OTHER_DESCRIPTORS {
+        sleep(PAUSE).await;
     }
 }
 
-/// Opens so many streams at once, while the resource is edited again and again. Returns the time until each has had an update.
-async fn reopen(address: SocketAddr, count: usize, folder: &Path) -> Duration {
+/// Opens so many streams, on all connections at once, while the resource is edited again and again. Returns the time until each has had an
+/// update.
+async fn reopen(version: Version, address: SocketAddr, count: usize, folder: &Path) -> Duration {
     let file = folder.join("a.txt");
     let editing = tokio::spawn(async move {
         let mut interval = interval(EDIT_INTERVAL);
@@ -141,10 +143,14 @@ async fn reopen(address: SocketAddr, count: usize, folder: &Path) -> Duration {
         }
     });
     let start = Instant::now();
-    let opening = (0..count).map(|_| async move { next_update(connect(address).await.listen(URI).await).await });
-    let streams = opening.collect::<JoinSet<_>>().join_all().await;
+    let opening = version.connections(count).into_iter().map(|streams| async move {
+        let mut connection = version.open(address, URI, streams).await;
+        connection.updated().await;
+        connection
+    });
+    let connections = opening.collect::<JoinSet<_>>().join_all().await;
     let time = start.elapsed();
     editing.abort();
-    drop(streams);
+    drop(connections);
     time
 }

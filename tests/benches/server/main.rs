@@ -12,7 +12,7 @@
 //! | [`git_history`] | pages, trees and histories of a real repository | `git`, with the start of its process |
 //! | [`files`] | reads of files, pages of a listing of a million: time, memory | `cat`, `find` and others, with the start of their process |
 //! | [`prometheus`] | queries of a Prometheus server | `promtool query`, with the start of its process |
-//! | [`listeners`] | idle event streams: memory, the time of an update, reconnecting | the idle server |
+//! | [`listeners`] | idle event streams, over HTTP/1.1 or (`--http2`) HTTP/2: memory, the time of an update, reconnecting | the idle server |
 //! | [`databases`] | pages of a table of ten million rows in PostgreSQL, and a saved query: time, memory | the client library alone; the first page |
 //! | [`console`], if it is named | the console in a browser, on a catalog of 100,000 files and 200 plugins: the first view, a filter, an edit | none |
 //! | [`noisy_neighbor`] | latency of a good plugin beside a hostile one | the good plugin alone |
@@ -43,6 +43,7 @@ mod beside;
 mod chart;
 mod console;
 mod databases;
+mod event_stream;
 mod files;
 mod git_cat_file;
 mod git_history;

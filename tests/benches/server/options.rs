@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 
+use crate::event_stream::Version;
+
 /// Measures the host end to end, each part beside a baseline in the same run
 #[derive(Debug, Parser)]
 #[command(bin_name = "cargo bench --workspace --bench server --")]
@@ -24,6 +26,14 @@ pub(crate) struct Options {
     /// The duration of the part `soak`
     #[arg(long, value_name = "NUMBER", default_value_t = 5.0)]
     minutes: f64,
+
+    /// The number of event streams of the part `listeners`; 5000 unless set
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    streams: Option<u32>,
+
+    /// The part `listeners` opens its event streams over HTTP/2
+    #[arg(long)]
+    http2: bool,
 
     /// Cargo passes this to every benchmark
     #[arg(long, hide = true)]
@@ -83,6 +93,16 @@ impl Options {
     /// The duration of the soak test.
     pub(crate) fn soak_duration(&self) -> Duration {
         Duration::from_secs_f64(self.minutes * 60.0)
+    }
+
+    /// The number of event streams.
+    pub(crate) fn listeners(&self) -> usize {
+        self.streams.map_or(if self.quick { 500 } else { 5000 }, |streams| streams as usize)
+    }
+
+    /// How event streams are opened.
+    pub(crate) fn listener_version(&self) -> Version {
+        if self.http2 { Version::Http2 } else { Version::Http1 }
     }
 
     /// The number of processes started per figure.

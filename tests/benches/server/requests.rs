@@ -203,7 +203,8 @@ pub(crate) fn config_file(sizes: Plugin) -> ConfigFile {
         .http_limit("read-timeout", "10m")
         .http_limit("client-rate", "1000000/s")
         .http_limit("rate", "1000000/s")
-        .plugin(sizes.config("count", count).limit("rate", "1000000/s"))
+        // All clients have one address, which takes half of the queue at most.
+        .plugin(sizes.config("count", count).limit("rate", "1000000/s").limit("queue", 1024))
 }
 
 /// The guest `sizes` as a plugin.

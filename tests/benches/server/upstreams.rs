@@ -6,9 +6,6 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use futures::FutureExt as _;
-use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
 use mcp_host_tests::{ConfigFile, Folder, Plugin, WrittenConfig};
 use rmcp::model::ProtocolVersion;
 use serde_json::Value;
@@ -16,8 +13,8 @@ use tokio::time::sleep;
 
 use crate::bench_request::BenchRequest;
 use crate::chart::{Chart, Ratio};
+use crate::event_stream::{Connection, Version};
 use crate::http::HttpClient;
-use crate::listeners::next_update;
 use crate::load::{self, Client, Sample, percentile};
 use crate::native::{PAGE_SIZE, SIZES};
 use crate::options::Options;
@@ -139,19 +136,16 @@ async fn measure_updates(options: &Options) {
     let (upstream, direct) = Program::Host(&files).over_http().await;
     let config = config_of(direct);
     let (host, through) = Program::Host(&config).over_http().await;
-    let mut direct = connect(direct).await.listen("files://f/a.txt").await;
-    let mut through = connect(through).await.listen("up+files://f/a.txt").await;
+    let mut direct = Version::Http1.open(direct, "files://f/a.txt", 1).await;
+    let mut through = Version::Http1.open(through, "up+files://f/a.txt", 1).await;
     let mut differences = Vec::new();
     // The first edit only shows that both subscriptions are in place.
     for edit in 0..=options.starts() {
         sleep(PAUSE).await;
-        // A subscription that has just begun is told once more.
-        for stream in [&mut direct, &mut through] {
-            while stream.frame().now_or_never().is_some() {}
-        }
+        direct.skip_updates();
+        through.skip_updates();
         folder.write("a.txt", format!("edit {edit}"));
-        let (at_first, at_last);
-        ((direct, at_first), (through, at_last)) = tokio::join!(update_of(direct), update_of(through));
+        let (at_first, at_last) = tokio::join!(update_of(&mut direct), update_of(&mut through));
         if edit > 0 {
             differences.push(at_last.saturating_duration_since(at_first));
         }
@@ -165,7 +159,7 @@ async fn measure_updates(options: &Options) {
     upstream.end().await;
 }
 
-async fn update_of(stream: Incoming) -> (Incoming, Instant) {
-    let stream = next_update(stream).await;
-    (stream, Instant::now())
+async fn update_of(connection: &mut Connection) -> Instant {
+    connection.updated().await;
+    Instant::now()
 }

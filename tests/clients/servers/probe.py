@@ -65,6 +65,12 @@ def allocate(mebibytes):
             held[page] = 1
 
 
+def spin(_):
+    """Uses the processor without end."""
+    while True:
+        pass
+
+
 def processes(_):
     """The processes that it sees."""
     return " ".join(sorted(name for name in os.listdir("/proc") if name.isdigit()))
@@ -87,7 +93,7 @@ def loud(lines):
 
 ATTEMPTS = {
     function.__name__: function
-    for function in [read, write, connect, fetch, fork, leave, allocate, processes, variables, user, loud]
+    for function in [read, write, connect, fetch, fork, leave, allocate, spin, processes, variables, user, loud]
 }
 
 

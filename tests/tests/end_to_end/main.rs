@@ -35,6 +35,7 @@ mod upstreams_hostile;
 mod upstreams_identities;
 mod upstreams_limits;
 mod upstreams_listings;
+mod upstreams_official;
 mod upstreams_operations;
 mod upstreams_programs;
 mod upstreams_subscriptions;

@@ -12,7 +12,7 @@ mod wkg;
 
 use std::path::PathBuf;
 
-use mcp_host_tests::{Folder, component};
+use mcp_host_tests::{Folder, Registry, RegistryProject, component};
 use serde_json::Value;
 use wasm_encoder::{ComponentSection as _, CustomSection};
 
@@ -23,6 +23,14 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 fn digest(bytes: &[u8]) -> String {
     let hash = ring::digest::digest(&ring::digest::SHA256, bytes);
     hash.as_ref().iter().fold("sha256:".to_owned(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+/// Returns a registry that has the hello provider as version 1.0.0, and the project that has published and signed it.
+async fn registry_with_hello() -> (Registry, RegistryProject) {
+    let registry = Registry::start().await;
+    let publisher = RegistryProject::new(&registry);
+    publisher.push(&component("hello"), "1.0.0", Some("acme.pem")).await.success();
+    (registry, publisher)
 }
 
 /// Returns the hello provider with these declared needs: a section at the top level takes precedence over sections of

@@ -1,5 +1,5 @@
-//! An upstream whose access tokens come from a certified authorization server (`oidc-provider`): by client credentials,
-//! and by token exchange with the client's token.
+//! An upstream whose access tokens come from a certified authorization server (`oidc-provider`), by client credentials and by
+//! token exchange with the client's token; or from a token server that accepts the JWTs of a service account.
 
 use std::fs;
 
@@ -7,10 +7,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mcp_host_tests::{
     AuthorizationServer, ConfigFile, HttpServer, MockOrigin, RawHttp, RecordedRequest, Reply, ReservedPort, Revision,
-    WrittenConfig,
+    StdioServer, TokenServer, WrittenConfig,
 };
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
+use toml::Table;
 
 const REVISION: Revision = Revision::V_2026_07_28;
 
@@ -24,9 +25,16 @@ fn subject(request: &RecordedRequest, resource: &str) -> Option<String> {
     claims["sub"].as_str().filter(|_| is_for_it).map(str::to_owned)
 }
 
-/// Answers as a server with sessions whose answers differ by user and may be cached.
+/// Answers the user of a request's access token.
 fn answer(request: &RecordedRequest, resource: &str) -> Reply {
-    let Some(user) = subject(request, resource) else { return Reply::status(401) };
+    match subject(request, resource) {
+        Some(user) => answer_to(&user, request),
+        None => Reply::status(401),
+    }
+}
+
+/// Answers as a server with sessions whose answers differ by user and may be cached.
+fn answer_to(user: &str, request: &RecordedRequest) -> Reply {
     if request.method != "POST" {
         return Reply::status(405);
     }
@@ -45,7 +53,7 @@ fn answer(request: &RecordedRequest, resource: &str) -> Reply {
         _ => return Reply::status(400),
     };
     let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
-    Reply::ok("application/json", answer.to_string()).header("mcp-session-id", &user)
+    Reply::ok("application/json", answer.to_string()).header("mcp-session-id", user)
 }
 
 /// A host, the authorization server that it trusts, and its upstream, which trusts the same server.
@@ -129,4 +137,35 @@ async fn the_host_itself_is_the_user_of_a_token_by_client_credentials() {
     assert_eq!(world.authorization.count("issued by client_credentials to mcp-host"), 1);
     assert!(world.origin.request_count("/mcp") > 0);
     world.server.end().await;
+}
+
+#[tokio::test]
+async fn the_host_gets_its_tokens_for_jwts_that_it_signs_with_the_key_of_a_service_account() {
+    let (tokens, origin) = (TokenServer::start().await, MockOrigin::http().await);
+    tokens.protect_with(&origin, "/mcp", |request| answer_to("service", request));
+    let keys = format!("name = 'up'\nurl = '{}'\nmount = 'up+'\nresponse-cache = false\n", origin.url("/mcp"));
+    let mut upstream: Table = toml::from_str(&keys).unwrap();
+    let auth = Table::from_iter([("oauth".to_owned(), tokens.service_account().into())]);
+    upstream.insert("auth".to_owned(), auth.into());
+    let text = toml::to_string(&Table::from_iter([("upstream".to_owned(), vec![upstream].into())])).unwrap();
+    let config = ConfigFile::new().append(&format!("\n{text}")).allow_all().write();
+    let server = StdioServer::start(&config).await;
+    for _ in 0..2 {
+        assert_eq!(server.client().text("up+x:own").await, "service");
+    }
+    let claims = tokens.claims();
+    assert_eq!((&claims["sub"], &claims["scope"]), (&json!("user@example.com"), &json!(TokenServer::SCOPE)));
+    assert_eq!(tokens.issued(), 1, "the second request has the cached token");
+    tokens.revoke_tokens();
+    assert_eq!(server.client().text("up+x:own").await, "service");
+    assert_eq!(tokens.issued(), 2, "a rejected token is replaced");
+    let sent: Vec<_> =
+        origin.requests().iter().map(|request| request.header("authorization").map(str::to_owned)).collect();
+    let is_issued =
+        |header: &Option<String>| header.as_deref().is_some_and(|value| value.starts_with("Bearer ya29.token-"));
+    assert!(sent.iter().all(is_issued), "{sent:?}");
+    let log = server.end().await.log;
+    for secret in TokenServer::SECRETS {
+        assert!(!log.contains(secret), "{secret}: {log}");
+    }
 }

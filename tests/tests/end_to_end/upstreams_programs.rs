@@ -1,16 +1,18 @@
 //! Sandboxed programs of upstreams: official servers, and one that attempts forbidden actions.
 
 use std::path::Path;
+use std::process::Stdio;
 
 use mcp_host_tests::{
     Client, ConfigFile, Folder, HttpServer, MockOrigin, RawStdio, Reply, Revision, StdioServer, WrittenConfig,
-    client_program, node, run, wait_until,
+    client_program, host_command, node, run, wait_until,
 };
 use rustix::process::Signal;
 use serde_json::json;
+use tokio::process::Command;
 
 /// Returns the config section of a confined program.
-fn program(name: &str, command: &[&str], more: &str) -> String {
+pub(super) fn program(name: &str, command: &[&str], more: &str) -> String {
     let command = serde_json::to_string(command).unwrap();
     format!("[[upstream]]\nname = '{name}'\ncommand = {command}\nmount = '{name}+'\n{more}\n")
 }
@@ -26,12 +28,13 @@ fn probe(more: &str) -> String {
     python_server("up", "probe.py", more)
 }
 
-fn official(package: &str) -> String {
+/// Returns the path of an official server of npm.
+pub(super) fn official(package: &str) -> String {
     client_program(&format!("servers/node_modules/@modelcontextprotocol/{package}/dist/index.js")).display().to_string()
 }
 
 /// Returns whether this kernel can confine programs with namespaces. If so, `check` does not mention it.
-async fn confines(config: &WrittenConfig) -> bool {
+pub(super) async fn confines(config: &WrittenConfig) -> bool {
     let shown = run(["check", "--config", config.path().to_str().unwrap()]).await.text();
     let lacks = shown.contains("the sandbox is incomplete") || shown.contains("this kernel cannot confine a program");
     if lacks {
@@ -51,7 +54,7 @@ fn folder() -> Folder {
     folder
 }
 
-fn open_to_all(path: &Path) {
+pub(super) fn open_to_all(path: &Path) {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
 }
@@ -220,6 +223,31 @@ async fn administrators_see_a_program_with_its_use_and_how_the_last_one_ended() 
     server.end().await;
 }
 
+#[tokio::test]
+async fn a_program_above_its_processor_time_ends_and_is_started_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("admin.sock");
+    let limits = "limits = { program-cpu = '2s', deadline = '30s' }";
+    let admin = format!("\n[admin]\nlisten = \"unix:{}\"\n", socket.display());
+    let config = ConfigFile::new().append(&probe(limits)).allow_all().append(&admin).write();
+    if !confines(&config).await {
+        return;
+    }
+    let server = HttpServer::start(&config).await;
+    let client = server.client(Revision::V_2026_07_28).await;
+    client.read_error("up+try:spin:").await;
+    server.log_line("it was killed above `limits.program-cpu`").await;
+    while client.read("up+try:loud:0").await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    let path = config.path().to_str().unwrap().to_owned();
+    let found = run(["status", "up", "--json", "--config", &path]).await.success().json();
+    let (program, ends) = (&found["programs"]["programs"][0], &found["programs"]["ends"]);
+    assert_eq!((&program["state"], &program["restarts"]), (&json!("running"), &json!(1)), "{found}");
+    assert_eq!((&program["cpu_limit_ms"], &ends["cpu"]), (&json!(2000), &json!(1)), "{found}");
+    server.end().await;
+}
+
 /// Returns whether a process of this machine sleeps for this time.
 fn sleeps(seconds: &str) -> bool {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
@@ -250,6 +278,39 @@ async fn nothing_that_a_program_started_outlives_the_host_however_it_ends() {
             wait_until("nothing sleeps", || !sleeps(&seconds)).await;
         }
     }
+}
+
+/// Runs a command of `mcp-host` on a machine whose kernel refuses a system call, and returns its standard output and its log.
+async fn run_without(call: libc::c_long, command: &str, config: &WrittenConfig) -> (String, String) {
+    let host = host_command();
+    let refused = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/servers/refused.py");
+    let mut running = Command::new(client_program("python/bin/python"));
+    running.arg(refused).arg(call.to_string()).arg(host.as_std().get_program());
+    running.args([command, "--config"]).arg(config.path());
+    let variables = host.as_std().get_envs().filter_map(|(name, value)| Some((name, value?)));
+    running.env_clear().envs(variables).current_dir("/").stdin(Stdio::null()).kill_on_drop(true);
+    let output = running.output().await.unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+#[tokio::test]
+async fn what_the_kernel_lacks_is_told_by_check_and_at_the_start() {
+    let config = ConfigFile::new().append(&probe("")).allow_all().write();
+    for (call, lack, what_to_do) in [
+        (libc::SYS_unshare, "no namespaces (", "permit them to this user (`user.max_user_namespaces`"),
+        (libc::SYS_landlock_create_ruleset, "no Landlock: ", "use Linux 5.13 or later with `landlock`"),
+    ] {
+        let (check, _) = run_without(call, "check", &config).await;
+        let told = format!("up: the sandbox is incomplete on this machine: {lack}");
+        assert!(check.contains(&told) && check.contains(what_to_do), "{check}");
+        let (_, log) = run_without(call, "serve", &config).await;
+        let told = format!("the sandbox of programs is incomplete on this machine: {lack}");
+        assert!(log.contains(&told) && log.contains(what_to_do), "{log}");
+    }
+    let (check, log) = run_without(libc::SYS_landlock_create_ruleset, "check", &config).await;
+    assert!(check.contains("this kernel cannot confine a program: no Landlock"), "{check}{log}");
+    assert!(check.contains("write `sandbox = \"none\"` if the program is trusted like the host"), "{check}");
 }
 
 #[tokio::test]

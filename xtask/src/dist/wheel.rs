@@ -52,6 +52,9 @@ fn platform_tag(program: &Path, platform: &Platform) -> Result<String> {
     Ok(format!("manylinux_{major}_{minor}_{architecture}"))
 }
 
+/// The version of glibc that programs with packed relative relocations require by another name.
+const PACKED_RELOCATIONS: (&str, (u32, u32)) = ("GLIBC_ABI_DT_RELR", (2, 36));
+
 /// Returns the newest version of glibc that a program requires.
 fn glibc(version_info: &str) -> Option<(u32, u32)> {
     let versions = version_info.split("GLIBC_").skip(1).filter_map(|version| {
@@ -59,7 +62,8 @@ fn glibc(version_info: &str) -> Option<(u32, u32)> {
         let mut numbers = version.get(..end)?.split('.').map(str::parse);
         Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
     });
-    versions.max()
+    let (name, packed) = PACKED_RELOCATIONS;
+    versions.chain(version_info.contains(name).then_some(packed)).max()
 }
 
 #[cfg(test)]
@@ -70,6 +74,7 @@ mod tests {
     fn the_newest_version_of_glibc_counts() {
         let info = "  0x0040:   Name: GLIBC_2.34  Flags: none  Version: 9\n  Name: GLIBC_2.9  Flags\n  Name: GLIBC_2.2.5\n  Name: GLIBC_PRIVATE";
         assert_eq!(glibc(info), Some((2, 34)));
+        assert_eq!(glibc(&format!("{info}\n  Name: GLIBC_ABI_DT_RELR  Flags: none")), Some((2, 36)));
         assert_eq!(glibc("Name: GCC_3.0"), None);
     }
 }

@@ -28,6 +28,7 @@ use super::links::{Resolved, directory_of};
 use super::{Depth, EventSource};
 use crate::backoff::Backoff;
 use crate::log_target;
+use crate::task;
 use crate::throttle::Throttle;
 
 /// The maximum delay between an overflow and watching again.
@@ -70,7 +71,7 @@ impl DirectoryWatcher {
         let history = before.map_or_else(Arc::default, |before| before.events.history.clone());
         let events = Arc::new(FsEvents::new(plugin, roots, history));
         let watched = events.clone();
-        let watching = tokio::task::spawn_blocking(move || watched.watch()).await;
+        let watching = task::spawn_blocking(move || watched.watch()).await;
         Self { events, _sources: watching.unwrap_or_default() }
     }
 

@@ -5,6 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use mcp_host_base::task;
 use mcp_host_model::net::{Origin, UrlHost, is_public};
 use tokio::net::{TcpStream, lookup_host};
 
@@ -37,7 +38,7 @@ pub(super) async fn connect(
         UrlHost::Address(address) => vec![*address],
         UrlHost::Name(name) => {
             let name = name.as_str().to_owned();
-            let resolved = tokio::spawn(async move {
+            let resolved = task::spawn(async move {
                 let resolved = lookup_host((name, 0)).await.map(Iterator::collect::<Vec<_>>);
                 drop(permit);
                 resolved

@@ -12,6 +12,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mcp_host_base::task;
 use mcp_host_config::BuildCommand;
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -84,7 +85,7 @@ impl Build {
         let group = Arc::new(Group(Mutex::new(Some(Pid::from_child(&child)))));
         // Closes the shell's copies of the pipe: the reader sees the end of the output when the last writer is closed.
         drop(shell);
-        let task = tokio::spawn(run(child, group.clone(), output, messages.clone(), began));
+        let task = task::spawn(run(child, group.clone(), output, messages.clone(), began));
         Ok(Self { group, task })
     }
 
@@ -123,7 +124,7 @@ async fn run(
 ) -> Finished {
     let mut lines = BuildOutput::new(messages.is_colored());
     let mut chunk = vec![0; CHUNK];
-    let mut ended = tokio::task::spawn_blocking(move || end(child, &group));
+    let mut ended = task::spawn_blocking(move || end(child, &group));
     let mut status = None;
     let drained = tokio::time::sleep(Duration::ZERO);
     tokio::pin!(drained);

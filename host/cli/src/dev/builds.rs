@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use mcp_host_base::task;
 use mcp_host_model::digest::Digest;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
@@ -94,7 +95,7 @@ impl Sources {
             messages.note("the system reports no changes of the sources; they are compared every second");
         }
         let (sender, changes) = mpsc::channel(MAX_CHANGES);
-        let task = tokio::spawn(async move { while sender.send(watcher.changed().await).await.is_ok() {} });
+        let task = task::spawn(async move { while sender.send(watcher.changed().await).await.is_ok() {} });
         Self { set, changes, _task: AbortOnDropHandle::new(task) }
     }
 }
@@ -227,7 +228,7 @@ impl Builds {
     /// Reads the config again. Returns whether the build settings changed.
     pub(super) async fn reread(&mut self, is_config_watched: bool) -> bool {
         let project = self.project.clone();
-        let Ok(read) = tokio::task::spawn_blocking(move || project.read()).await else { return false };
+        let Ok(read) = task::spawn_blocking(move || project.read()).await else { return false };
         let settings = match read {
             Ok(settings) => settings,
             Err(error) => {
@@ -298,7 +299,7 @@ async fn digests(settings: &Settings) -> BTreeMap<PathBuf, Option<Digest>> {
     let digest =
         |file: &Path| std::fs::File::open(file).and_then(Digest::compute_reader).ok().map(|(digest, _)| digest);
     let compute = move || files.into_iter().map(|file| (file.clone(), digest(&file))).collect();
-    tokio::task::spawn_blocking(compute).await.unwrap_or_default()
+    task::spawn_blocking(compute).await.unwrap_or_default()
 }
 
 fn is_lock_file(file: &Path) -> bool {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use futures::StreamExt as _;
+use mcp_host_base::task;
 use mcp_host_engine::debugger::Debugger;
 use mcp_host_engine::{Engine, EngineOptions};
 use mcp_resource_host::Host;
@@ -64,7 +65,7 @@ impl DebugServer {
         }
         let messages = messages.clone();
         // A guest that is stopped would keep its request, and so the server, from ending.
-        AbortOnDropHandle::new(tokio::spawn(shutdown.run_until_cancelled_owned(async move {
+        AbortOnDropHandle::new(task::spawn(shutdown.run_until_cancelled_owned(async move {
             let host = &host;
             let call = || async move {
                 host.wait_until_loaded().await;

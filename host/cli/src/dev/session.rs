@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use futures::future::LocalBoxFuture;
+use mcp_host_base::task;
 use mcp_host_server::ServeError;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::{Host, PluginState};
@@ -204,7 +205,7 @@ impl<'c> Session<'c> {
         }
         let watcher = self.host.watch_config(self.builds.project().config_file());
         let watcher = watcher.map(super::serve_locally);
-        self.config_watcher = Some(AbortOnDropHandle::new(tokio::spawn(watcher.run())));
+        self.config_watcher = Some(AbortOnDropHandle::new(task::spawn(watcher.run())));
         // If the component existed before, the watcher's first snapshot has the version that the host has loaded.
     }
 
@@ -216,7 +217,7 @@ impl<'c> Session<'c> {
         }
         self.is_stale = false;
         let host = self.host.clone();
-        self.fetching = Some(AbortOnDropHandle::new(tokio::spawn(async move {
+        self.fetching = Some(AbortOnDropHandle::new(task::spawn(async move {
             host.wait_until_loaded().await;
             let generation = host.generation();
             Fetched { generation, listing: Listing::fetch(&host).await }
@@ -364,7 +365,7 @@ impl<'c> Session<'c> {
         let (host, messages) = (self.host.clone(), self.messages.clone());
         self.last_read = Some(uri.clone());
         self.note_if_outdated();
-        tokio::spawn(async move { read::read(&host, &uri, &messages).await });
+        task::spawn(async move { read::read(&host, &uri, &messages).await });
     }
 
     fn test(&mut self) {

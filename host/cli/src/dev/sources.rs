@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mcp_host_base::fs_watch::{Depth, EventSource};
+use mcp_host_base::task;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
@@ -121,7 +122,7 @@ impl SourceWatcher {
 
     async fn take(&self) -> Arc<Snapshot> {
         let (set, last) = (self.set.clone(), self.last.clone());
-        match tokio::task::spawn_blocking(move || set.snapshot(&last)).await {
+        match task::spawn_blocking(move || set.snapshot(&last)).await {
             Ok(snapshot) => Arc::new(snapshot),
             // The runtime is shutting down.
             Err(_) => self.last.clone(),

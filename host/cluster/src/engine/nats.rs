@@ -23,12 +23,15 @@ use async_nats::rustls::crypto::ring;
 use async_nats::rustls::pki_types::CertificateDer;
 use async_nats::rustls::{ClientConfig, RootCertStore};
 use futures::StreamExt;
+use mcp_host_base::task;
 use tokio::sync::mpsc;
+use tokio::time::sleep;
 
 use self::bucket::Bucket;
 use self::connection::{Connection, ConnectionThread};
 use self::connection_log::{ConnectionLog, Effects};
 use super::{Engine, EngineError, Entry};
+use crate::memory::MemoryShare;
 
 pub use self::shared_buckets::NatsBuckets;
 pub use self::shared_snapshots::NatsSnapshots;
@@ -37,6 +40,10 @@ pub use self::shared_snapshots::NatsSnapshots;
 const CAPACITY: usize = 4096;
 /// The maximum size of these messages, in bytes.
 const CAPACITY_BYTES: usize = 64 * 1024 * 1024;
+/// The maximum size of the messages that wait for all subscribers of a connection, in bytes.
+const ALL_CAPACITY_BYTES: usize = 256 * 1024 * 1024;
+/// The pause after a message before it is noticed that it was taken.
+const RECOUNT: Duration = Duration::from_secs(1);
 
 /// How to connect to NATS.
 #[derive(Clone, Debug)]
@@ -146,6 +153,8 @@ fn connection(
 struct Waiting {
     lengths: VecDeque<usize>,
     bytes: usize,
+    /// Its part of the memory of all subscribers.
+    memory: MemoryShare,
 }
 
 impl Waiting {
@@ -156,10 +165,13 @@ impl Waiting {
         {
             self.bytes = self.bytes.saturating_sub(length);
         }
+        self.memory.resize(self.bytes);
     }
 
-    fn has_room(&self, length: usize) -> bool {
-        self.bytes.saturating_add(length) <= CAPACITY_BYTES
+    /// Takes the memory for a message, if there is room.
+    fn make_room(&mut self, length: usize) -> bool {
+        let bytes = self.bytes.saturating_add(length);
+        bytes <= CAPACITY_BYTES && self.memory.resize(bytes)
     }
 
     fn add(&mut self, length: usize) {
@@ -215,18 +227,23 @@ impl Engine for Nats {
             Err(_) => return Err(EngineError::NoAnswer("the time is over".to_owned())),
         };
         let (sender, receiver) = mpsc::channel(CAPACITY);
-        tokio::spawn(async move {
-            let mut waiting = Waiting::default();
+        let memory = MemoryShare::of(self.connection.waiting.clone());
+        task::spawn(async move {
+            let mut waiting = Waiting { memory, ..Waiting::default() };
             loop {
                 let message = tokio::select! {
                     message = subscriber.next() => message,
                     () = sender.closed() => None,
+                    () = sleep(RECOUNT), if waiting.bytes > 0 => {
+                        waiting.keep(sender.max_capacity().saturating_sub(sender.capacity()));
+                        continue;
+                    }
                 };
                 let Some(message) = message else { break };
                 // If no receiver takes the messages, further ones are lost, as with NATS.
                 waiting.keep(sender.max_capacity().saturating_sub(sender.capacity()));
                 let length = message.payload.len();
-                if waiting.has_room(length) && sender.try_send(message.payload.to_vec()).is_ok() {
+                if waiting.make_room(length) && sender.try_send(message.payload.to_vec()).is_ok() {
                     waiting.add(length);
                 }
             }

@@ -3,10 +3,10 @@
 //! # Bounds
 //!
 //! One replica has at most [`MAX_PATHS`] paths and [`MAX_REPLICA_BYTES`], and all replicas together [`MAX_TOTAL`]
-//! paths and [`MAX_TOTAL_BYTES`]; parts of an incomplete version count, too. A replica beyond a bound is
-//! *refused* for [`REFUSAL`] leases: none of its wants are kept, it is not covered, and polls for itself. If a
-//! version is not complete within a lease, its parts are dropped. A replica without a known version after a lease
-//! is removed.
+//! paths and [`MAX_TOTAL_BYTES`]; parts of an incomplete version count, too. The wants in all shards of all plugins
+//! have at most [`MAX_WANTS_BYTES`](crate::memory::MAX_WANTS_BYTES). A replica beyond a bound is *refused* for
+//! [`REFUSAL`] leases: none of its wants are kept, it is not covered, and polls for itself. If a version is not complete
+//! within a lease, its parts are dropped. A replica without a known version after a lease is removed.
 //!
 //! The [paths of a round](RoundPaths) are kept up to date. A message costs as much as it has paths, and a list of all of a
 //! replica's paths also as much as its last list. A round costs as much as it has paths, which are at most [`MAX_PATHS`], and
@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::division::MAX_PATHS;
+use crate::memory::{MemoryShare, WantsMemory};
 use crate::message::Want;
 use crate::record::{Covers, MAX_REPLICAS};
 use crate::replica::ReplicaId;
@@ -45,6 +46,8 @@ pub(super) struct Wants {
     has_own: bool,
     /// The replicas to cover next, if their paths fit.
     untried: VecDeque<ReplicaId>,
+    /// Its part of the memory for the wants of all shards.
+    memory: MemoryShare,
 }
 
 #[derive(Debug)]
@@ -88,6 +91,11 @@ pub(super) enum Heard {
 }
 
 impl Wants {
+    /// Creates the knowledge of a new holder, with a part of this memory.
+    pub(super) fn new(memory: WantsMemory) -> Self {
+        Self { memory: MemoryShare::of(memory.0), ..Self::default() }
+    }
+
     /// Handles a replica's wants.
     pub(super) fn hear(&mut self, now: Time, lease: Duration, want: Want) -> Heard {
         self.drop_late_parts(now, lease);
@@ -117,18 +125,23 @@ impl Wants {
 
     /// Refuses the replica if its wants now exceed a bound.
     fn bound(&mut self, now: Time, lease: Duration, replica: ReplicaId, heard: Heard) -> Heard {
-        let sum =
-            |of: fn(&Wanted) -> usize| self.by_replica.values().fold(0, |sum: usize, one| sum.saturating_add(of(one)));
-        let (paths, bytes) = (sum(Wanted::paths), sum(Wanted::bytes));
+        let (paths, bytes) = (self.sum(Wanted::paths), self.sum(Wanted::bytes));
+        let has_memory = self.memory.resize(bytes);
         let Some(wanted) = self.by_replica.get_mut(&replica) else { return Heard::Nothing };
         let is_too_much = wanted.paths() > MAX_PATHS || wanted.bytes() > MAX_REPLICA_BYTES;
-        if !is_too_much && paths <= MAX_TOTAL && bytes <= MAX_TOTAL_BYTES {
+        if !is_too_much && paths <= MAX_TOTAL && bytes <= MAX_TOTAL_BYTES && has_memory {
             return heard;
         }
         self.round.uncover(replica, &wanted.paths);
         *wanted = Wanted { since: wanted.since, ..Wanted::new(now) };
         wanted.refused_until = Some(now.saturating_add(lease.saturating_mul(REFUSAL)));
+        self.memory.resize(self.sum(Wanted::bytes));
         Heard::Nothing
+    }
+
+    /// Returns a sum over all replicas.
+    fn sum(&self, of: fn(&Wanted) -> usize) -> usize {
+        self.by_replica.values().fold(0, |sum: usize, one| sum.saturating_add(of(one)))
     }
 
     /// Applies a version whose parts have all arrived.
@@ -199,6 +212,8 @@ impl Wants {
             let is_refused = wanted.refused_until.is_some_and(|until| now < until);
             wanted.version.is_some() || wanted.partial.is_some() || is_refused || !is_late(wanted.since)
         });
+        // What was forgotten since the last message is free, too.
+        self.memory.resize(self.sum(Wanted::bytes));
     }
 
     /// Handles a change of this replica's own wants.
@@ -351,6 +366,7 @@ fn path_size(path: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::MemoryPool;
 
     const ME: ReplicaId = ReplicaId::new(9);
     const LEASE: Duration = Duration::from_secs(10);
@@ -510,6 +526,31 @@ mod tests {
         assert_eq!(wants.hear(now, LEASE, want(1, None, 2, &["b"], &[])), Heard::Nothing);
         let later = LEASE * REFUSAL;
         assert_eq!(wants.hear(later, LEASE, want(1, None, 2, &["b"], &[])), Heard::New);
+    }
+
+    #[test]
+    fn the_wants_of_all_shards_share_their_memory_and_what_is_forgotten_is_free() {
+        let (now, add) = (Time::ZERO, ["a"; 1]);
+        let memory = WantsMemory(Arc::new(MemoryPool::new(3 * path_size("a"))));
+        let [mut one, mut other] = [(); 2].map(|()| Wants::new(memory.clone()));
+        for replica in 1..=2 {
+            assert_eq!(one.hear(now, LEASE, want(replica, None, 1, &add, &[])), Heard::New);
+        }
+        assert_eq!(other.hear(now, LEASE, want(1, None, 1, &add, &[])), Heard::New);
+        assert_eq!(other.hear(now, LEASE, want(2, None, 1, &add, &[])), Heard::Nothing, "it is refused");
+        assert!(other.knows(ReplicaId::new(1)) && !other.knows(ReplicaId::new(2)));
+        // Its next wants are heard when the other shard has forgotten a replica.
+        let later = LEASE * REFUSAL;
+        assert_eq!(other.hear(later, LEASE, want(2, None, 2, &add, &[])), Heard::Nothing);
+        one.forget(ReplicaId::new(1));
+        one.drop_late_parts(later, LEASE);
+        assert_eq!(other.hear(later * 2, LEASE, want(2, None, 3, &add, &[])), Heard::New);
+        // A holder that loses the lease forgets all.
+        drop(other);
+        for replica in 3..=4 {
+            assert_eq!(one.hear(later, LEASE, want(replica, None, 1, &add, &[])), Heard::New);
+        }
+        assert_eq!(one.hear(later, LEASE, want(5, None, 1, &add, &[])), Heard::Nothing);
     }
 
     #[test]

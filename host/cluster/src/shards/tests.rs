@@ -54,7 +54,7 @@ impl<'a> Replica<'a> {
     fn start<E: Engine>(engine: E, number: u128, provider: &'a RefCell<Edits>, paths: std::ops::Range<u32>) -> Self {
         let name = ShardName::new("test", [b"shards".as_slice()], LISTING_SHARD);
         Self {
-            shards: Shards::start(engine, ReplicaId::new(number), name, LEASE),
+            shards: Shards::start(engine, ReplicaId::new(number), name, LEASE, WantsMemory::default()),
             provider,
             active: paths.clone().map(|path| path.to_string()).collect(),
             watched: located(paths),
@@ -200,4 +200,17 @@ pub(crate) async fn check<E: Engine>(engine: impl Fn() -> E) {
 async fn different_replicas_poll_the_shards_and_no_change_is_lost_while_their_number_grows() {
     let engine = Model::default();
     check(|| engine.clone()).await;
+}
+
+#[tokio::test]
+async fn paths_can_be_divided_on_a_thread_that_blocks() {
+    let name = ShardName::new("test", [b"shards".as_slice()], LISTING_SHARD);
+    let shards = Shards::start(Model::default(), ReplicaId::new(1), name, LEASE, WantsMemory::default());
+    let shards = Arc::new(shards);
+    let dividing = shards.clone();
+    let divided = tokio::task::spawn_blocking(move || dividing.divide(located(0..40_000), 1)).await;
+    let Parts { parts, needs_poll } = divided.unwrap();
+    assert_eq!((parts.len(), needs_poll), (4, false));
+    assert_eq!(parts.iter().map(|part| part.watched.len()).sum::<usize>(), 40_000);
+    assert!(parts.iter().all(|part| part.polls.role() != RoleName::Idle), "each shard has begun");
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::calls::{Call, RunningPoll, SimulatedPolls};
+use super::network::Requests;
 use super::provider::Answer;
 use crate::member::{Member, Time};
 
@@ -35,11 +36,6 @@ pub(super) struct Replica {
     pub(super) hindered: Time,
     /// Its clock: what it shows at time 0, and how fast it is, in thousandths.
     pub(super) clock: (Time, u32),
-    /// The number of its connection to NATS, and since when it has it.
-    pub(super) connection: Option<(u64, Time)>,
-    /// The arrival of its last message, and of the last message for it.
-    pub(super) uplink: Time,
-    pub(super) downlink: Time,
     /// The version of the rules that it has loaded.
     pub(super) rules: usize,
     pub(super) load: Load,
@@ -92,9 +88,7 @@ pub(super) struct Watch {
     pub(super) polls_again: bool,
     /// The number of times that a poll was planned.
     pub(super) begun: u64,
-    /// The number of requests to the bucket, and whether one is under way.
-    pub(super) request: u64,
-    pub(super) is_requesting: bool,
+    pub(super) requests: Requests,
     /// The time of the next event that wakes the member.
     pub(super) wake_at: Option<Time>,
     /// Since when a change of the listing must be notified, and the first one that was not.
@@ -122,9 +116,6 @@ impl Replica {
             stopped_until: Time::ZERO,
             hindered: Time::ZERO,
             clock,
-            connection: None,
-            uplink: Time::ZERO,
-            downlink: Time::ZERO,
             rules: 0,
             load: Load::default(),
         }

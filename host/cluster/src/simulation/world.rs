@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `check` | the checker: what each stream must be notified of, and by when |
 //! | `faults` | the faults: of processes, of NATS, of records, and of the provider |
-//! | `network` | NATS: members' messages and requests, and their delays |
+//! | `network` | members' messages and requests on the [network](super::network) |
 //! | `polls` | the polls of a replica: the watch of plugins, as it uses a member |
 //! | `streams` | the event streams of clients, and the rules |
 
@@ -14,26 +14,21 @@ mod network;
 mod polls;
 mod streams;
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_host_model::uri::{Path, Uri};
 
 use super::calls::MOUNT;
+use super::network::{Answer, Network, Sent};
 use super::provider::Provider;
+use super::queue::Queue;
 use super::replica::{Load, Replica, Rules, Stream, Watch};
-use super::{Bug, plant};
-use crate::engine::Entry;
-use crate::engine::model::ModelServer;
-use crate::member::{Member, MemberStats, Revision, RoleName, Time, WriteFailure};
+use super::{Bug, LEASE, MILLISECOND, SECOND, index_of, name, plant, short};
+use crate::member::{Member, MemberStats, RoleName, Time};
 use crate::message::Message;
-use crate::share::ShardName;
 
-const LEASE: Duration = Duration::from_secs(10);
-const SECOND: Duration = Duration::from_secs(1);
-const MILLISECOND: Duration = Duration::from_millis(1);
 /// The maximum time for which a group that fails for a moment waits until it is polled again.
 const AFTER_FAILURE: Duration = Duration::from_secs(8);
 /// The time after the last fault in which all replicas run again.
@@ -125,45 +120,6 @@ enum Event {
     CheckListing { shard: u32, at: Time },
 }
 
-enum Sent {
-    Message(Vec<u8>),
-    Read { request: u64 },
-    Write { request: u64, expected: Option<Revision>, bytes: Vec<u8> },
-}
-
-#[derive(Debug)]
-enum Answer {
-    Read(Result<Option<Entry>, ()>),
-    Written(Result<Revision, WriteFailure>),
-}
-
-struct Scheduled {
-    at: Time,
-    number: u64,
-    index: u32,
-    event: Event,
-}
-
-impl PartialEq for Scheduled {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Scheduled {}
-
-impl PartialOrd for Scheduled {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Scheduled {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
-    }
-}
-
 /// One lease.
 struct Shard {
     key: String,
@@ -188,13 +144,12 @@ pub(super) struct World {
     size: Size,
     random: fastrand::Rng,
     now: Time,
-    queue: BinaryHeap<Reverse<Scheduled>>,
-    next: u64,
+    /// Events, each with its replica.
+    queue: Queue<(u32, Event)>,
     replicas: Vec<Replica>,
     streams: Vec<Stream>,
     shards: Vec<Shard>,
-    server: ModelServer,
-    is_server_up: bool,
+    network: Network,
     last_crash: Time,
     /// All versions of the rules.
     rules: Vec<Rules>,
@@ -203,10 +158,6 @@ pub(super) struct World {
     bound: Duration,
     /// The longest half of a call, in milliseconds.
     leg: u64,
-    /// Messages are lost, or delayed for long.
-    is_lossy: bool,
-    connections: u64,
-    connected: u64,
     trace: Option<Vec<String>>,
     failure: Option<String>,
     outcome: Outcome,
@@ -235,14 +186,6 @@ pub(super) struct Outcome {
     pub(super) trace: Vec<String>,
 }
 
-fn index_of(number: u32) -> usize {
-    usize::try_from(number).unwrap()
-}
-
-fn short(number: usize) -> u32 {
-    u32::try_from(number).unwrap()
-}
-
 fn micros(time: Time) -> u64 {
     u64::try_from(time.as_micros()).unwrap()
 }
@@ -262,29 +205,26 @@ impl World {
         // longest poll with its pause; and delays.
         let bound = LEASE * 12 / 10 + SECOND + size.interval + (poll + poll.min(SECOND)) * 2 + 2 * SECOND;
         let shards = (0..size.shards).map(|shard| Shard::new(shard, size, is_calm, &mut random)).collect::<Vec<_>>();
-        let subjects: Vec<_> = (0..size.shards).map(|shard| name(shard).subject()).collect();
+        let subjects: Vec<_> = (0..size.shards).map(|shard| name(short(shard)).subject()).collect();
         let rules = |random: &mut fastrand::Rng| (0..size.paths).map(|_| random.u8(..) | random.u8(..)).collect();
         let rules: Vec<Vec<u8>> = (0..size.shards).map(|_| rules(&mut random)).collect();
+        let lossy_until = if is_storm && random.bool() { faults_end } else { Time::ZERO };
+        let network = Network::new(size.replicas, lossy_until);
         let mut world = Self {
             weather,
             size,
             now: Time::ZERO,
-            queue: BinaryHeap::new(),
-            next: 0,
+            queue: Queue::new(),
             replicas: Vec::new(),
             streams: Vec::new(),
             shards,
-            server: ModelServer::default(),
-            is_server_up: true,
+            network,
             last_crash: Time::ZERO,
             rules: vec![Arc::new(rules)],
             end: faults_end + RECOVERY + 2 * AFTER_FAILURE + bound + SECOND,
             faults_end,
             bound,
             leg,
-            is_lossy: is_storm && random.bool(),
-            connections: 0,
-            connected: 0,
             trace: is_traced.then(Vec::new),
             failure: None,
             outcome: Outcome::default(),
@@ -333,8 +273,7 @@ impl World {
     }
 
     fn at(&mut self, at: Time, index: usize, event: Event) {
-        self.queue.push(Reverse(Scheduled { at, number: self.next, index: short(index), event }));
-        self.next += 1;
+        self.queue.add(at, (short(index), event));
     }
 
     fn note(&mut self, index: usize, text: impl FnOnce() -> String) {
@@ -356,7 +295,7 @@ impl World {
     }
 
     pub(super) fn run(mut self) -> Outcome {
-        while let Some(Reverse(Scheduled { at, index, event, .. })) = self.queue.pop() {
+        while let Some((at, (index, event))) = self.queue.take() {
             if at > self.end || self.failure.is_some() {
                 break;
             }
@@ -435,13 +374,13 @@ impl World {
             }
             Event::CallReads { shard, life } if self.is_alive(index, life) => self.call_reads(index, index_of(shard)),
             Event::CallEnds { shard, life } if self.is_alive(index, life) => self.resume(index, index_of(shard)),
-            Event::Arrives { shard, connection, sent } if self.is_connected(index, connection) => {
+            Event::Arrives { shard, connection, sent } if self.network.is_connected(index, connection) => {
                 self.arrives(index, index_of(shard), sent);
             }
-            Event::Delivered { shard, connection, message } if self.is_connected(index, connection) => {
+            Event::Delivered { shard, connection, message } if self.network.is_connected(index, connection) => {
                 self.hear(index, index_of(shard), &message);
             }
-            Event::Broadcast { shard, sent_at, message } if self.is_server_up => {
+            Event::Broadcast { shard, sent_at, message } if self.network.is_up() => {
                 self.broadcast(index_of(shard), sent_at, &message);
             }
             Event::Answered { shard, life, request, answer } if self.is_alive(index, life) => {
@@ -459,7 +398,7 @@ impl World {
             Event::Restart => self.restart(index),
             Event::Reconnect => self.connect(index),
             Event::ServerBack => {
-                self.is_server_up = true;
+                self.network.start();
                 (0..self.replicas.len()).for_each(|index| self.connect(index));
             }
             Event::Check { shard, path, at } => self.check(index_of(shard), path, at),
@@ -474,10 +413,6 @@ impl World {
 
     fn is_alive(&self, index: usize, life: u64) -> bool {
         self.replicas[index].life == life && self.replicas[index].is_up
-    }
-
-    fn is_connected(&self, index: usize, connection: u64) -> bool {
-        self.is_server_up && self.replicas[index].connection.is_some_and(|(number, _)| number == connection)
     }
 
     /// Returns the time on a replica's clock.
@@ -495,7 +430,7 @@ impl Shard {
         let is_limited = !is_calm && random.u32(..4) == 0;
         let max_call = if is_limited { (size.max_items / 4).max(3) } else { usize::MAX };
         Self {
-            key: name(shard).key().to_owned(),
+            key: name(short(shard)).key().to_owned(),
             subject: 0,
             names,
             located,
@@ -506,9 +441,4 @@ impl Shard {
             holders: BTreeSet::new(),
         }
     }
-}
-
-/// Returns the name of a shard, as replicas compute it.
-fn name(shard: usize) -> ShardName {
-    ShardName::new("simulated", [b"plugin".as_slice()], short(shard))
 }

@@ -110,7 +110,7 @@ impl<'a> Node<'a> {
     /// Returns the elements of the list.
     pub(crate) fn items<T: FromNode>(&self) -> Option<Vec<Node<'a>>> {
         let Some(array) = self.value.as_array() else {
-            self.expected_list::<T>();
+            self.expected_list(T::example);
             return None;
         };
         let item = |item: &'a Spanned<DeValue<'a>>| Node {
@@ -232,13 +232,24 @@ impl<'a> Node<'a> {
 
     /// Reports a value of the wrong type, with this help unless the type has a specific one.
     pub(crate) fn expected_type_with<T: FromNode>(&self, advice: Option<String>) {
+        self.report_type(T::TYPE_NAME, T::advice, T::example, advice);
+    }
+
+    /// Not generic, because there are almost two hundred types.
+    fn report_type(
+        &self,
+        type_name: &str,
+        specific_advice: fn(&Node<'_>) -> Option<String>,
+        example: fn() -> String,
+        advice: Option<String>,
+    ) {
         let of = if self.is_item { "an entry of " } else { "" };
-        let message = format!("{of}{} must be {}, not {}", quote(&self.path), T::TYPE_NAME, value_type(self.value));
+        let message = format!("{of}{} must be {type_name}, not {}", quote(&self.path), value_type(self.value));
         let help = if self.value.is_array() && self.source_text().starts_with("[[") {
             format!("write `[{}]`, with one bracket on each side, and only once", self.path)
         } else {
-            let advice = T::advice(self).or(advice);
-            advice.unwrap_or_else(|| format!("write {}", self.assignment_hint(&T::example())))
+            let advice = specific_advice(self).or(advice);
+            advice.unwrap_or_else(|| format!("write {}", self.assignment_hint(&example())))
         };
         self.report_error(message, help);
     }
@@ -276,7 +287,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    fn expected_list<T: FromNode>(&self) {
+    fn expected_list(&self, example: fn() -> String) {
         let message = format!("{} must be a list, not {}", quote(&self.path), value_type(self.value));
         let written = self.source_text();
         let help = if written.starts_with('[') {
@@ -284,7 +295,7 @@ impl<'a> Node<'a> {
         } else if self.value.is_str() {
             format!("put it in brackets: {}", self.assignment_hint(&format!("[{}]", truncated(written))))
         } else {
-            format!("write {}", self.assignment_hint(&format!("[{}]", T::example())))
+            format!("write {}", self.assignment_hint(&format!("[{}]", example())))
         };
         self.report_error(message, help);
     }

@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::node::Key;
 use super::schema::key_of;
-use super::{FromNode, Keys, Node, ReadContext, Schema};
+use super::{FromNode, KeyDocs, Keys, Node, ReadContext, Schema};
 use crate::Environment;
 use crate::diagnostic::{Cause, Diagnostic, quote};
 use crate::suggest::{alias, closest, did_you_mean, join_quoted};
@@ -34,11 +34,15 @@ struct KnownKey {
 impl<'a> Table<'a> {
     /// Returns the schema of a table: its keys are those that `K` requests of an empty table.
     pub(crate) fn describe<K: Keys>() -> Schema {
+        Self::describe_keys(|table| drop(K::read(table)), K::DOCS)
+    }
+
+    fn describe_keys(read: fn(&mut Table<'_>), docs: KeyDocs) -> Schema {
         let (environment, entries) = (Environment::empty(), DeTable::new());
         let context = ReadContext::new("", Path::new(""), &environment);
         let mut table = Table::new(&context, &entries, 0..0, String::new());
-        let _ = K::read(&mut table);
-        Schema::table(table.known.into_iter().map(|key| (key.name, key.is_required, (key.schema)())), K::DOCS)
+        read(&mut table);
+        Schema::table(table.known.into_iter().map(|key| (key.name, key.is_required, (key.schema)())), docs)
     }
 
     fn new(context: &'a ReadContext<'a>, entries: &'a DeTable<'a>, span: Range<usize>, path: String) -> Self {
@@ -70,7 +74,7 @@ impl<'a> Table<'a> {
 
     /// Returns the value of the required key of this field.
     pub(crate) fn required<T: FromNode>(&mut self, field: &str) -> Option<T> {
-        let node = self.node::<T>(field, true);
+        let node = self.node(field, true, T::schema);
         if node.is_none() {
             self.missing.push((key_of(field), T::example()));
         }
@@ -79,7 +83,7 @@ impl<'a> Table<'a> {
 
     /// Returns the value of the optional key of this field.
     pub(crate) fn optional<T: FromNode>(&mut self, field: &str) -> Option<T> {
-        T::from_node(&self.node::<T>(field, false)?)
+        T::from_node(&self.node(field, false, T::schema)?)
     }
 
     /// Returns the value of the key of this field, or its default.
@@ -180,10 +184,10 @@ impl<'a> Table<'a> {
         self.entries.get(key)?.get_ref().as_table()
     }
 
-    fn node<T: FromNode>(&mut self, field: &str, is_required: bool) -> Option<Node<'a>> {
+    fn node(&mut self, field: &str, is_required: bool, schema: fn() -> Schema) -> Option<Node<'a>> {
         let name = key_of(field);
         let entry = self.entries.get_key_value(name.as_str());
-        self.known.push(KnownKey { name, is_required, schema: T::schema });
+        self.known.push(KnownKey { name, is_required, schema });
         entry.map(|entry| Node::entry(self.context, &self.path, entry))
     }
 

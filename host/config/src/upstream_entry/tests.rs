@@ -94,6 +94,9 @@ fn a_program_is_installed_and_confined_unless_the_config_says_otherwise() {
     let memory =
         |more| upstream(&format!("mount = 'up+'\ncommand = ['sh']\n{more}")).unwrap().limits.memory.to_string();
     assert_eq!((memory(""), memory("limits.memory = '1GiB'")), ("256MiB".to_owned(), "1GiB".to_owned()));
+    let cpu = |more| upstream(&format!("mount = 'up+'\ncommand = ['sh']\n{more}")).unwrap().limits.program_cpu;
+    let hour = cpu("limits.program-cpu = '1h'").map(|limit| limit.duration().as_secs());
+    assert_eq!((cpu(""), hour), (None, Some(3600)));
     assert_eq!((confined.sandbox, confined.user.as_deref()), (SandboxMode::Full, Some("mcp")));
     assert_eq!(command("mount = 'up+'\nsandbox = 'none'\ncommand = ['sh']").sandbox, SandboxMode::None);
     for (keys, message) in [

@@ -71,6 +71,7 @@ const NOT_EXPRESSIBLE: &[(&str, &[&str])] = &[
             "http_oauth_without_tls",
             "http_origin_twice",
             "overlapping_mounts",
+            "program_cpu_of_a_plugin",
             "same_mount_twice",
             "same_name_twice",
             "search_mount",

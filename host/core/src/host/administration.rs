@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use mcp_host_base::task;
 use mcp_host_base::{log_target, text};
 use mcp_host_config::audit::{Audit, AuditDestination, OnFull};
 use mcp_host_config::{Operation, Warning};
@@ -24,7 +25,7 @@ use super::{Host, PluginStatus};
 use crate::access::Principal;
 use crate::audit::{AuditState, AuditUsage, Facts, Follower, Subject};
 use crate::catalog::{Disabled, NotLoaded, PluginSlot};
-use crate::metrics::ReloadFailure;
+use crate::counters::ReloadFailure;
 use crate::response_cache::CachedPlugin;
 use crate::watch::{ListingSnapshot, SentUpdate};
 
@@ -174,7 +175,7 @@ impl Host {
     pub async fn config_warnings(&self, limit: usize) -> (Vec<Warning>, usize) {
         let now = self.generation.load();
         let (config, native) = (now.config.clone(), now.native.clone());
-        let warnings = tokio::task::spawn_blocking(move || first_warnings(&config, &native, limit)).await;
+        let warnings = task::spawn_blocking(move || first_warnings(&config, &native, limit)).await;
         // This fails when the runtime shuts down.
         warnings.unwrap_or_default()
     }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use mcp_host_base::backoff::Backoff;
 use mcp_host_base::log_target;
+use mcp_host_base::task;
 use mcp_host_config as config;
 use mcp_host_engine::plugin::{LoadError, PluginRuntime};
 use mcp_host_model::digest::Digest;
@@ -47,7 +48,7 @@ impl BackgroundLoader {
     pub(super) fn start(&self, plugin: &config::Plugin) {
         let task = self.load_task(plugin.clone());
         let failed = task.failed.clone();
-        let _abort = AbortOnDropHandle::new(tokio::spawn(task.run()));
+        let _abort = AbortOnDropHandle::new(task::spawn(task.run()));
         self.tasks().insert(plugin.name.as_str().to_owned(), RunningTask { plugin: plugin.clone(), failed, _abort });
     }
 

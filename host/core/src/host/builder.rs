@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use mcp_host_base::log_target;
+use mcp_host_base::task;
 use mcp_host_config::{Config, Feature, Plugin, PluginName, Warning};
 use mcp_host_engine::diagnostics::CallObserver;
 use mcp_host_engine::plugin::{NativePlugin, PluginRuntime, RuntimeError};
@@ -350,7 +351,7 @@ pub(super) fn first_warnings(config: &Config, native: &NativePlugins, limit: usi
 /// Logs the first [`MAX_WARNINGS`] warnings about a config, in the background, because a config may have many globs.
 pub(super) fn log_warnings(config: Arc<Config>, native: &NativePlugins) {
     let native = native.clone();
-    tokio::task::spawn_blocking(move || {
+    task::spawn_blocking(move || {
         let (first, more) = first_warnings(&config, &native, MAX_WARNINGS);
         for warning in first {
             tracing::warn!(target: log_target::CONFIG, "{warning}");

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use mcp_host_base::log_target;
+use mcp_host_base::task;
 use mcp_host_config::Config;
 use mcp_host_engine::plugin::{
     Failing, FaultKind, LoadError, Plugin, PluginUsage, PreparationStatus, RecentLine, Requirements,
@@ -192,7 +193,7 @@ impl Host {
         let Some(loaded) = loaded else { return Vec::new() };
         loaded.read_shared_bucket_usage().await;
         // This fails when the runtime shuts down.
-        tokio::task::spawn_blocking(move || loaded.bucket_usage()).await.unwrap_or_default()
+        task::spawn_blocking(move || loaded.bucket_usage()).await.unwrap_or_default()
     }
 
     fn of_loaded<T>(&self, plugin: &str, of: impl FnOnce(&CachedPlugin) -> T) -> Option<T> {

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_host_base::backoff::Backoff;
+use mcp_host_base::task;
 use mcp_host_engine::CallOrigin;
 use mcp_host_engine::plugin::Fault;
 use mcp_host_model::requester::Requester;
@@ -112,7 +113,7 @@ impl WatcherState {
         self.context.subscription_index().add_view(uri, principal, view.unwrap_or(ListingFingerprint::NotWalked));
         let took = began.elapsed();
         if took > QUICK_WALK {
-            tokio::spawn(async move {
+            task::spawn(async move {
                 sleep(took.min(MAX_WALK_PAUSE)).await;
                 drop(permit);
             });

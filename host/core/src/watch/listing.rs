@@ -22,6 +22,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use mcp_host_base::backoff::Backoff;
+use mcp_host_base::task;
 use tokio::time::{Instant, sleep_until};
 
 use super::burst_pause::{FAILED_WALK_BACKOFF, MAX_WALK_PAUSE, MIN_WALK_PAUSE, burst_pause};
@@ -101,7 +102,7 @@ impl ListingTask {
             if !changed.is_empty() {
                 // In a task of its own, which continues if the watcher is retired: the fingerprints of these principals are replaced.
                 let context = state.context.clone();
-                let _ = tokio::spawn(async move { context.notify_listing(&changed).await }).await;
+                let _ = task::spawn(async move { context.notify_listing(&changed).await }).await;
             }
             state.listing.updated.send_replace(());
             let pause = burst_pause(began.elapsed()).clamp(least, MAX_WALK_PAUSE.max(least));

@@ -23,6 +23,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use mcp_host_base::backoff::Backoff;
+use mcp_host_base::task;
 use mcp_host_engine::CallOrigin;
 use mcp_host_engine::plugin::Fault;
 use mcp_host_model::caller::Caller;
@@ -131,7 +132,7 @@ impl Lookups {
         let is_retry = state.failures.check(path, Instant::now())?;
         let (sender, result) = watch::channel(None);
         let running = self.clone().run(Requester::current(), path.clone(), is_retry, sender);
-        let task = tokio::spawn(Caller::scope_view(caller.cloned(), running));
+        let task = task::spawn(Caller::scope_view(caller.cloned(), running));
         let flight = Flight { lookups: self.clone(), path: path.clone(), result, _task: AbortOnDropHandle::new(task) };
         let flight = Arc::new(flight);
         state.flights.insert(path.clone(), Arc::downgrade(&flight));

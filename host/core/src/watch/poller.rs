@@ -287,7 +287,9 @@ impl Poller {
             let result = self.poll_own(LISTING_SHARD, watched).await;
             return (self.end_polls(result, requested, requested), true);
         };
-        let Parts { parts, needs_poll } = shards.divide(watched, requested);
+        let Some(Parts { parts, needs_poll }) = self.divide(watched, requested).await else {
+            return (self.interval, false);
+        };
         if needs_poll {
             // Paths that move to other shards wait for a poll that is requested from now on.
             state.requested_polls.fetch_add(1, Ordering::SeqCst);
@@ -311,6 +313,22 @@ impl Poller {
             }
         };
         (self.end_polls(result, requested, shards.completed()), true)
+    }
+
+    /// Divides the watched paths into shards; many of them on a thread that may block. None if they are not shared, or the runtime shuts down.
+    async fn divide(&self, watched: Vec<(Uri, Path)>, requested: u64) -> Option<Parts> {
+        let state = self.state.clone();
+        let is_quick = watched.len() <= BATCH_SIZE;
+        let divide = move || {
+            let shards = state.shared.as_ref()?;
+            let parts = shards.divide(watched, requested);
+            if state.retired.is_cancelled() {
+                // Otherwise this replica would want paths, and could take leases, although it no longer polls.
+                shards.leave();
+            }
+            Some(parts)
+        };
+        if is_quick { divide() } else { tokio::task::spawn_blocking(divide).await.ok().flatten() }
     }
 
     /// Polls one shard, if this replica does. Returns the pause before the next poll; none if another replica polls.

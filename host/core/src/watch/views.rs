@@ -41,6 +41,7 @@ use std::time::Duration;
 
 use mcp_host_base::log_target;
 use mcp_host_base::share_limiter::ShareLimits;
+use mcp_host_base::task;
 use mcp_host_base::throttle::ThrottlePerReason;
 use mcp_host_engine::plugin::Fault;
 use mcp_host_model::caller::{Caller, Identity};
@@ -150,9 +151,9 @@ impl Views {
         let listing = ListingMonitor::new(HashMap::new());
         let state = WatcherState::new(plugin, context, None, listing, Some(scope));
         let polling = watch(Arc::downgrade(self), state.clone());
-        let polling = tokio::spawn(state.retired.clone().run_until_cancelled_owned(polling));
+        let polling = task::spawn(state.retired.clone().run_until_cancelled_owned(polling));
         let notifying = notify_of_listing(state.clone());
-        let notifying = tokio::spawn(state.retired.clone().run_until_cancelled_owned(notifying));
+        let notifying = task::spawn(state.retired.clone().run_until_cancelled_owned(notifying));
         View {
             lookups: Lookups::new(self.plugin.clone()),
             state,

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mcp_host_base::share_limiter::ShareLimits;
+use mcp_host_base::task;
 use mcp_host_cluster::shards::{Shards, ShardsStats};
 use mcp_host_model::requester::Requester;
 use mcp_host_model::uri::{Path, Uri};
@@ -54,20 +55,20 @@ impl Watcher {
         let state = WatcherState::new(plugin.clone(), context.clone(), shared, listing, None);
         let views = has_views.then(|| Views::new(plugin, context));
         if let Some(views) = &views {
-            tokio::spawn(state.retired.clone().run_until_cancelled_owned(views.clone().run()));
+            task::spawn(state.retired.clone().run_until_cancelled_owned(views.clone().run()));
         } else if info.watches {
             let mut poller = Poller::new(state.clone(), handover.notify_all_once);
             let polling = async move { poller.run().await };
-            tokio::spawn(state.retired.clone().run_until_cancelled_owned(polling));
+            task::spawn(state.retired.clone().run_until_cancelled_owned(polling));
             let directories = DirectoryTask::new(state.clone());
-            tokio::spawn(state.retired.clone().run_until_cancelled_owned(directories.run()));
+            task::spawn(state.retired.clone().run_until_cancelled_owned(directories.run()));
         }
         let listing = ListingTask::new(state.clone());
-        tokio::spawn(state.retired.clone().run_until_cancelled_owned(listing.run()));
+        task::spawn(state.retired.clone().run_until_cancelled_owned(listing.run()));
         if context.prepares && plugin.preparation().is_some() {
             let plugin = plugin.clone();
             let preparing = async move { plugin.keep_prepared().await };
-            tokio::spawn(state.retired.clone().run_until_cancelled_owned(preparing));
+            task::spawn(state.retired.clone().run_until_cancelled_owned(preparing));
         }
         Arc::new(Self { lookups: Lookups::new(plugin.clone()), state, views })
     }
@@ -231,7 +232,7 @@ impl Watcher {
     /// Checks for changes of the listing and of directories since the `old` rules.
     pub(super) fn recheck_listing(&self, old: Arc<Access>) {
         let state = self.state.clone();
-        tokio::spawn(state.retired.clone().run_until_cancelled_owned(async move {
+        task::spawn(state.retired.clone().run_until_cancelled_owned(async move {
             let task = ListingTask::new(state.clone());
             match state.supports_changes() {
                 true => task.track_empty(&old),

@@ -101,9 +101,12 @@ async fn changes(session: &mut Session<'_>, watched: &[String], since: Option<&s
 
 fn check_quiet(session: &mut Session<'_>, changes: &ChangeSet, how: &str) {
     if changes.listing_changed || !changes.changed.is_empty() {
-        let paths = changes.changed.len();
+        let paths = match changes.changed.len() {
+            1 => "1 changed path".to_owned(),
+            paths => format!("{paths} changed paths"),
+        };
         let listing = if changes.listing_changed { "the listing" } else { "not the listing" };
-        let message = format!("called {how}, it reports {paths} changed paths and {listing}, but nothing changed");
+        let message = format!("called {how}, it reports {paths} and {listing}, but nothing changed");
         session.report.problem(Check::ChangesQuiet, message);
     }
 }

@@ -202,7 +202,7 @@ impl Check {
                  or a token"
             }
             Self::Limits => {
-                "answer in smaller pages, read in parts, or ask the administrator for a higher limit in the documentation"
+                "answer in smaller pages, read in parts, or ask for a higher limit in the requirements of the provider (`limits`)"
             }
             Self::Imports => {
                 "use the world of `wit/` with only the used imports, or grant what is imported: `--http`, `--keyvalue`, `--sql`"

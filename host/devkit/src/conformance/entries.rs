@@ -25,7 +25,7 @@ pub(super) async fn check(session: &mut Session<'_>, entries: &[Entry]) -> Vec<S
     }
     let step = entries.len().div_ceil(MAX_READ).max(1);
     if step > 1 {
-        session.report.note(Check::Readable, format!("of {} entries, each {step}th was read", entries.len()));
+        session.report.note(Check::Readable, format!("of {} entries, one in {step} was read", entries.len()));
     }
     let mut sample = Vec::new();
     for listed in entries.iter().step_by(step) {

@@ -18,8 +18,10 @@ const MAX_CURSOR: usize = 4096;
 const MAX_EMPTY_PAGES: usize = 100;
 /// The maximum number of cursors from which a listing is resumed.
 const MAX_RESUMED: usize = 20;
-/// The maximum number of listable entries whose children are listed, and of other entries, which must have none.
+/// The maximum number of listable entries whose children are listed.
 const MAX_PARENTS: usize = 20;
+/// The maximum number of other entries whose children are listed, which must be refused.
+const MAX_LEAVES: usize = 3;
 /// A cursor that no provider issues.
 const FOREIGN_CURSOR: &str = "mcp-host test: no cursor of yours {\"offset\":-1}";
 /// A path without a resource.
@@ -204,13 +206,18 @@ async fn check_children(session: &mut Session<'_>, entries: &[Entry]) -> Vec<Ent
         session.report.skip(Check::Children, "no entry is listable");
         return Vec::new();
     }
+    if listable.len() > MAX_PARENTS {
+        let message =
+            format!("of {} listable entries, the children of the first {MAX_PARENTS} were listed", listable.len());
+        session.report.note(Check::Children, message);
+    }
     let mut children = Vec::new();
     for parent in listable.iter().take(MAX_PARENTS) {
         let listing = walk(session, Check::Children, Some(&parent.path), PAGE_SIZE).await;
         listing.iter().for_each(|listing| check_unique(session, listing));
         children.extend(listing.into_iter().flat_map(|listing| listing.entries));
     }
-    let others = others.iter().take(3).map(|entry| (entry.path.as_str(), "is not listable"));
+    let others = others.iter().take(MAX_LEAVES).map(|entry| (entry.path.as_str(), "is not listable"));
     for (path, why) in others.chain([(UNKNOWN_PATH, "does not exist")]) {
         let what = format!("listing `{}`, which {why}", Excerpt(path));
         match list(session, Some(path), None, PAGE_SIZE).await {

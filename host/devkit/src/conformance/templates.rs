@@ -25,12 +25,19 @@ const FOREIGN_TEMPLATE: &str = "mcp-host-test/{no-such-template}";
 const FOREIGN_VARIABLE: &str = "mcp_host_test_no_such_variable";
 
 pub(super) async fn check(session: &mut Session<'_>) {
-    let templates = list(session).await;
-    if templates.is_empty() {
-        for check in [Check::Templates, Check::Completion] {
-            session.report.skip(check, "it has no templates");
+    let checks = [Check::Templates, Check::Completion];
+    let templates = match list(session).await {
+        Ok(templates) => templates,
+        Err(ListingFailed) => {
+            return session.report.skip_after(Check::ListingEnds, &checks, "the listing of templates fails");
         }
-        return;
+    };
+    if templates.is_empty() {
+        return checks.into_iter().for_each(|check| session.report.skip(check, "it has no templates"));
+    }
+    if templates.len() > MAX_EXPANDED {
+        let message = format!("of {} templates, the first {MAX_EXPANDED} were checked", templates.len());
+        session.report.note(Check::Templates, message);
     }
     let mut seen = HashSet::new();
     for template in &templates {
@@ -53,7 +60,11 @@ pub(super) async fn check(session: &mut Session<'_>) {
     check_unknown(session, &templates).await;
 }
 
-async fn list(session: &mut Session<'_>) -> Vec<Template> {
+/// The first page of templates is missing, which is reported.
+struct ListingFailed;
+
+/// Returns the templates of all pages, or of those before a page that fails.
+async fn list(session: &mut Session<'_>) -> Result<Vec<Template>, ListingFailed> {
     let (mut templates, mut cursor, mut seen) = (Vec::new(), None::<String>, HashSet::new());
     for _ in 0..MAX_TEMPLATE_PAGES {
         let function = ListTemplates { cursor: cursor.as_deref().map(Into::into) };
@@ -62,22 +73,22 @@ async fn list(session: &mut Session<'_>) -> Vec<Template> {
             Ok(page) => page,
             Err(none) => {
                 none.report(session, Check::ListingEnds, "the listing of templates");
-                return templates;
+                return if templates.is_empty() { Err(ListingFailed) } else { Ok(templates) };
             }
         };
         templates.extend(more);
-        let Some(next) = next_cursor else { return templates };
+        let Some(next) = next_cursor else { return Ok(templates) };
         if !seen.insert(next.clone()) {
             let next = Excerpt(&next);
             let message = format!("the templates lead back to an earlier page: the cursor `{next}` comes twice");
             session.report.problem(Check::ListingEnds, message);
-            return templates;
+            return Ok(templates);
         }
         cursor = Some(next);
     }
     let message = format!("there are more than {MAX_TEMPLATE_PAGES} pages of templates");
     session.report.problem(Check::ListingEnds, message);
-    templates
+    Ok(templates)
 }
 
 /// Completes the variables in order, and reads expansions of the template.

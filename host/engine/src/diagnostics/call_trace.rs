@@ -16,7 +16,7 @@ use wasmtime::StoreContextMut;
 use super::{Backtrace, CallObserver, CallReport, Sample};
 use crate::CallOrigin;
 use crate::cpu::CpuClock;
-use crate::plugin::Fault;
+use crate::fault::Fault;
 
 /// A plugin whose calls are observed.
 pub(crate) struct ObservedPlugin {

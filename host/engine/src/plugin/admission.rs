@@ -27,8 +27,8 @@ use mcp_host_sandbox::fair_rate::FairRate;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::fault::Fault;
 use crate::CallOrigin;
+use crate::fault::Fault;
 
 /// The timeout of the host's own calls, waiting for memory and an instance slot.
 const HOST_WAIT: Duration = Duration::from_secs(10);

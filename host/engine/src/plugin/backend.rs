@@ -14,10 +14,10 @@ use mcp_host_sandbox::memory::{CallOwner, MemoryBudget, MemoryMeter};
 use mcp_host_sandbox::state::GuestState;
 use mcp_host_sandbox::{Sandbox, SandboxError};
 
-use super::fault::Fault;
 use super::panics::ContainedFuture;
 use crate::cpu::CpuClock;
 use crate::diagnostics::{Backtrace, CallTrace};
+use crate::fault::Fault;
 use crate::function::{Function, FunctionName, GuestResult};
 use crate::instance::{Instance, Linked};
 use crate::instance_permits::InstancePermit;

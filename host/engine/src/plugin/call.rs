@@ -20,13 +20,13 @@
 //! [`FAILURE_THRESHOLD`] calls. The price: a plugin that lists but answers no read is not suspended, and its calls fail one by
 //! one, within their limits.
 
-use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
-use futures::future::Either;
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Either};
 use mcp_host_base::circuit_breaker::{BreakerDecision, Transition, Verdict};
 use mcp_host_base::escape;
 use mcp_host_base::log_target;
@@ -34,7 +34,9 @@ use mcp_host_base::time;
 use mcp_host_base::trace::{self, CurrentSpans};
 use mcp_host_config::limits::Limits;
 use mcp_host_model::caller::Caller;
+use mcp_host_model::provider;
 use mcp_host_model::requester::Requester;
+use mcp_host_model::resource::Resource;
 use mcp_host_sandbox::memory::MemoryBudget;
 use tokio::time::timeout;
 use tracing::field::Empty;
@@ -43,15 +45,15 @@ use tracing::{Instrument as _, info_span};
 use super::Plugin;
 use super::admission::{Admission, CallPermit};
 use super::backend::{Backend, CallRecord, CallTarget, Ended};
-use super::fault::Fault;
 use super::health::{Failing, HealthChange};
 use super::input_faults::InputKey;
 use super::metrics::{CallMetrics, CallTimer, CpuRecord};
-use super::validation::{ValidationContext, Validator};
+use super::validation::{FilteredPage, ValidationContext, Validator};
 use super::work_budget::WorkBudget;
 use crate::cpu::CpuClock;
 use crate::diagnostics::{Backtrace, CallTrace, ObservedPlugin};
 use crate::executor::{PluginQueue, Waits};
+use crate::fault::Fault;
 use crate::function::{Function, ListEntries};
 use crate::instance::Instance;
 use crate::shares::SlotPermit;
@@ -61,6 +63,20 @@ use crate::{CallOrigin, Engine};
 pub(super) const FAILURE_THRESHOLD: u32 = 5;
 /// The fraction of `limits.deadline` that must be a call's own time for the timeout to be its own fault.
 const OWN_PART: (u32, u32) = (3, 4);
+
+/// Keeps a part of an entry, or nothing. It gets each entry with the size of its page.
+pub(super) type Keep = Box<dyn FnMut(Resource, usize) -> Option<()> + Send>;
+
+/// Returns the validation of a page. The function has one type for all pages, so that a listing is compiled once.
+pub(super) fn check_page(
+    cursor: Option<Arc<str>>,
+    mut keep: Keep,
+) -> impl FnOnce(Validator, provider::Page) -> BoxFuture<'static, Result<FilteredPage<()>, Fault>> + Send + 'static {
+    move |check: Validator, page: provider::Page| {
+        let size = page.entries.len();
+        async move { check.page(page, cursor.as_deref(), |entry| keep(entry, size)).await }.boxed()
+    }
+}
 
 /// The context of a call, shared by the calls of one plugin.
 #[derive(Clone)]
@@ -170,11 +186,8 @@ impl Plugin {
             BreakerDecision::Probe(probe) => probe,
         };
         let first_entry = ListEntries { parent: None, cursor: None, limit: 1 };
-        let answer = self
-            .dispatch(CallOrigin::Probe, None, first_entry, |check, page| {
-                check.page(page, None, |_| None::<Infallible>)
-            })
-            .await;
+        let check = check_page(None, Box::new(|_, _| None));
+        let answer = self.dispatch(CallOrigin::Probe, None, first_entry, check).await;
         let (verdict, now) = (verdict(&answer), Instant::now());
         if verdict == Verdict::Success {
             self.input_faults.record_answer(None, now);

@@ -18,8 +18,8 @@ use mcp_host_base::text::{prefix, truncate};
 use mcp_host_base::throttle::ThrottlePerReason;
 use mcp_host_sandbox::guest_log::{GuestLog, RecentLine};
 
-use super::fault::{Fault, FaultKind};
 use crate::diagnostics::Backtrace;
+use crate::fault::{Fault, FaultKind};
 
 use mcp_host_base::log_target;
 

@@ -32,8 +32,8 @@ use mcp_host_base::text::truncate;
 use mcp_host_sandbox::grant_usage::UnusableGrant;
 use parking_lot::Mutex;
 
-use super::fault::Fault;
 use super::input_faults::InputKey;
+use crate::fault::Fault;
 use crate::function::FunctionName;
 
 /// The number of calls in the window.

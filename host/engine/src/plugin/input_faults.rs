@@ -30,7 +30,7 @@ use mcp_host_base::backoff::Backoff;
 use mcp_host_model::requester::Requester;
 use parking_lot::Mutex;
 
-use super::fault::Fault;
+use crate::fault::Fault;
 use crate::function::Function;
 
 /// The number of consecutive failures after which an input is refused.

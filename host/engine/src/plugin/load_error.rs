@@ -1,7 +1,7 @@
 //! Why a plugin cannot be loaded.
 
-use super::fault::Fault;
 use crate::ComponentError;
+use crate::fault::Fault;
 use crate::recording::RecordingError;
 
 /// Why a plugin cannot be loaded. Other plugins are served without it.

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use mcp_host_base::metrics::{BucketCounts, Counter, Histogram, LastTime};
 
-use super::fault::{Fault, FaultKind};
 use crate::cpu::CpuClock;
+use crate::fault::{Fault, FaultKind};
 use crate::function::FunctionName;
 
 /// The upper bounds of call durations: three per decade.

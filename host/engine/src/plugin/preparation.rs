@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use mcp_host_base::backoff::{Backoff, MAX_DELAY};
 use mcp_host_base::{escape, log_target};
@@ -36,12 +37,12 @@ use tokio::time::sleep;
 
 use super::Plugin;
 use super::call::CallContext;
-use super::fault::Fault;
 use super::metrics::CallTimer;
 use super::needs::{NeededLimits, Needs, prepare_limits};
 use crate::CallOrigin;
 use crate::bindings::Progress;
 use crate::cpu::CpuClock;
+use crate::fault::Fault;
 use crate::function::{Function as _, Prepare};
 
 /// The minimum that a call counts towards `limits.prepare.cpu`.
@@ -402,14 +403,22 @@ impl Plugin {
         let began = Instant::now();
         let (context, clock) = (preparation.context_for(left), Arc::new(CpuClock::default()));
         let timer = CallTimer::begin(&context.metrics, Prepare::NAME);
+        let answer = self.dispatch_prepare(context.clone(), clock.clone(), token).await;
+        timer.end(&answer);
+        (answer, clock.cpu_time(), began.elapsed())
+    }
+
+    fn dispatch_prepare(
+        &self,
+        context: Arc<CallContext>,
+        clock: Arc<CpuClock>,
+        token: Option<String>,
+    ) -> BoxFuture<'_, Result<Progress, Fault>> {
         let function = Prepare { token: token.clone() };
         let check = |check: super::validation::Validator, progress| async move {
             check.progress(progress, token.as_deref()).await
         };
-        let origin = CallOrigin::Preparation;
-        let answer = self.dispatch_in(context.clone(), clock.clone(), origin, None, function, check).await;
-        timer.end(&answer);
-        (answer, clock.cpu_time(), began.elapsed())
+        Box::pin(self.dispatch_in(context, clock, CallOrigin::Preparation, None, function, check))
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use mcp_host_base::regular_file;
+use mcp_host_base::task;
 use mcp_host_model::digest::Digest;
 use wasmtime::component::Component;
 use wasmtime::component::types::ComponentItem;
@@ -122,7 +123,7 @@ impl Plugin {
             let passthrough = passthrough.make(&content).map_err(RecordingError::Imports)?;
             Recording::new(&engine, &loaded, &passthrough, plugin, redaction, sink)
         };
-        let prepared = tokio::task::spawn_blocking(prepare).await;
+        let prepared = task::spawn_blocking(prepare).await;
         let recording = prepared.map_err(|error| RecordingError::File { file, reason: error.to_string() })??;
         let recording = Arc::new(recording);
         let none: Option<Arc<Recording>> = None;

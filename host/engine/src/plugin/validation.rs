@@ -32,10 +32,10 @@ use mcp_host_model::uri::{Mount, Path, PathError, ResourceId, Uri};
 use self::dropped::DroppedItems;
 use self::hints::Part;
 use self::measure::{Measure, check_cost};
-use super::fault::Fault;
 use super::fault_recorder::FaultRecorder;
 use super::work_budget::{CLOCK_CHECK_INTERVAL_NS, WorkBudget};
 use crate::bindings::Progress;
+use crate::fault::Fault;
 
 /// The maximum length of a provider's stored name, version and title, each in bytes.
 const MAX_NAME: usize = 1024;

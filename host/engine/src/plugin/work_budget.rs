@@ -21,9 +21,9 @@ use std::time::{Duration, Instant};
 use mcp_host_base::threads::yield_ready;
 use mcp_host_sandbox::memory::{CallOwner, MemoryAccount, MemoryBudget, Reservation};
 
-use super::fault::Fault;
 use crate::cpu::CpuClock;
 use crate::epoch::TICK;
+use crate::fault::Fault;
 
 /// The estimated nanoseconds of work between two checks of the clock.
 pub(super) const CLOCK_CHECK_INTERVAL_NS: usize = 16_384;

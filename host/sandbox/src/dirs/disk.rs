@@ -124,6 +124,15 @@ impl DiskPool {
     }
 
     async fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+        let done = Arc::new(Mutex::new(None));
+        let slot = done.clone();
+        self.spawn_erased(Box::new(move || *slot.lock() = Some(work()))).await?;
+        let done = done.lock().take();
+        done.ok_or_else(|| io::Error::other("an operation ended without a result"))
+    }
+
+    /// Runs work that stores its result. Type-erased, so that this is compiled once, and not for each operation.
+    async fn spawn_erased(&self, work: Box<dyn FnOnce() + Send>) -> io::Result<()> {
         let began = Instant::now();
         if let Some(trace) = &self.trace {
             trace.lock().begin();
@@ -133,9 +142,8 @@ impl DiskPool {
         let cpu = self.cpu.clone();
         let done = tokio::task::spawn_blocking(move || {
             let _charged = cpu.charge_thread();
-            let done = work();
+            work();
             drop(permit);
-            done
         });
         let done = done.await.map_err(io::Error::other);
         if let Some(trace) = &self.trace {

@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use mcp_host_base::task;
 use mcp_host_model::net::{HostName, Origin, UrlHost, is_public};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
@@ -94,7 +95,7 @@ async fn resolve(
     permit: &Arc<impl Send + Sync + 'static>,
 ) -> Result<Vec<IpAddr>, ExchangeError> {
     let (lookup, permit) = (network.resolve(name), permit.clone());
-    let answer = tokio::spawn(async move {
+    let answer = task::spawn(async move {
         let answer = lookup.await;
         drop(permit);
         answer

@@ -27,10 +27,12 @@ use std::time::Duration;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 use mcp_host_base::backoff::Backoff;
+use mcp_host_base::task;
 use mcp_host_config::Secret;
 use mcp_host_config::grants::{AuthorizationGrant, OAuth};
 use mcp_host_model::net::Origin;
 use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use self::answer::{ErrorCode, TokenAnswer};
@@ -197,9 +199,11 @@ impl AccessTokens {
         if let Some(failure) = cache.failure.as_ref().filter(|failure| failure.retry_at > now) {
             return cache.unexpired(now).ok_or_else(|| failure.error.clone());
         }
-        let tokens = self.clone();
-        let refresh = tokio::spawn(async move { tokens.refresh(cache).await });
-        refresh.await.unwrap_or(Err(TokenError::Request("its task was aborted")))
+        self.clone().spawn_refresh(cache).await.unwrap_or(Err(TokenError::Request("its task was aborted")))
+    }
+
+    fn spawn_refresh(self: Arc<Self>, cache: OwnedMutexGuard<Cache>) -> JoinHandle<Result<AccessToken, TokenError>> {
+        task::spawn(async move { self.refresh(cache).await })
     }
 
     /// Drops a token that the origin answered with 401. Returns whether [`token`](Self::token) may now return another one.

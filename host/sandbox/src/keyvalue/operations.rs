@@ -1,6 +1,9 @@
 //! The operations of one call on buckets: on disk by [`store`], on a blocking thread; on a shared bucket by [`shared`].
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 #[cfg(not(feature = "keyvalue"))]
 use super::absent::{self as database, self as store};
@@ -173,6 +176,25 @@ impl Operations<'_> {
         size: fn(&T) -> usize,
         work: impl FnOnce(&mut Database) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
+        let stored = Arc::new(Mutex::new(None));
+        let slot = stored.clone();
+        let work = move |database: &mut Database| -> Result<usize, StoreError> {
+            let result = work(database)?;
+            let bytes = size(&result);
+            *slot.lock() = Some(result);
+            Ok(bytes)
+        };
+        self.with_database_erased(request_bytes, Box::new(work)).await?;
+        let result = stored.lock().take();
+        result.ok_or_else(|| StoreError::Failed("an operation ended without a result".to_owned()))
+    }
+
+    /// Runs work that stores its result and returns its size. Type-erased, so that this is compiled once, and not for each operation.
+    async fn with_database_erased(
+        &self,
+        request_bytes: usize,
+        work: Box<dyn FnOnce(&mut Database) -> Result<usize, StoreError> + Send>,
+    ) -> Result<(), StoreError> {
         let Self { keyvalue, accounts } = self;
         let reserved = accounts.memory.try_reserve(request_bytes).map_err(|_| StoreError::OutOfMemory);
         let mut memory = keyvalue.log_refusal(reserved)?;
@@ -189,23 +211,23 @@ impl Operations<'_> {
                 Some(open) => open,
                 closed => closed.insert(Database::open(&path)?),
             };
-            let result = work(open).and_then(|result| {
+            let result = work(open).and_then(|size| {
                 // One call runs at a time, so at most one result is in memory before its size is checked.
-                let bytes = memory.bytes().saturating_add(size(&result));
-                memory.try_resize(bytes).map(|()| result).map_err(|_| StoreError::OutOfMemory)
+                let bytes = memory.bytes().saturating_add(size);
+                memory.try_resize(bytes).map_err(|_| StoreError::OutOfMemory)
             });
             if result.as_ref().is_err_and(StoreError::is_database_fault) {
                 // The next operation reopens the database, so after a repair the host does not have to be restarted.
                 *database = None;
             }
-            Ok((result?, memory))
+            result.map(|()| memory)
         });
         let done = done.await.unwrap_or_else(|error| Err(StoreError::Failed(error.to_string())));
         keyvalue.note_whether_usable(&done);
-        if let Ok((_, memory)) = &done {
+        if let Ok(memory) = &done {
             host_calls::transferred(memory.bytes());
         }
-        keyvalue.log_refusal(done).map(|(result, _memory)| result)
+        keyvalue.log_refusal(done).map(drop)
     }
 }
 

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http_body_util::Full;
 use hyper::header::{ACCEPT, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
 use hyper::{Request, StatusCode};
@@ -93,12 +94,17 @@ impl HttpsClient {
         Self { authorities, client: OnceCell::new() }
     }
 
-    /// Sends a request, and returns the body of the answer. Fails unless the status is 200.
-    pub async fn exchange(
+    /// Sends a request, and returns the body of the answer. Fails unless the status is 200. The future is type-erased, so that the
+    /// client is compiled in this crate only.
+    pub fn exchange(
         &self,
-        mut request: Request<Full<Bytes>>,
+        request: Request<Full<Bytes>>,
         bounds: ExchangeBounds,
-    ) -> Result<Bytes, ExchangeError> {
+    ) -> BoxFuture<'_, Result<Bytes, ExchangeError>> {
+        Box::pin(self.send(request, bounds))
+    }
+
+    async fn send(&self, mut request: Request<Full<Bytes>>, bounds: ExchangeBounds) -> Result<Bytes, ExchangeError> {
         let ExchangeBounds { timeout: time, max_body } = bounds;
         request.headers_mut().insert(ACCEPT, JSON);
         request.headers_mut().insert(USER_AGENT, NAME);

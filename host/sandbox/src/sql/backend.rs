@@ -5,6 +5,7 @@ mod sqlite;
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use mcp_host_config::grants::{NestedPaths, SqlGrant, SqlUrl};
 use mcp_host_model::requester::{FairSemaphore, Permit};
 use tokio::time::{Instant, timeout_at};
@@ -39,16 +40,19 @@ impl Backend {
         }
     }
 
-    pub(super) async fn describe(
-        &self,
+    /// Describes the database. Type-erased, because checks call it in other crates, too.
+    pub(super) fn describe<'a>(
+        &'a self,
         bounds: ResultBounds,
         deadline: Instant,
-        accounts: CallAccounts<'_>,
-    ) -> Result<DatabaseInfo, QueryError> {
-        match self {
-            Self::Postgresql(database) => database.describe(bounds, deadline, &accounts.into()).await,
-            Self::Sqlite(database) => database.describe(bounds, deadline, accounts).await,
-        }
+        accounts: CallAccounts<'a>,
+    ) -> BoxFuture<'a, Result<DatabaseInfo, QueryError>> {
+        Box::pin(async move {
+            match self {
+                Self::Postgresql(database) => database.describe(bounds, deadline, &accounts.into()).await,
+                Self::Sqlite(database) => database.describe(bounds, deadline, accounts).await,
+            }
+        })
     }
 
     pub(super) async fn query(&self, query: Query) -> Result<ChargedRows, QueryError> {

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, StatusCode};
+use mcp_host_base::task;
 use mcp_host_config::EndpointUrl;
 use mcp_host_config::search::Embeddings;
 use mcp_host_sandbox::outbound_http::{ExchangeBounds, ExchangeError, HttpsClient, retry_advice};
@@ -206,7 +207,7 @@ impl Endpoint {
         let answer = self.client.exchange(request, ExchangeBounds { timeout: form.timeout, max_body }).await?;
         let (expected, dimensions) = (texts.len(), self.dimensions);
         // The answer for many texts has megabytes.
-        let parsing = tokio::task::spawn_blocking(move || parse(&answer, expected, dimensions));
+        let parsing = task::spawn_blocking(move || parse(&answer, expected, dimensions));
         parsing.await.map_err(|error| ExchangeError::failed(&error))?
     }
 }

@@ -4,14 +4,18 @@
 //! no snapshot of a complete one, so that the others have the first documents soon and never lose any. A replica that begins to build fetches
 //! the published snapshot first, so that it reads only what has changed.
 //!
+//! A snapshot is published again before the store drops it ([`RENEWAL`]), although the index has not changed. So the store keeps what is used,
+//! and drops what was published by replicas of earlier versions, or for plugins that were removed.
+//!
 //! If an index is too large, the store refuses it, or three uploads fail, the replica publishes a snapshot without documents whose report has
 //! the error. So the others index for themselves, and do not rely on an earlier snapshot that nobody replaces.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use mcp_host_base::backoff::Backoff;
 use mcp_host_base::log_target;
-use mcp_host_base::shared_snapshots::{Published, Snapshot};
+use mcp_host_base::shared_snapshots::{Published, SNAPSHOT_LIFETIME, Snapshot};
 use tokio::time::{Instant, sleep};
 
 use super::importer::{Fetched, ImportTarget};
@@ -25,6 +29,8 @@ use crate::updater::later;
 
 /// The pause after an upload, as a multiple of its duration.
 const PAUSE_FACTOR: u32 = 9;
+/// The time after which a snapshot is published again: a third of its lifetime, so that an attempt may fail.
+const RENEWAL: Duration = Duration::from_secs(SNAPSHOT_LIFETIME.as_secs() / 3);
 /// The number of consecutive failed uploads after which the others are told that there is no snapshot.
 const MAX_FAILED_UPLOADS: u32 = 3;
 
@@ -40,6 +46,8 @@ struct Version {
 #[derive(Default)]
 struct Publication {
     version: Option<Version>,
+    /// When the upload of that began.
+    began: Option<Instant>,
     /// The revision by which it has published that there is no snapshot.
     failure: Option<u64>,
     /// The number of consecutive failed uploads.
@@ -222,7 +230,7 @@ impl Indexer {
             Ok(revision) => {
                 (state.has, publication.version, publication.backoff) =
                     (Some(revision), Some(version), Backoff::default());
-                publication.failed_uploads = 0;
+                (publication.began, publication.failed_uploads) = (Some(began), 0);
                 source.count_snapshots(|counts| counts.published = counts.published.saturating_add(1));
             }
             Err(TransferError::Index(error)) => return Err(error),
@@ -254,8 +262,9 @@ impl Publication {
         let is_valid = matches!(published, Published::Snapshot { .. });
         let last = self.version.as_ref().filter(|_| is_valid && own.is_some() && published.revision() == own);
         let is_useful = version.report.is_complete() || version.report.error().is_some();
+        let is_old = self.began.is_some_and(|began| began.elapsed() >= RENEWAL);
         match last {
-            Some(last) => last != version && (is_useful || !last.report.is_complete()),
+            Some(last) => (is_old || last != version) && (is_useful || !last.report.is_complete()),
             None => is_useful || !is_valid,
         }
     }
@@ -291,5 +300,16 @@ mod tests {
         assert!(!publication.is_due(&snapshot(3), Some(3), &version(3, false)));
         assert!(publication.is_due(&snapshot(4), Some(3), &version(2, true)), "another replica has published");
         assert!(publication.is_due(&Published::Nothing, Some(3), &version(2, true)), "the store has lost it");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_snapshot_is_published_again_before_the_store_drops_it() {
+        let (version, began) = (version(1, true), Some(Instant::now()));
+        let publication = Publication { version: Some(version.clone()), began, ..Publication::default() };
+        let last_moment = RENEWAL.checked_sub(Duration::from_secs(1)).unwrap();
+        tokio::time::advance(last_moment).await;
+        assert!(!publication.is_due(&snapshot(1), Some(1), &version));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(publication.is_due(&snapshot(1), Some(1), &version));
     }
 }

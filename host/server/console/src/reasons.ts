@@ -105,7 +105,7 @@ const PHRASES: [RegExp, string][] = [
   [/^it exited with code (-?\d+)/, "終了コード $1"],
   [/^signal (\d+) ended it/, "シグナル $1 により終了"],
   [/^it was killed above `limits\.memory`/, "`limits.memory` を超えたため強制終了"],
-  [/^it was killed above `limits\.cpu`/, "`limits.cpu` を超えたため強制終了"],
+  [/^it was killed above `limits\.program-cpu`/, "`limits.program-cpu` を超えたため強制終了"],
   [/^it used up `limits\.prepare\.cpu` \(([^)]*)\)/, "`limits.prepare.cpu`（$1）を使い切りました"],
   [/^, and the last call failed: /, "。最後の呼び出しの失敗: "],
   [/^out of memory: it requested more than `limits\.prepare\.memory` \(([^)]*)\) leaves/, "メモリ不足: `limits.prepare.memory`（$1）を超えて要求しました"],

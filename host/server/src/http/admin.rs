@@ -46,6 +46,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use mcp_host_base::share_limiter::ShareLimiter;
+use mcp_host_base::task;
 use mcp_host_base::{escape, log_target};
 use mcp_host_config::Config;
 use mcp_host_config::admin::AdminAddress;
@@ -55,7 +56,6 @@ use mcp_resource_host::audit::{AuditFailure, AuditState};
 use mcp_resource_host::engine::recording::MakePassthrough;
 use mcp_resource_host::host::{Host, PluginState, PluginStatus, ReloadTrigger};
 use prometheus_client::collector::Collector;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -73,7 +73,7 @@ use self::metrics::Metrics;
 use self::traffic::Traffic;
 use self::users::Users;
 use super::layers::origin_check;
-use super::listener::tls;
+use super::listener::{IoStream, tls};
 use crate::ServeError;
 
 /// The name of the administrator who holds the token of `admin.token`.
@@ -208,7 +208,7 @@ async fn accept_connections(server: &Arc<AdminServer>, listener: &AdminListener)
         let stream = listener.accept().await;
         let slot = Arc::new(connections.add(stream.client()).await);
         let server = server.clone();
-        tokio::spawn(async move {
+        task::spawn(async move {
             tokio::select! {
                 () = server.serve(stream, slot.clone()) => {}
                 reason = slot.ended() => {
@@ -260,29 +260,24 @@ enum Connection {
 impl AdminServer {
     async fn serve(self: Arc<Self>, stream: Stream, slot: Arc<ConnectionSlot>) {
         match stream {
-            Stream::Unix(stream, user) => self.serve_http(stream, Connection::Owner(user), slot).await,
+            Stream::Unix(stream, user) => self.serve_http(Box::new(stream), Connection::Owner(user), slot).await,
             Stream::Tcp(stream) => {
                 let client = Connection::Tcp(stream.peer_addr().ok().map(|address| address.ip()));
                 match &self.tls {
-                    None => self.serve_http(stream, client, slot).await,
+                    None => self.serve_http(Box::new(stream), client, slot).await,
                     Some(tls) if listener::begins_tls(&stream).await => match tls.accept(stream).await {
-                        Ok(stream) => self.serve_http(stream, client, slot).await,
+                        Ok(stream) => self.serve_http(Box::new(stream), client, slot).await,
                         Err(error) => {
                             tracing::debug!(target: log_target::SERVER, %error, "a TLS handshake with the administration listener failed");
                         }
                     },
-                    Some(_) => self.serve_http(stream, Connection::Unencrypted, slot).await,
+                    Some(_) => self.serve_http(Box::new(stream), Connection::Unencrypted, slot).await,
                 }
             }
         }
     }
 
-    async fn serve_http(
-        self: &Arc<Self>,
-        io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        from: Connection,
-        slot: Arc<ConnectionSlot>,
-    ) {
+    async fn serve_http(self: &Arc<Self>, io: Box<dyn IoStream>, from: Connection, slot: Arc<ConnectionSlot>) {
         let service = service_fn(move |request: Request<hyper::body::Incoming>| {
             let (server, slot) = (self.clone(), slot.clone());
             async move {

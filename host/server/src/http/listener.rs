@@ -51,3 +51,10 @@ mod handshake_log;
 pub(super) mod tls;
 mod tracked_body;
 mod version;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// The stream of a connection: TCP, TLS or a Unix socket. It is type-erased, so that HTTP is compiled once.
+pub(super) trait IoStream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> IoStream for T {}

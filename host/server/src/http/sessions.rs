@@ -32,6 +32,7 @@ use std::time::Duration;
 use axum::response::Response;
 use mcp_host_base::log_target;
 use mcp_host_base::share_limiter::{LimitReached, ShareLimiter, SharePermit};
+use mcp_host_base::task;
 use mcp_resource_host::audit::SessionHash;
 use mcp_resource_host::host::Host;
 use parking_lot::{Mutex, MutexGuard};
@@ -177,7 +178,7 @@ impl Sessions {
     /// Starts the tasks that end idle sessions and follow the changes of other replicas.
     fn start_tasks(self: &Arc<Self>) {
         let sessions = Arc::downgrade(self);
-        self.reaper.get_or_init(|| AbortOnDropHandle::new(tokio::spawn(Self::end_idle(sessions))));
+        self.reaper.get_or_init(|| AbortOnDropHandle::new(task::spawn(Self::end_idle(sessions))));
         self.follow();
     }
 

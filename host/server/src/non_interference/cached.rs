@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::notifications::{BARRIER, Compared, ROUNDS, TIMEOUT, worlds};
-use super::world::{COLLECTION, Contents, Providers, ROOT, Rules, is_allowed};
+use super::world::{COLLECTION, Contents, Providers, ROOT, Rules, is_allowed, started};
 use super::{InProcess, walk};
 use crate::revision::Revision;
 
@@ -91,9 +91,7 @@ fn ttls(value: &Value) -> Vec<u64> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hidden_changes_that_another_is_notified_of_drop_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let providers = Providers::new();
-    let host = providers.start(Rules::Deny, dir.path(), false).await;
+    let (_dir, providers, host) = started(Rules::Deny).await;
     let policy = host.policy(&super::principal());
     let worlds = worlds(&|uri: &str| is_allowed(&policy, uri));
     providers.cache();

@@ -12,7 +12,7 @@ use proptest::test_runner::{Config as Cases, RngSeed, TestCaseError, TestRunner}
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::world::{self, Contents, Providers, Rules, TEMPLATES, is_allowed};
+use super::world::{self, Contents, Providers, Rules, TEMPLATES, is_allowed, started};
 use super::{Client, InProcess, principal};
 use crate::revision::Revision;
 
@@ -91,9 +91,7 @@ fn compare(
 fn many_hidden_values_before_the_visible_ones_change_no_completion() {
     let runtime = Runtime::new().unwrap();
     for rules in [Rules::Deny, Rules::Allow, Rules::Both, Rules::Wildcards] {
-        let dir = tempfile::tempdir().unwrap();
-        let providers = Providers::new();
-        let host = runtime.block_on(providers.start(rules, dir.path(), false));
+        let (_dir, providers, host) = runtime.block_on(started(rules));
         for many in [Many::Revisions, Many::EnvFiles, Many::Texts] {
             let worlds = (world::paths(4..14), prop::sample::select(COUNTS.to_vec()), world::paths(0..4));
             let mut runner = TestRunner::new(Cases {

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::notifications::TIMEOUT;
-use super::world::{ADA, Contents, HIDDEN, Providers, Rules, is_allowed};
+use super::world::{ADA, Contents, HIDDEN, Rules, is_allowed, started};
 use super::{Client, Exchange, principal, transcript, world};
 use crate::revision::Revision;
 use crate::{AdminControls, AdminListener, serve_admin};
@@ -91,15 +91,9 @@ impl Client for ConsoleClient {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_worlds_are_the_same_for_a_user_of_the_console() {
-    let common: Vec<String> = ["pub/a.txt", "pub/c.md", "blob/main/a.txt"].map(str::to_owned).into();
-    let own = [&["secret/b.txt", "pub/.env", "blob/secret/b.txt", "A%CC%88/a.txt"][..], &["secret/secret.md"]];
-    let own = own.map(|paths| paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>());
-    let drawn: Vec<String> = [&common, &own[0], &own[1]].into_iter().flatten().cloned().collect();
-    let pool = world::pool(&drawn);
+    let (common, own, drawn, pool) = world::two_worlds();
     for rules in [Rules::Nothing, Rules::Deny, Rules::Both] {
-        let dir = tempfile::tempdir().unwrap();
-        let providers = Providers::new();
-        let host = providers.start(rules, dir.path(), false).await;
+        let (_dir, providers, host) = started(rules).await;
         let policy = host.policy(&principal());
         let client = ConsoleClient::start(&host).await;
         let mut answers: [Vec<Exchange>; 2] = [Vec::new(), Vec::new()];

@@ -12,7 +12,7 @@ use mcp_resource_host::watch::Update;
 use tokio::time::{sleep, timeout};
 
 use super::principal;
-use super::world::{COLLECTION, Contents, HIDDEN, PART, Providers, ROOT, Rules, is_allowed};
+use super::world::{COLLECTION, Contents, HIDDEN, PART, Providers, ROOT, Rules, is_allowed, started};
 
 pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 /// Longer than the deferral of an update after a previous one.
@@ -75,9 +75,7 @@ impl Compared {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_of_what_a_principal_may_not_see_are_not_told() {
     for rules in [Rules::Deny, Rules::Allow] {
-        let dir = tempfile::tempdir().unwrap();
-        let providers = Providers::new();
-        let host = providers.start(rules, dir.path(), false).await;
+        let (_dir, providers, host) = started(rules).await;
         let policy = host.policy(&principal());
         let is_visible = |uri: &str| is_allowed(&policy, uri);
         let worlds = worlds(&is_visible);
@@ -157,9 +155,7 @@ async fn hidden_changes_while_a_subscription_begins_are_not_told() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_principal_saw_of_a_directory_before_it_unsubscribed_is_not_compared() {
-    let dir = tempfile::tempdir().unwrap();
-    let providers = Providers::new();
-    let host = providers.start(Rules::Deny, dir.path(), false).await;
+    let (_dir, providers, host) = started(Rules::Deny).await;
     let policy = host.policy(&principal());
     let is_visible = |uri: &str| is_allowed(&policy, uri);
     providers.set(worlds(&is_visible)[0].clone());
@@ -216,9 +212,7 @@ async fn who_may_see_nothing_is_not_told_of_a_change_while_another_begins_to_wat
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_may_see_nothing_causes_no_call_by_watching_the_listing() {
-    let dir = tempfile::tempdir().unwrap();
-    let providers = Providers::new();
-    let host = providers.start(Rules::Nothing, dir.path(), false).await;
+    let (_dir, providers, host) = started(Rules::Nothing).await;
     let subscriber = host.subscriber(&principal());
     subscriber.watch_listing();
     timeout(TIMEOUT, subscriber.listing_ready()).await.unwrap();
@@ -236,9 +230,7 @@ async fn who_may_see_nothing_causes_no_call_by_watching_the_listing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_becomes_a_directory_is_one_from_then_on() {
     const CHANGING: &str = "part://h/pub/x/";
-    let dir = tempfile::tempdir().unwrap();
-    let providers = Providers::new();
-    let host = providers.start(Rules::Deny, dir.path(), false).await;
+    let (_dir, providers, host) = started(Rules::Deny).await;
     let contents = |paths: &[&str]| {
         let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
         Contents::new(&paths, &paths, &paths, &|_| true)
@@ -283,9 +275,7 @@ async fn a_file_that_becomes_a_directory_is_one_from_then_on() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_collection_that_is_no_directory_tells_of_no_hidden_member() {
-    let dir = tempfile::tempdir().unwrap();
-    let providers = Providers::new();
-    let host = providers.start(Rules::Deny, dir.path(), false).await;
+    let (_dir, providers, host) = started(Rules::Deny).await;
     let policy = host.policy(&principal());
     let is_visible = |uri: &str| is_allowed(&policy, uri);
     let worlds = worlds(&is_visible);
@@ -314,9 +304,7 @@ async fn a_collection_that_is_no_directory_tells_of_no_hidden_member() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_of_what_a_principal_reads_beside_an_index_is_told() {
-    let dir = tempfile::tempdir().unwrap();
-    let providers = Providers::new();
-    let host = providers.start(Rules::Deny, dir.path(), false).await;
+    let (_dir, providers, host) = started(Rules::Deny).await;
     let policy = host.policy(&principal());
     let contents = worlds(&|uri: &str| is_allowed(&policy, uri))[0].clone();
     providers.set(contents.clone());
@@ -339,9 +327,7 @@ async fn a_change_of_what_a_principal_reads_beside_an_index_is_told() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_first_walk_that_fails_is_no_change() {
-    let dir = tempfile::tempdir().unwrap();
-    let providers = Providers::new();
-    let host = providers.start(Rules::Deny, dir.path(), false).await;
+    let (_dir, providers, host) = started(Rules::Deny).await;
     let policy = host.policy(&principal());
     let is_visible = |uri: &str| is_allowed(&policy, uri);
     providers.set(worlds(&is_visible)[0].clone());
@@ -360,9 +346,7 @@ async fn a_first_walk_that_fails_is_no_change() {
 /// Pages have three items.
 #[tokio::test]
 async fn hidden_changes_between_two_pages_repeat_and_drop_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let providers = Providers::new();
-    let host = providers.start(Rules::Deny, dir.path(), false).await;
+    let (_dir, providers, host) = started(Rules::Deny).await;
     let visible: Vec<String> = (0..8).map(|number| format!("pub/{number}.md")).collect();
     let without = Contents::new(&visible, &visible, &[], &|_| true);
     // The hidden files come first.

@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 use tower::ServiceExt as _;
 
 use super::notifications::{BARRIER, Compared, FOLDER, ROOT_FOLDER, ROUNDS, TIMEOUT, folders, world_with_more, worlds};
-use super::world::{ADA, Contents, HIDDEN, PART, Providers, ROOT, Rules, is_allowed};
+use super::world::{ADA, Contents, HIDDEN, PART, ROOT, Rules, is_allowed, started};
 use super::{Client, Exchange, principal, samples, take_cursor, transcript, world};
 use crate::revision::Revision;
 use crate::{HttpOptions, McpService, SESSION_ID_HEADER, http_service};
@@ -208,15 +208,9 @@ fn list_changed() -> (String, String) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_worlds_are_the_same_over_http_one_by_one_and_in_batches() {
-    let common: Vec<String> = ["pub/a.txt", "pub/c.md", "blob/main/a.txt"].map(str::to_owned).into();
-    let own = [&["secret/b.txt", "pub/.env", "blob/secret/b.txt", "A%CC%88/a.txt"][..], &["secret/secret.md"]];
-    let own = own.map(|paths| paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>());
-    let drawn: Vec<String> = [&common, &own[0], &own[1]].into_iter().flatten().cloned().collect();
-    let pool = world::pool(&drawn);
+    let (common, own, drawn, pool) = world::two_worlds();
     for rules in [Rules::Nothing, Rules::Deny, Rules::Both] {
-        let dir = tempfile::tempdir().unwrap();
-        let providers = Providers::new();
-        let host = providers.start(rules, dir.path(), false).await;
+        let (_dir, providers, host) = started(rules).await;
         let policy = host.policy(&principal());
         let client = HttpClient::stateless(&host, ADA);
         let told = async |own: &[String], answers: &mut Vec<Exchange>, in_batches: Option<&HttpClient>| {
@@ -266,9 +260,7 @@ async fn two_worlds_are_the_same_over_http_one_by_one_and_in_batches() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_of_what_a_principal_may_not_see_are_on_no_event_stream() {
     for rules in [Rules::Deny, Rules::Allow] {
-        let dir = tempfile::tempdir().unwrap();
-        let providers = Providers::new();
-        let host = providers.start(rules, dir.path(), false).await;
+        let (_dir, providers, host) = started(rules).await;
         let policy = host.policy(&principal());
         let is_visible = |uri: &str| is_allowed(&policy, uri);
         let worlds = worlds(&is_visible);
@@ -328,9 +320,7 @@ async fn changes_of_what_a_principal_may_not_see_are_on_no_event_stream() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_warning_that_waits_for_a_stream_is_dropped_if_other_groups_may_not_know_of_its_plugin() {
-    let dir = tempfile::tempdir().unwrap();
-    let providers = Providers::new();
-    let host = providers.start(Rules::Allow, dir.path(), false).await;
+    let (_dir, providers, host) = started(Rules::Allow).await;
     providers.fail(HIDDEN);
     providers.fail(PART);
     let service = http_service(host.clone(), HttpOptions::new());

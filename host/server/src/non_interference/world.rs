@@ -9,6 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 use proptest::prelude::*;
+use tempfile::TempDir;
 
 use mcp_host_config::admin::{Admin, AdminAddress};
 use mcp_host_config::search::PluginSearch;
@@ -126,6 +127,16 @@ pub(super) fn paths(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<
     prop::collection::vec(path, count)
 }
 
+/// Returns the paths that two worlds have in common, those that only one of them has, all of these, and the [URIs](pool) that a client uses.
+pub(super) fn two_worlds() -> (Vec<String>, [Vec<String>; 2], Vec<String>, Vec<String>) {
+    let common: Vec<String> = ["pub/a.txt", "pub/c.md", "blob/main/a.txt"].map(str::to_owned).into();
+    let own = [&["secret/b.txt", "pub/.env", "blob/secret/b.txt", "A%CC%88/a.txt"][..], &["secret/secret.md"]];
+    let own = own.map(|paths| paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>());
+    let drawn: Vec<String> = [&common, &own[0], &own[1]].into_iter().flatten().cloned().collect();
+    let pool = pool(&drawn);
+    (common, own, drawn, pool)
+}
+
 /// The requested URIs: URIs of these paths and of their parent folders, and others.
 pub(super) fn pool(drawn: &[String]) -> Vec<String> {
     let mut pool = BTreeSet::new();
@@ -218,6 +229,13 @@ impl Contents {
 /// The providers of a host.
 pub(super) struct Providers {
     models: [(&'static str, Arc<Model>); 3],
+}
+
+/// Starts a host with these rules and no search, and returns it with its directory and its providers.
+pub(super) async fn started(rules: Rules) -> (TempDir, Providers, Arc<Host>) {
+    let (dir, providers) = (tempfile::tempdir().unwrap(), Providers::new());
+    let host = providers.start(rules, dir.path(), false).await;
+    (dir, providers, host)
 }
 
 impl Providers {

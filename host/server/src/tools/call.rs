@@ -7,7 +7,6 @@ use super::definition::{tool_name, tool_named};
 use super::output::{Forms, Output, Part, ToolError};
 use crate::error::{RpcError, slash_hint};
 use crate::json::Encoder;
-use crate::method::TOOL_PARAMS;
 use crate::params::ToolParams;
 use crate::request_context::{Outcome, RequestContext};
 use crate::revision::Revision;
@@ -19,7 +18,7 @@ pub(crate) async fn call(context: &RequestContext, params: ToolParams) -> Result
     let revision = *revision;
     let ToolParams { name, arguments } = params;
     let Some(name) = name else {
-        let fault = format!("tools/call: expected params `{TOOL_PARAMS}`: missing field `name`");
+        let fault = format!("tools/call: expected params `{}`: missing field `name`", ToolParams::EXPECTED);
         return Err(RpcError::invalid_params(fault));
     };
     let Some(tool) = tool_named(&config.server.tools, &name) else {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use mcp_host_base::task;
 use mcp_host_base::text::truncate;
 use mcp_host_config::{Plugin, UpstreamSource};
 use parking_lot::Mutex;
@@ -22,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::error::{ConnectError, MAX_REASON, OpenError, is_of_transport, reason};
-use crate::guard::{Allowance, Buckets, Excess, Guarded};
+use crate::guard::{Allowance, Buckets, Cancellations, Excess, Guarded};
 use crate::health::Health;
 use crate::http::{HttpClient, MAX_RETRY};
 use crate::mapping::Mapping;
@@ -35,8 +36,8 @@ use crate::updates::Updates;
 /// The timeout of opening a connection. It includes the start of the program, a second start if the program ends at the first request, and
 /// the negotiation of the revision.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// The maximum time to wait for a program's exit status, and for its last lines.
-const END_TIME: Duration = Duration::from_secs(2);
+/// The maximum time to wait for the end of a program, which is killed after two to two and a half seconds, and for its last lines.
+const END_TIME: Duration = Duration::from_secs(3);
 
 /// An open connection.
 pub(crate) struct Link {
@@ -259,6 +260,7 @@ impl Opener {
         let max_message = max_message(limits);
         let source = self.plugin.upstream.as_ref().map(|upstream| &upstream.source);
         let allowance = Arc::new(Allowance::new(self.buckets.clone()));
+        let cancellations = Arc::<Cancellations>::default();
         match (source, &self.http) {
             (Some(UpstreamSource::Url(url)), Some(client)) => {
                 let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
@@ -268,9 +270,9 @@ impl Opener {
                 let mut retry = ExponentialBackoff::default();
                 retry.max_delay = Some(MAX_RETRY);
                 config.retry_config = Arc::new(retry);
-                client.begin_connection(allowance.clone());
+                client.begin_connection(allowance.clone(), cancellations.clone());
                 let transport = StreamableHttpClientTransport::with_client(client.clone(), config);
-                self.serve(transport, allowance, lifecycle, None).await
+                self.serve(transport, allowance, cancellations, lifecycle, None).await
             }
             (Some(UpstreamSource::Command(command)), _) => {
                 // Waits for the end of other programs, within the time of the attempt.
@@ -282,20 +284,20 @@ impl Opener {
                 let (last_errors, is_read) = (Arc::<LastLines>::default(), CancellationToken::new());
                 let lines = log_lines(stderr, self.means.log.clone(), last_errors.clone());
                 let has_read = is_read.clone().drop_guard();
-                let _log = AbortOnDropHandle::new(tokio::spawn(async move {
+                let _log = AbortOnDropHandle::new(task::spawn(async move {
                     lines.await;
                     drop(has_read);
                 }));
                 self.means.ledger.started(state.clone());
                 let running_state = state.clone();
-                tokio::spawn(async move {
+                task::spawn(async move {
                     running_state.ended().await;
                     drop(permit);
                 });
                 *self.program.lock() = Some(Arc::new(Program { state, last_errors, is_read, _log }));
                 let (name, decoder) = (self.name.clone(), self.decoder);
                 let transport = Pipes::new(name, stdout, stdin, max_message, decoder, allowance.clone());
-                self.serve(transport, allowance, lifecycle, Some(running)).await
+                self.serve(transport, allowance, cancellations, lifecycle, Some(running)).await
             }
             _ => Err(OpenError::Start("there is no URL and no command".to_owned())),
         }
@@ -306,12 +308,13 @@ impl Opener {
         &self,
         transport: T,
         allowance: Arc<Allowance>,
+        cancellations: Arc<Cancellations>,
         lifecycle: ClientLifecycleMode,
         program: Option<Box<dyn Send + Sync>>,
     ) -> Result<Link, OpenError> {
         let has_ended = Arc::<AtomicBool>::default();
         let (updates, health) = (self.updates.clone(), self.health.clone());
-        let transport = Guarded::new(transport, allowance.clone(), updates, health, has_ended.clone());
+        let transport = Guarded::new(transport, allowance.clone(), cancellations, updates, health, has_ended.clone());
         let handler = Handler { mapping: self.mapping.clone(), updates: self.updates.clone() };
         // Boxed: the compiler cannot tell that the future of a generic transport may be sent.
         let serving: BoxFuture<'static, Result<RunningService<RoleClient, Handler>, ClientInitializeError>> =

@@ -6,17 +6,15 @@
 //! answer to each request is not counted. Each request also permits [`BESIDES`] short events, because servers send such events with each
 //! answer, for example the id of its stream. Successive connections with one identity share their buckets, so a new connection has no new
 //! burst. All identities of an upstream also share buckets, which are [`IDENTITIES`] times as large, and a budget of bytes of incomplete
-//! events ([`Incomplete`]).
+//! events ([`Incomplete`]). A [part](OWN_PART) of the buckets of each identity is not taken from the shared ones, so identities that
+//! receive a flood do not end the connection of one that receives little.
 
-use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use mcp_host_base::bounded_body::shortfall;
-use parking_lot::Mutex;
-use rmcp::model::RequestId;
 use tokio_util::sync::CancellationToken;
 
 /// The burst of events, or of lines.
@@ -29,6 +27,8 @@ const BYTES: NonZeroU32 = NonZeroU32::new(16 << 20).unwrap();
 const BYTES_PER_SECOND: NonZeroU32 = NonZeroU32::new(1 << 20).unwrap();
 /// The buckets of all identities together have this many times the size of those of one.
 const IDENTITIES: NonZeroU32 = NonZeroU32::new(4).unwrap();
+/// The part of its buckets that an identity can always take, whatever the others have taken: this fraction.
+const OWN_PART: u32 = 64;
 /// The minimum number of messages of maximum length that may be incomplete in all event streams together.
 const MIN_INCOMPLETE: usize = 4;
 /// The maximum number of requests whose answers are not counted. It exceeds the number of requests that can be in flight.
@@ -47,38 +47,76 @@ pub(crate) enum Excess {
     )]
     Events,
     /// The token bucket of bytes.
-    #[error("the upstream sends more than 16 MiB at once, or 1 MiB a second, that are not answers to requests")]
+    #[error(
+        "the upstream sends more than {} MiB at once, or {} MiB a second, that are not answers to requests",
+        BYTES.get() >> 20,
+        BYTES_PER_SECOND.get() >> 20
+    )]
     Bytes,
     /// The token buckets of all identities together.
     #[error(
-        "the upstream sends more than four times as much for all identities together as it may for one: 10000 events or 16 MiB at once, \
-         or 1000 events or 1 MiB a second, that are not answers to requests"
+        "the upstream sends more than {IDENTITIES} times as much for all identities together as it may for one: {EVENTS} events or {} MiB \
+         at once, or {EVENTS_PER_SECOND} events or {} MiB a second, that are not answers to requests",
+        BYTES.get() >> 20,
+        BYTES_PER_SECOND.get() >> 20
     )]
     Total,
     /// The budget of bytes of incomplete events.
     #[error("the upstream keeps incomplete events of more than {0} bytes together in its event streams")]
     Incomplete(usize),
-    /// The maximum length of a line, even if it is an answer.
-    #[error("the upstream sends a line of more than 128 MiB")]
-    Line,
+    /// The maximum length of a line in bytes, even if it is an answer.
+    #[error("the upstream sends a line of more than {} MiB", .0 >> 20)]
+    Line(u64),
+}
+
+/// A token bucket of events, and one of bytes.
+#[derive(Debug)]
+struct Tokens {
+    events: DefaultDirectRateLimiter,
+    bytes: DefaultDirectRateLimiter,
+}
+
+impl Tokens {
+    /// Creates buckets with the rates and the bursts of one identity, scaled.
+    fn scaled(scale: impl Fn(NonZeroU32) -> NonZeroU32) -> Self {
+        let limiter = |rate, burst| RateLimiter::direct(Quota::per_second(scale(rate)).allow_burst(scale(burst)));
+        Self { events: limiter(EVENTS_PER_SECOND, EVENTS), bytes: limiter(BYTES_PER_SECOND, BYTES) }
+    }
+
+    /// Takes this number of events and bytes.
+    fn take(&self, events: u32, bytes: u32) -> Result<(), Excess> {
+        let take = |bucket: &DefaultDirectRateLimiter, number| {
+            NonZeroU32::new(number).is_none_or(|number| matches!(bucket.check_n(number), Ok(Ok(()))))
+        };
+        if !take(&self.events, events) {
+            return Err(Excess::Events);
+        }
+        if take(&self.bytes, bytes) { Ok(()) } else { Err(Excess::Bytes) }
+    }
 }
 
 /// Token buckets of events and of bytes.
 #[derive(Debug)]
 pub(crate) struct Buckets {
-    events: DefaultDirectRateLimiter,
-    bytes: DefaultDirectRateLimiter,
-    factor: NonZeroU32,
-    /// The buckets of all identities.
-    total: Option<Arc<Buckets>>,
+    tokens: Tokens,
+    /// The buckets that an identity shares with all others.
+    shared: Option<Shared>,
     /// The number of bytes of incomplete events in all event streams, and its maximum.
     incomplete: AtomicUsize,
     max_incomplete: usize,
 }
 
+/// The buckets of all identities of an upstream, as one of them has them.
+#[derive(Debug)]
+struct Shared {
+    /// What this identity takes before it takes from all.
+    own_part: Tokens,
+    all: Arc<Buckets>,
+}
+
 impl Default for Buckets {
     fn default() -> Self {
-        Self::new(NonZeroU32::MIN, None, usize::MAX)
+        Self::new(Tokens::scaled(|number| number), None, usize::MAX)
     }
 }
 
@@ -86,36 +124,36 @@ impl Buckets {
     /// The buckets of all identities of an upstream whose messages have at most `max_message` bytes. `concurrency` is the maximum number of
     /// concurrent calls, whose answers may all be incomplete at the same time.
     pub(crate) fn of_upstream(max_message: usize, concurrency: usize) -> Arc<Self> {
-        Arc::new(Self::new(IDENTITIES, None, max_message.saturating_mul(concurrency.max(MIN_INCOMPLETE))))
+        let tokens = Tokens::scaled(|number| number.saturating_mul(IDENTITIES));
+        Arc::new(Self::new(tokens, None, max_message.saturating_mul(concurrency.max(MIN_INCOMPLETE))))
     }
 
-    /// The buckets of one identity. What is taken from them is also taken from those of all identities.
-    pub(crate) fn of_identity(total: Arc<Self>) -> Arc<Self> {
-        Arc::new(Self::new(NonZeroU32::MIN, Some(total), usize::MAX))
+    /// The buckets of one identity. What is taken from them beyond its own part is also taken from those of all identities.
+    pub(crate) fn of_identity(all: Arc<Self>) -> Arc<Self> {
+        let part = |number: NonZeroU32| number.get().checked_div(OWN_PART).and_then(NonZeroU32::new);
+        let own_part = Tokens::scaled(|number| part(number).unwrap_or(NonZeroU32::MIN));
+        Arc::new(Self::new(Tokens::scaled(|number| number), Some(Shared { own_part, all }), usize::MAX))
     }
 
-    fn new(factor: NonZeroU32, total: Option<Arc<Self>>, max_incomplete: usize) -> Self {
-        let limiter = |rate: NonZeroU32, burst: NonZeroU32| {
-            let quota = Quota::per_second(rate.saturating_mul(factor)).allow_burst(burst.saturating_mul(factor));
-            RateLimiter::direct(quota)
-        };
-        let (events, bytes) = (limiter(EVENTS_PER_SECOND, EVENTS), limiter(BYTES_PER_SECOND, BYTES));
-        Self { events, bytes, factor, total, incomplete: AtomicUsize::new(0), max_incomplete }
+    fn new(tokens: Tokens, shared: Option<Shared>, max_incomplete: usize) -> Self {
+        Self { tokens, shared, incomplete: AtomicUsize::new(0), max_incomplete }
     }
 
-    /// Takes this number of events and bytes, and at most a burst.
+    /// Takes this number of events and bytes, and at most a burst of one identity.
     ///
     /// # Errors
     ///
     /// There are not enough tokens. Those that there are may have been taken.
     pub(crate) fn take(&self, events: usize, bytes: usize) -> Result<(), Excess> {
-        if !take(&self.events, events, EVENTS.saturating_mul(self.factor)) {
-            return Err(Excess::Events);
+        let at_most = |number: usize, burst: NonZeroU32| u32::try_from(number).unwrap_or(u32::MAX).min(burst.get());
+        let (events, bytes) = (at_most(events, EVENTS), at_most(bytes, BYTES));
+        self.tokens.take(events, bytes)?;
+        match &self.shared {
+            Some(Shared { own_part, all }) if own_part.take(events, bytes).is_err() => {
+                all.tokens.take(events, bytes).map_err(|_| Excess::Total)
+            }
+            _ => Ok(()),
         }
-        if !take(&self.bytes, bytes, BYTES.saturating_mul(self.factor)) {
-            return Err(Excess::Bytes);
-        }
-        self.total.as_ref().map_or(Ok(()), |total| total.take(events, bytes).map_err(|_| Excess::Total))
     }
 }
 
@@ -147,7 +185,7 @@ impl Incomplete {
 
     fn budget(&self) -> &Buckets {
         let own = &self.allowance.buckets;
-        own.total.as_ref().unwrap_or(own)
+        own.shared.as_ref().map_or(own, |shared| &shared.all)
     }
 }
 
@@ -168,31 +206,6 @@ pub(crate) struct Allowance {
     excess: OnceLock<Excess>,
     /// Cancelled by the first excess.
     pub(super) exceeded: CancellationToken,
-    /// The pending requests whose responses end when they are cancelled.
-    cancellable: Mutex<HashMap<RequestId, CancellationToken>>,
-}
-
-/// Is cancelled when its request is.
-pub(crate) struct Cancellation {
-    id: RequestId,
-    token: CancellationToken,
-    allowance: Arc<Allowance>,
-}
-
-impl Cancellation {
-    pub(crate) async fn cancelled(&self) {
-        self.token.cancelled().await;
-    }
-
-    pub(crate) fn token(&self) -> CancellationToken {
-        self.token.clone()
-    }
-}
-
-impl Drop for Cancellation {
-    fn drop(&mut self) {
-        self.allowance.cancellable.lock().remove(&self.id);
-    }
 }
 
 impl Allowance {
@@ -236,20 +249,6 @@ impl Allowance {
         self.excess.get().copied()
     }
 
-    /// Returns the cancellation of a request that is being sent.
-    pub(crate) fn cancellation(self: &Arc<Self>, id: RequestId) -> Cancellation {
-        let token = CancellationToken::new();
-        self.cancellable.lock().insert(id.clone(), token.clone());
-        Cancellation { id, token, allowance: self.clone() }
-    }
-
-    /// Cancels a request.
-    pub(crate) fn cancel(&self, id: &RequestId) {
-        if let Some(token) = self.cancellable.lock().get(id) {
-            token.cancel();
-        }
-    }
-
     /// Records that a request waits for an answer, which is not counted.
     pub(crate) fn await_answer(&self) {
         add(&self.awaited, 1, MAX_AWAITED);
@@ -273,18 +272,12 @@ fn subtract(counter: &AtomicUsize, number: usize) -> bool {
     counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(number)).is_ok()
 }
 
-/// Takes this number of tokens, and at most a burst. Returns whether there were enough.
-fn take(bucket: &DefaultDirectRateLimiter, number: usize, burst: NonZeroU32) -> bool {
-    let number = u32::try_from(number).unwrap_or(u32::MAX).min(burst.get());
-    NonZeroU32::new(number).is_none_or(|number| matches!(bucket.check_n(number), Ok(Ok(()))))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn connections_of_an_identity_have_the_same_buckets_and_all_identities_have_some_together() {
+    fn connections_of_an_identity_have_the_same_buckets_and_all_identities_have_some_together_beside_their_parts() {
         let total = Buckets::of_upstream(0, 1);
         let identities: Vec<_> = (0..5).map(|_| Buckets::of_identity(total.clone())).collect();
         let flood = |identity: &Arc<Buckets>| {
@@ -295,6 +288,8 @@ mod tests {
         assert_eq!(first, [None; 4], "a burst each");
         assert_eq!(flood(&identities[0]), Some(Excess::Bytes), "another connection");
         assert_eq!(flood(&identities[4]), Some(Excess::Total), "another identity");
+        let with_little = Allowance::new(Buckets::of_identity(total.clone()));
+        assert_eq!(with_little.take(100, 200_000), Ok(()), "its own part");
     }
 
     #[test]
@@ -375,5 +370,8 @@ mod tests {
         assert_eq!((BYTES.get(), BYTES_PER_SECOND.get()), (16 << 20, 1 << 20));
         let text = Excess::Bytes.to_string();
         assert!(text.contains("16 MiB") && text.contains("1 MiB a second"), "{text}");
+        let text = Excess::Total.to_string();
+        assert!(text.contains("more than 4 times as much") && text.contains("10000 events or 16 MiB"), "{text}");
+        assert_eq!(Excess::Line(128 << 20).to_string(), "the upstream sends a line of more than 128 MiB");
     }
 }

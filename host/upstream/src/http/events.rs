@@ -23,7 +23,7 @@ use sse_stream::{Sse, SseStream};
 
 use super::{HttpError, id_of, is_answer, is_error};
 use crate::connections::{ReceivedBody, Reuse};
-use crate::guard::{Allowance, Cancellation, Incomplete};
+use crate::guard::{Allowance, Cancellation, Cancellations, Incomplete};
 use crate::message::Decoder;
 
 /// The minimum time after which a stream is opened again.
@@ -41,6 +41,8 @@ pub(super) type Events = BoxStream<'static, Result<Sse, sse_stream::Error>>;
 pub(super) struct Streams {
     /// What the server may send on the current connection without a request.
     allowance: Mutex<Arc<Allowance>>,
+    /// The cancellations of the current connection's requests.
+    cancellations: Mutex<Arc<Cancellations>>,
     notifications: Mutex<Option<Notifications>>,
 }
 
@@ -72,13 +74,19 @@ pub(super) enum Previous {
 }
 
 impl Streams {
-    /// Begins a connection with this allowance.
-    pub(super) fn begin_connection(&self, allowance: Arc<Allowance>) {
+    /// Begins a connection with this allowance and these cancellations.
+    pub(super) fn begin_connection(&self, allowance: Arc<Allowance>, cancellations: Arc<Cancellations>) {
         *self.allowance.lock() = allowance;
+        *self.cancellations.lock() = cancellations;
     }
 
     pub(super) fn allowance(&self) -> Arc<Allowance> {
         self.allowance.lock().clone()
+    }
+
+    /// Returns the cancellation of a request that is being sent.
+    pub(super) fn cancellation(&self, id: RequestId) -> Cancellation {
+        self.cancellations.lock().of_request(id)
     }
 
     /// Records that a stream was opened with GET, after the event with this id.
@@ -380,8 +388,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_stream_of_a_cancelled_request_is_dropped_at_once_and_does_not_end() {
-        let allowance = Arc::<Allowance>::default();
-        let cancellation = |id| allowance.cancellation(RequestId::Number(id));
+        let cancellations = Arc::<Cancellations>::default();
+        let cancellation = |id| cancellations.of_request(RequestId::Number(id));
         let event = || Ok(Sse { data: Some("1".to_owned()), ..Sse::default() });
         let ended = until_cancelled(futures::stream::iter([event()]).boxed(), cancellation(1));
         assert_eq!(ended.count().await, 1, "a stream that ends by itself ends");
@@ -395,10 +403,10 @@ mod tests {
         let mut events = until_cancelled(silent.boxed(), cancellation(2));
         assert!(events.next().now_or_never().is_none());
         assert_eq!(Arc::strong_count(&connection), 2);
-        allowance.cancel(&RequestId::Number(1));
+        cancellations.cancel(&RequestId::Number(1));
         assert!(events.next().now_or_never().is_none());
         assert_eq!(Arc::strong_count(&connection), 2, "that was another request");
-        allowance.cancel(&RequestId::Number(2));
+        cancellations.cancel(&RequestId::Number(2));
         assert!(events.next().now_or_never().is_none());
         assert_eq!(Arc::strong_count(&connection), 1);
     }

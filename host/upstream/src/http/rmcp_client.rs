@@ -166,7 +166,7 @@ impl StreamableHttpClient for HttpClient {
         let ClientJsonRpcMessage::Request(request) = &message else {
             return self.post(uri, message, session, headers, limits).await;
         };
-        let cancellation = self.streams.allowance().cancellation(request.id.clone());
+        let cancellation = self.streams.cancellation(request.id.clone());
         let response = tokio::select! {
             () = cancellation.cancelled() => return Err(failed(HttpError::Cancelled)),
             response = self.post(uri, message, session, headers, limits) => response?,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_host_base::log_target;
+use mcp_host_base::task;
 use mcp_host_child::{
     Child, EndReason, GrantError, LaunchError, Launcher as Process, LauncherProgram, Measured, Outcome, Sandbox, Spec,
 };
@@ -94,7 +95,7 @@ impl Launcher for SandboxLauncher {
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (stop, stopped) = oneshot::channel();
         let state = Arc::new(ProgramState::new(u32::try_from(child.process()).ok(), limits));
-        tokio::spawn(accompany(child, plugin.name.as_str().into(), stopped, state.clone()));
+        task::spawn(accompany(child, plugin.name.as_str().into(), stopped, state.clone()));
         Ok(Launched {
             stdin: Box::new(stdin.ok_or_else(missing)?),
             stdout: Box::new(stdout.ok_or_else(missing)?),
@@ -145,12 +146,12 @@ async fn accompany(mut child: Child, name: Arc<str>, mut stopped: oneshot::Recei
             return end(&state, &name, &outcome);
         }
     }
-    // The program's closed standard input requests its end. Dropping the child kills the remaining processes. The connection may also be
-    // closed because the program was killed, before the end is known here.
+    // The program's closed standard input requests its end. The remaining processes are killed. The connection may also be closed because
+    // the program was killed, before the end is known here.
     let outcome = match tokio::time::timeout(GRACE, child.wait()).await {
         Ok(outcome) => outcome,
         Err(_) => {
-            drop(child);
+            child.kill().await;
             return state.set_ended(ProgramEndReason::Stopped, EndReason::Killed.to_string());
         }
     };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use mcp_host_base::task;
 use mcp_host_model::provider::{Program, ProgramEnd, ProgramEndReason, ProgramLimits, ProgramUsage, Programs};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -99,7 +100,7 @@ impl Ledger {
         *starts = starts.saturating_add(1);
         let ledger = self.clone();
         // The task that started the program always records its end.
-        tokio::spawn(async move { ledger.ended(state.ended().await) });
+        task::spawn(async move { ledger.ended(state.ended().await) });
     }
 
     fn ended(&self, end: ProgramEnd) {

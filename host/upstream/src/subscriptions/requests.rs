@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use mcp_host_base::log_target;
+use mcp_host_base::task;
 use mcp_host_base::text::Excerpt;
 use rmcp::model::{
     ClientRequest, Request, ServerNotification, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams,
@@ -148,7 +149,7 @@ impl Requests {
                 requests.warn_of_missing(&subscription, &spellings);
                 let has_ended = Arc::new(AtomicBool::new(false));
                 let (mapping, updates) = (requests.mapping.clone(), requests.updates.clone());
-                let task = tokio::spawn(follow(subscription, mapping, updates, has_ended.clone()));
+                let task = task::spawn(follow(subscription, mapping, updates, has_ended.clone()));
                 Stream { began: Instant::now(), has_ended, _task: AbortOnDropHandle::new(task) }
             });
             // If the stream was refused, the next call tries each resource separately.

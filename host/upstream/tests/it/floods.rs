@@ -12,7 +12,8 @@ use mcp_host_model::provider::{Failure, Provider as _};
 use serde_json::{Value, json};
 
 use super::hostile::wait_for;
-use super::http::{Server, json, status, with_session};
+use super::http::{Server, json, status, with_session, with_subscriptions};
+use super::scripted::acknowledged;
 
 /// An event stream of these bytes.
 fn events(bytes: impl Into<Body>) -> Response {
@@ -73,21 +74,7 @@ async fn a_flood_in_a_stream_of_notifications_ends_the_connection_which_is_opene
 #[tokio::test]
 async fn a_flood_in_a_stream_of_subscriptions_ends_the_connection() {
     for flood in [":\n\n", "event: ping\ndata: x\n\n"] {
-        let server = Server::start(move |_, message| match message["method"].as_str().unwrap_or_default() {
-            "server/discover" => json(
-                message,
-                json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"], "ttlMs": 0, "cacheScope": "public",
-                    "capabilities": { "resources": { "subscribe": true } } }),
-            ),
-            "subscriptions/listen" => {
-                let acknowledged = json!({ "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": {
-                    "_meta": { "io.modelcontextprotocol/subscriptionId": message["id"] },
-                    "notifications": message["params"]["notifications"] } });
-                endless(format!("data: {acknowledged}\n\n"), flood)
-            }
-            _ => status(400, ""),
-        })
-        .await;
+        let server = Server::start(move |_, message| with_subscriptions(message, |first| endless(first, flood))).await;
         let up = mcp_host_upstream::connect(&server.plugin("")).await.unwrap();
         let watched = vec!["x:1".to_owned()];
         let mut reason = None;
@@ -216,10 +203,7 @@ fn broken() -> Response {
 
 /// The acknowledgement of a subscription, in a stream that does not end.
 fn listening(message: &Value) -> Response {
-    let acknowledged = json!({ "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": {
-        "_meta": { "io.modelcontextprotocol/subscriptionId": message["id"] },
-        "notifications": message["params"]["notifications"] } });
-    let first = Ok::<_, std::io::Error>(format!("data: {acknowledged}\n\n"));
+    let first = Ok::<_, std::io::Error>(format!("data: {}\n\n", acknowledged(message)));
     events(Body::from_stream(futures::stream::iter([first]).chain(futures::stream::pending())))
 }
 

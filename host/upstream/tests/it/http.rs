@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::hostile::wait_for;
+use super::scripted::{acknowledged, discovered};
 
 /// A request that was received: its method, its headers and its message.
 type Received = (Method, HeaderMap, Value);
@@ -302,17 +303,9 @@ async fn a_new_session_is_subscribed_in_again_and_everything_has_changed_once() 
 async fn a_stream_of_subscriptions_that_ends_is_opened_again_and_everything_has_changed_once() {
     let end = Arc::new(watch::Sender::new(()));
     let ends = end.clone();
-    let server = Server::start(move |_, message| match message["method"].as_str().unwrap_or_default() {
-        "server/discover" => json(
-            message,
-            json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"], "ttlMs": 0, "cacheScope": "public",
-                "capabilities": { "resources": { "subscribe": true } } }),
-        ),
-        "subscriptions/listen" => {
-            let acknowledged = json!({ "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": {
-                "_meta": { "io.modelcontextprotocol/subscriptionId": message["id"] },
-                "notifications": message["params"]["notifications"] } });
-            let first = Ok::<_, std::io::Error>(format!("data: {acknowledged}\n\n").into_bytes());
+    let server = Server::start(move |_, message| {
+        with_subscriptions(message, |first| {
+            let first = Ok::<_, std::io::Error>(first.into_bytes());
             // The stream ends when the test says so.
             let mut ended = ends.subscribe();
             let rest = futures::stream::once(async move {
@@ -321,8 +314,7 @@ async fn a_stream_of_subscriptions_that_ends_is_opened_again_and_everything_has_
             });
             let events = Body::from_stream(futures::stream::iter([first]).chain(rest));
             Response::builder().header("content-type", "text/event-stream").body(events).unwrap()
-        }
-        _ => status(400, ""),
+        })
     })
     .await;
     let up = mcp_host_upstream::connect(&server.plugin("")).await.unwrap();
@@ -342,12 +334,17 @@ async fn a_stream_of_subscriptions_that_ends_is_opened_again_and_everything_has_
 /// A server without sessions whose other answers are those of `answer`, which gets the id of the request, too.
 fn without_sessions(message: &Value, answer: impl Fn(&Value, &Value) -> Response) -> Response {
     match message["method"].as_str() {
-        Some("server/discover") => json(
-            message,
-            json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": { "resources": {} },
-                "ttlMs": 0, "cacheScope": "public" }),
-        ),
+        Some("server/discover") => json(message, discovered(json!({}))),
         _ => answer(&message["id"], message),
+    }
+}
+
+/// A server without sessions that has subscriptions. `listen` returns their stream, of which it gets the first event.
+pub(crate) fn with_subscriptions(message: &Value, listen: impl FnOnce(String) -> Response) -> Response {
+    match message["method"].as_str() {
+        Some("server/discover") => json(message, discovered(json!({ "subscribe": true }))),
+        Some("subscriptions/listen") => listen(format!("data: {}\n\n", acknowledged(message))),
+        _ => status(400, ""),
     }
 }
 

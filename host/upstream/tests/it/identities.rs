@@ -20,6 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::hostile::wait_for;
 use super::http::{Server, json, status, with_session};
+use super::scripted::{acknowledged, discovered};
 
 /// Lists what the user has, in two pages, and reads everything as that user.
 fn answer(user: &str, method: &Method, message: &Value) -> Response {
@@ -81,8 +82,7 @@ async fn serve_with_repetitions(listener: TcpListener) {
             let mut responses = Vec::new();
             while let Some((user, message)) = receive(&mut stream).await {
                 let result = match message["method"].as_str().unwrap_or_default() {
-                    "server/discover" => json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"],
-                        "capabilities": { "resources": {} }, "ttlMs": 0, "cacheScope": "public" }),
+                    "server/discover" => discovered(json!({})),
                     _ => json!({ "resultType": "complete",
                         "contents": [{ "uri": message["params"]["uri"], "text": format!("for {user}") }] }),
                 };
@@ -215,31 +215,22 @@ impl Notifying {
         };
         let server = Server::start_for_users(move |user, method, message| {
             let called = message["method"].as_str().unwrap_or_default();
-            let capabilities = json!({ "resources": { "subscribe": true, "listChanged": true } });
+            let resources = json!({ "subscribe": true, "listChanged": true });
             match (called, is_stateless) {
                 ("", _) if *method == Method::GET => open(user, None),
                 ("", _) => status(200, ""),
-                ("server/discover", true) => json(
-                    message,
-                    json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": capabilities,
-                        "ttlMs": 0, "cacheScope": "public" }),
-                ),
+                ("server/discover", true) => json(message, discovered(resources)),
                 ("server/discover", false) => status(400, "no valid session"),
                 ("initialize", _) => json(
                     message,
-                    json!({ "protocolVersion": "2025-06-18", "capabilities": capabilities,
+                    json!({ "protocolVersion": "2025-06-18", "capabilities": { "resources": resources },
                         "serverInfo": { "name": "notifying", "version": "1" } }),
                 ),
                 ("resources/subscribe" | "resources/unsubscribe", _) => json(message, json!({})),
                 ("resources/read", _) => {
                     json(message, json!({ "contents": [{ "uri": message["params"]["uri"], "text": user }] }))
                 }
-                ("subscriptions/listen", _) => {
-                    let meta = json!({ "io.modelcontextprotocol/subscriptionId": message["id"] });
-                    let line = json!({ "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
-                        "params": { "notifications": message["params"]["notifications"], "_meta": meta } });
-                    open(user, Some(line.to_string()))
-                }
+                ("subscriptions/listen", _) => open(user, Some(acknowledged(message).to_string())),
                 _ => status(202, ""),
             }
         });

@@ -186,16 +186,23 @@ pub(crate) fn with_session(answer: impl Fn(&str, &Value) -> Reply + Send + Sync 
     })
 }
 
+/// The result of `server/discover` of a server without sessions, with these capabilities of its resources.
+pub(crate) fn discovered(resources: Value) -> Value {
+    json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": { "resources": resources }, "ttlMs": 0,
+        "cacheScope": "public" })
+}
+
+/// The first message in the stream of a request `subscriptions/listen`.
+pub(crate) fn acknowledged(listen: &Value) -> Value {
+    let meta = json!({ "io.modelcontextprotocol/subscriptionId": listen["id"] });
+    json!({ "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
+        "params": { "notifications": listen["params"]["notifications"], "_meta": meta } })
+}
+
 /// A server without sessions.
 pub(crate) fn stateless(answer: impl Fn(&str, &Value) -> Reply + Send + Sync + 'static) -> Scripted {
     Scripted::new(move |message| match message["method"].as_str().unwrap_or_default() {
-        "server/discover" => Reply::Result(json!({
-            "resultType": "complete",
-            "supportedVersions": ["2026-07-28"],
-            "capabilities": { "resources": { "subscribe": true, "listChanged": true } },
-            "ttlMs": 0,
-            "cacheScope": "public",
-        })),
+        "server/discover" => Reply::Result(discovered(json!({ "subscribe": true, "listChanged": true }))),
         method => answer(method, message),
     })
 }

@@ -7,7 +7,7 @@ use mcp_host_model::provider::Provider;
 use serde_json::{Value, json};
 
 use super::hostile::wait_for;
-use super::scripted::{Reply, Scripted, page, stateless, text, with_session};
+use super::scripted::{Reply, Scripted, acknowledged, page, stateless, text, with_session};
 
 fn watched(paths: &[&str]) -> Vec<String> {
     paths.iter().map(|path| (*path).to_owned()).collect()
@@ -68,10 +68,7 @@ fn listening() -> (Scripted, Arc<AtomicUsize>) {
     let server = stateless(move |method, message| match method {
         "subscriptions/listen" => {
             opened.fetch_add(1, Ordering::SeqCst);
-            let meta = json!({ "io.modelcontextprotocol/subscriptionId": message["id"] });
-            let line = json!({ "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
-                "params": { "notifications": message["params"]["notifications"], "_meta": meta } });
-            Reply::Lines(vec![line.to_string()])
+            Reply::Lines(vec![acknowledged(message).to_string()])
         }
         "notifications/cancelled" => Reply::Silence,
         _ => subscribing(method, message),

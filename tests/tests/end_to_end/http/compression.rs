@@ -45,7 +45,7 @@ fn text(answer: &[u8]) -> String {
 }
 
 #[tokio::test]
-async fn an_answer_is_compressed_as_the_client_prefers() {
+async fn an_answer_is_compressed_if_the_client_accepts_it() {
     let (_sources, server) = start().await;
     let stateless = Revision::V_2026_07_28;
     let (encoding, plain) = read(&server, stateless.clone(), "large.md", None).await;
@@ -63,11 +63,8 @@ async fn an_answer_is_compressed_as_the_client_prefers() {
     let (encoding, refused) = read(&server, stateless.clone(), "large.md", Some("gzip;q=0, gzip")).await;
     assert_eq!((encoding, text(&refused)), (None, text(&plain)));
 
-    let (encoding, compressed) = read(&server, stateless, "large.md", Some("gzip;q=0.5, br")).await;
-    assert_eq!(encoding.as_deref(), Some("br"));
-    let mut answer = Vec::new();
-    brotli_decompressor::BrotliDecompress(&mut &compressed[..], &mut answer).unwrap();
-    assert_eq!(text(&answer), text(&plain));
+    let (encoding, _) = read(&server, stateless, "large.md", Some("gzip;q=0.5, br")).await;
+    assert_eq!(encoding.as_deref(), Some("gzip"));
     server.end().await;
 }
 
@@ -75,16 +72,10 @@ async fn an_answer_is_compressed_as_the_client_prefers() {
 async fn an_answer_of_several_chunks_is_compressed_to_its_end() {
     let (_sources, server) = start().await;
     for revision in [Revision::V_2025_11_25, Revision::V_2026_07_28] {
-        let (encoding, compressed) = read(&server, revision.clone(), "huge.md", Some("gzip")).await;
+        let (encoding, compressed) = read(&server, revision, "huge.md", Some("gzip")).await;
         assert_eq!(encoding.as_deref(), Some("gzip"));
         let mut answer = Vec::new();
         flate2::read::GzDecoder::new(&compressed[..]).read_to_end(&mut answer).unwrap();
-        assert_eq!(text(&answer), LARGE.repeat(HUGE));
-
-        let (encoding, compressed) = read(&server, revision, "huge.md", Some("br")).await;
-        assert_eq!(encoding.as_deref(), Some("br"));
-        let mut answer = Vec::new();
-        brotli_decompressor::BrotliDecompress(&mut &compressed[..], &mut answer).unwrap();
         assert_eq!(text(&answer), LARGE.repeat(HUGE));
     }
     server.end().await;
@@ -121,7 +112,7 @@ async fn the_length_of_a_cached_answer_is_told_unless_it_is_compressed() {
 async fn what_nobody_asks_for_or_is_not_worth_it_is_not_compressed() {
     let (_sources, server) = start().await;
     for (note, accepted) in
-        [("large.md", "identity"), ("large.md", "gzip;q=0, br;q=0"), ("large.md", "zstd"), ("small.md", "gzip, br")]
+        [("large.md", "identity"), ("large.md", "gzip;q=0, br"), ("large.md", "zstd"), ("small.md", "gzip, br")]
     {
         let (encoding, answer) = read(&server, Revision::V_2026_07_28, note, Some(accepted)).await;
         assert_eq!(encoding, None, "{note} {accepted}");

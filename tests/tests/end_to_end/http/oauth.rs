@@ -126,6 +126,15 @@ impl ResourceServer {
         }
     }
 
+    /// Opens the stream of `subscriptions/listen` with a token, for these notifications.
+    async fn listen(&self, token: &str, notifications: Value) -> Response {
+        let filter = json!({ "notifications": notifications });
+        let mut wire = self.server.uninitialized(REVISION);
+        let listening = wire.request_builder("subscriptions/listen", filter).bearer_auth(token).send().await.unwrap();
+        assert_eq!(listening.status(), StatusCode::OK);
+        listening
+    }
+
     /// Starts a session with a token.
     async fn session(&self, token: &str) -> RawHttp {
         RawHttp::start_with_token(self.server.url(), Revision::V_2025_11_25, token).await

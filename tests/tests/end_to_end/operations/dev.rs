@@ -115,6 +115,36 @@ async fn code_of_the_baseline_compiler_is_served_first_and_optimized_code_is_kep
 }
 
 #[tokio::test]
+async fn a_component_that_is_pinned_is_compiled_once_to_optimized_code() {
+    let (project, (cache, environment)) = (DevProject::new(), private_cache());
+    let folder = project.folder().path().to_owned();
+    let inspected = run([Path::new("inspect"), &folder.join(".components/sample.wasm"), Path::new("--json")]).await;
+    let digest = inspected.success().json()["digest"].as_str().unwrap().to_owned();
+    let file = folder.join("mcp-host.toml");
+    let pinned = format!(
+        "[[plugin]]\nname = 'y'\ncomponent = '.components/sample.wasm'\nmount = 'y:///'\ndigest = '{digest}'\n\n[dev]"
+    );
+    fs::write(&file, fs::read_to_string(&file).unwrap().replace("[dev]", &pinned)).unwrap();
+    let dev = DevServer::start_in(folder.clone(), environment.clone()).await;
+    dev.line("  + x:///world").await;
+    dev.line("  + y:///plain").await;
+    let digits = digest.strip_prefix("sha256:").unwrap();
+    let compiled = || cached(&cache, ".cwasm").into_iter().partition::<Vec<_>, _>(|(name, _)| name.starts_with(digits));
+    // The other component is compiled twice.
+    while compiled().1.len() < 2 {
+        wait_a_moment().await;
+    }
+    assert_eq!(compiled().0.len(), 1);
+    dev.end().await;
+
+    let mut read = mcp_host_tests::host_command();
+    read.args(["read", "y:///plain"]).current_dir(folder).envs(environment);
+    let read = read.output().await.unwrap();
+    let stderr = String::from_utf8_lossy(&read.stderr);
+    assert!(read.status.success() && !stderr.contains("compiling"), "{stderr}");
+}
+
+#[tokio::test]
 async fn a_build_that_fails_is_shown_and_the_last_component_is_served_until_one_succeeds() {
     let project = DevProject::new();
     let dev = DevServer::start(&project).await;

@@ -203,7 +203,7 @@ async fn a_trap_in_c_has_its_line_and_a_loop_in_go_its_function() {
 }
 
 #[tokio::test]
-async fn a_profile_is_for_firefox_or_a_tree() {
+async fn a_profile_is_for_firefox_or_a_flame_graph_and_a_tree() {
     let config = plugin("busy", &[("cpu", "1m"), ("deadline", "1m")]);
     let folder = Folder::with_files([("x", "")]);
     let file = folder.path().join("profile.json");
@@ -216,7 +216,16 @@ async fn a_profile_is_for_firefox_or_a_tree() {
     assert!(tree.stderr.contains(" samples in "), "{}", tree.stderr);
     let first = tree.stderr.lines().find(|line| line.contains('%')).unwrap();
     assert!(first.trim_start().starts_with("100.0%") && first.ends_with("  read"), "{}", tree.stderr);
+    let rows: Vec<_> = tree.stderr.lines().filter(|line| line.contains('│')).collect();
+    assert!(rows.len() > 1 && rows.iter().all(|row| row.chars().count() <= 100), "{}", tree.stderr);
+    assert_eq!(rows[0], format!("│read {}", "─".repeat(94)), "all of the time is below the function of the contract");
+    assert!(!tree.stderr.contains('\u{1b}'), "{}", tree.stderr);
+    let (graph, percentages) = tree.stderr.split_once("\n\n").unwrap();
+    assert!(graph.ends_with(rows[rows.len() - 1]) && percentages.starts_with(first), "{}", tree.stderr);
     assert_eq!(tree.text(), "computed");
+    let colored = command(&config, &[&read[..], &["-", "--color", "always"]].concat()).await.success();
+    assert!(colored.stderr.contains("│read ") && !colored.stderr.contains('─'), "{}", colored.stderr);
+    assert!(colored.stderr.lines().any(|line| line.starts_with("\u{1b}[30m\u{1b}[")), "{}", colored.stderr);
     let unwritable = command(&config, &[&read[..], &["/nowhere/profile.json"]].concat()).await;
     assert_eq!(unwritable.code(), 1);
     assert!(unwritable.stderr.contains("/nowhere/profile.json"), "{}", unwritable.stderr);

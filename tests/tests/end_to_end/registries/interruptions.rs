@@ -9,14 +9,12 @@ use mcp_host_tests::{
 };
 use serde_json::json;
 
-use super::hello_that_asks_for;
 use super::tools::traced;
+use super::{hello_that_asks_for, registry_with_hello};
 
 #[tokio::test]
 async fn a_command_that_is_killed_at_any_step_leaves_everything_as_it_was() {
-    let registry = Registry::start().await;
-    let publisher = RegistryProject::new(&registry);
-    publisher.push(&component("hello"), "1.0.0", Some("acme.pem")).await.success();
+    let (registry, publisher) = registry_with_hello().await;
     let parts = registry.answers("1.0.0");
     let authority = CertificateAuthority::new();
     for (step, _) in parts.iter().enumerate() {
@@ -45,9 +43,7 @@ async fn a_command_that_is_killed_at_any_step_leaves_everything_as_it_was() {
 
 #[tokio::test]
 async fn a_command_that_is_killed_before_any_rename_is_completed_by_the_next_one() {
-    let registry = Registry::start().await;
-    let publisher = RegistryProject::new(&registry);
-    publisher.push(&component("hello"), "1.0.0", Some("acme.pem")).await.success();
+    let (registry, publisher) = registry_with_hello().await;
     let add = ["add".to_owned(), "hello".to_owned(), registry.reference("1")];
     let mut killed = 0;
     loop {
@@ -90,9 +86,7 @@ async fn credentials_that_are_not_accepted_are_told_apart_from_none() {
 
 #[tokio::test]
 async fn two_commands_do_not_change_a_lock_at_once() {
-    let registry = Registry::start().await;
-    let publisher = RegistryProject::new(&registry);
-    publisher.push(&component("hello"), "1.0.0", Some("acme.pem")).await.success();
+    let (registry, publisher) = registry_with_hello().await;
     let authority = CertificateAuthority::new();
     let origin = MockOrigin::https(&authority).await;
     let name = format!("127.0.0.1:{}", origin.port());
@@ -116,9 +110,7 @@ async fn two_commands_do_not_change_a_lock_at_once() {
 
 #[tokio::test]
 async fn two_configs_with_one_store_add_at_once_and_neither_removes_what_the_other_needs() {
-    let registry = Registry::start().await;
-    let publisher = RegistryProject::new(&registry);
-    publisher.push(&component("hello"), "1.0.0", Some("acme.pem")).await.success();
+    let (registry, publisher) = registry_with_hello().await;
     let shared = publisher.path("shared").display().to_string();
     let with_store = || {
         let project = RegistryProject::new(&registry);
@@ -158,9 +150,7 @@ async fn a_full_disk_is_said_to_be_full_and_leaves_nothing_behind() {
 
 #[tokio::test]
 async fn a_credential_helper_that_fails_is_named_beside_what_the_registry_says() {
-    let registry = Registry::start().await;
-    let project = RegistryProject::new(&registry);
-    project.push(&component("hello"), "1.0.0", Some("acme.pem")).await.success();
+    let (registry, project) = registry_with_hello().await;
     let helpers = json!({ "credHelpers": { registry.name(): "of-nobody" } });
     project.write("docker/config.json", helpers.to_string());
     let added = project.run(["add", "hello", &registry.reference("1")]).await;

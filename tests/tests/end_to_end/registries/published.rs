@@ -6,6 +6,8 @@ use mcp_host_tests::{
 };
 use serde_json::{Value, json};
 
+use super::registry_with_hello;
+
 #[tokio::test]
 async fn what_is_published_and_added_is_served_when_the_registry_is_gone() {
     let registry = Registry::start().await;
@@ -48,9 +50,7 @@ async fn what_is_published_and_added_is_served_when_the_registry_is_gone() {
 
 #[tokio::test]
 async fn a_signature_is_found_by_the_referrers_api_too() {
-    let registry = Registry::start().await;
-    let publisher = RegistryProject::new(&registry);
-    publisher.push(&component("hello"), "1.0.0", Some("acme.pem")).await.success();
+    let (registry, publisher) = registry_with_hello().await;
     let authority = CertificateAuthority::new();
     let origin = MockOrigin::https(&authority).await;
     let name = format!("127.0.0.1:{}", origin.port());
@@ -97,9 +97,7 @@ async fn a_registry_that_records_subjects_gets_no_tag_for_them() {
 
 #[tokio::test]
 async fn another_machine_fetches_what_is_locked() {
-    let registry = Registry::start().await;
-    let project = RegistryProject::new(&registry);
-    project.push(&component("hello"), "1.0.0", Some("acme.pem")).await.success();
+    let (registry, project) = registry_with_hello().await;
     project.run(["add", "hello", &registry.reference("1.0")]).await.success();
     let other = RegistryProject::new(&registry);
     for name in ["mcp-host.toml", "mcp-host.lock", "acme.pub"] {
@@ -114,9 +112,7 @@ async fn another_machine_fetches_what_is_locked() {
 
 #[tokio::test]
 async fn a_machine_without_a_network_gets_an_archive() {
-    let registry = Registry::start().await;
-    let project = RegistryProject::new(&registry);
-    project.push(&component("hello"), "1.0.0", Some("acme.pem")).await.success();
+    let (registry, project) = registry_with_hello().await;
     project.run(["add", "hello", &registry.reference("1.0")]).await.success();
     let archive = project.path("all.tar");
     let arguments = |command: &str| ["store".into(), command.into(), archive.clone().into_os_string()];
@@ -159,9 +155,7 @@ async fn a_machine_without_a_network_gets_an_archive() {
 
 #[tokio::test]
 async fn a_component_that_was_changed_in_the_store_is_not_served_and_is_fetched_again() {
-    let registry = Registry::start().await;
-    let project = RegistryProject::new(&registry);
-    project.push(&component("hello"), "1.0.0", Some("acme.pem")).await.success();
+    let (registry, project) = registry_with_hello().await;
     project.run(["add", "hello", &registry.reference("1.0.0")]).await.success();
     let largest = project.stored().into_iter().max_by_key(|file| file.metadata().unwrap().len()).unwrap();
     let mut bytes = std::fs::read(&largest).unwrap();
@@ -201,9 +195,7 @@ async fn the_example_runs_with_one_command() {
 
 #[tokio::test]
 async fn a_version_that_is_published_is_not_replaced() {
-    let registry = Registry::start().await;
-    let project = RegistryProject::new(&registry);
-    project.push(&component("hello"), "1.0.0", Some("acme.pem")).await.success();
+    let (registry, project) = registry_with_hello().await;
     let other = project.push(&component("notes"), "1.0.0", Some("acme.pem")).await;
     assert!(other.code() == 1 && other.stderr.contains("publish a new version"), "{}", other.stderr);
     let range = project.push(&component("hello"), "1.0", None).await;

@@ -2,6 +2,8 @@
 
 use mcp_host_tests::{Output, Registry, RegistryProject, ReservedPort, component};
 
+use super::registry_with_hello;
+
 /// Asserts that a command failed with a message, and that nothing is locked.
 fn refused(project: &RegistryProject, output: &Output, expected: &[&str]) {
     assert_ne!(output.code(), 0, "{}", output.text());
@@ -36,9 +38,7 @@ async fn no_signature_and_that_of_a_stranger_are_told_apart() {
 
 #[tokio::test]
 async fn a_key_past_its_date_locks_nothing_new() {
-    let registry = Registry::start().await;
-    let project = RegistryProject::new(&registry);
-    project.push(&component("hello"), "1.0.0", Some("acme.pem")).await.success();
+    let (registry, project) = registry_with_hello().await;
     project.trust("keys = [{ file = 'acme.pub', not-after = 2020-01-01 }]");
     let added = project.run(["add", "hello", &registry.reference("1")]).await;
     refused(&project, &added, &["which counts until 2020-01-01 (`not-after`)"]);
@@ -59,9 +59,7 @@ async fn a_source_that_nobody_trusts_and_one_that_is_unsigned_on_purpose() {
 
 #[tokio::test]
 async fn what_is_not_there_or_not_locked_names_the_command() {
-    let registry = Registry::start().await;
-    let project = RegistryProject::new(&registry);
-    project.push(&component("hello"), "1.0.0", Some("acme.pem")).await.success();
+    let (registry, project) = registry_with_hello().await;
     let add = async |version: &str| project.run(["add", "hello", &registry.reference(version)]).await;
     refused(&project, &add("3").await, &["is a version within"]);
     let source = registry.reference("1.0");
@@ -82,9 +80,7 @@ async fn what_is_not_there_or_not_locked_names_the_command() {
 
 #[tokio::test]
 async fn a_mirror_that_is_dead_is_passed_over_and_a_registry_that_is_dead_is_named() {
-    let registry = Registry::start().await;
-    let project = RegistryProject::new(&registry);
-    project.push(&component("hello"), "1.0.0", Some("acme.pem")).await.success();
+    let (registry, project) = registry_with_hello().await;
     let nobody = ReservedPort::new();
     let trust = format!("[[trust]]\nsources = ['oci://{}']\nunsigned = true\n", registry.name());
     let mirrors = format!("mirrors = {{ '{}/acme' = ['{}/cache'] }}", registry.name(), nobody.address());

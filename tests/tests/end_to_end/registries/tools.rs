@@ -4,10 +4,12 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use mcp_host_tests::{Registry, RegistryProject, TIMEOUT, component};
+use mcp_host_tests::{Registry, RegistryProject, TIMEOUT};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 use tokio::time::timeout;
+
+use super::registry_with_hello;
 
 /// A program that `cargo xtask` installs.
 pub(super) fn tool(name: &str) -> Command {
@@ -39,9 +41,7 @@ pub(super) async fn copy(registry: &Registry, project: &RegistryProject, from: &
 
 #[tokio::test]
 async fn skopeo_copies_a_component_and_its_copy_can_be_added() {
-    let registry = Registry::start().await;
-    let project = RegistryProject::new(&registry);
-    project.push(&component("hello"), "1.0.0", Some("acme.pem")).await.success();
+    let (registry, project) = registry_with_hello().await;
     let at = |name: &str| project.path(name).display().to_string();
     let copy = async |from: String, to: String| copy(&registry, &project, &from, &to).await;
     let image = |name: &str| format!("docker://{}/{name}:1.0.0", registry.name());
@@ -66,9 +66,7 @@ async fn skopeo_copies_a_component_and_its_copy_can_be_added() {
 
 #[tokio::test]
 async fn serving_what_is_locked_makes_no_connection() {
-    let registry = Registry::start().await;
-    let project = RegistryProject::new(&registry);
-    project.push(&component("hello"), "1.0.0", Some("acme.pem")).await.success();
+    let (registry, project) = registry_with_hello().await;
     project.run(["add", "hello", &registry.reference("1")]).await.success();
     let trace = project.path("trace");
     let mut strace = traced(&project.command(["serve", "--stdio"]), &trace, &["trace=socket,connect"]);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::tools::copy;
-use super::{MANIFEST, digest};
+use super::{MANIFEST, digest, registry_with_hello};
 
 const VERSION: &str = "org.opencontainers.image.version";
 const TITLE: &str = "org.opencontainers.image.title";
@@ -108,9 +108,7 @@ async fn an_artifact_of_wkg_without_a_version_is_added_by_its_tag_and_not_signed
 
 #[tokio::test]
 async fn what_is_published_is_what_wkg_requires() {
-    let registry = Registry::start().await;
-    let project = RegistryProject::new(&registry);
-    project.push(&component("hello"), "1.0.0", Some("acme.pem")).await.success();
+    let (registry, project) = registry_with_hello().await;
     let (manifest, config) = registry.published("1.0.0");
     assert_eq!(manifest["mediaType"], MANIFEST);
     assert_eq!(manifest["config"]["mediaType"], "application/vnd.wasm.config.v0+json");

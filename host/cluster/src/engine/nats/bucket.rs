@@ -5,7 +5,7 @@
 //! size. Values of a plugin's bucket are kept until they are deleted; its quotas are the limits of the stream.
 //!
 //! An object store (ADR-20) is a stream of the same kind, whose subjects are the descriptions of objects and
-//! their chunks. It has several messages of one subject. They are kept for [`MAX_AGE`], too.
+//! their chunks. It has several messages of one subject. They are kept for [`SNAPSHOT_LIFETIME`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,10 +14,11 @@ use async_nats::HeaderMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mcp_host_base::shared_buckets::BucketLimits;
-use mcp_host_base::shared_snapshots::MAX_CHUNK;
+use mcp_host_base::shared_snapshots::{MAX_CHUNK, SNAPSHOT_LIFETIME};
 use serde_json::{Value, json};
 
 use super::connection::{API, Answer, ApiError};
+use super::connection_log::quoted;
 use super::{EngineError, Nats};
 use crate::buckets::MAX_VALUE;
 use crate::record::MAX_RECORD_BYTES;
@@ -48,7 +49,7 @@ const ROLLUP: &str = "Nats-Rollup";
 /// Error codes of JetStream.
 const NO_MESSAGE: u64 = 10_037;
 pub(super) const NO_STREAM: u64 = 10_059;
-pub(super) const WRONG_SEQUENCE: [u64; 2] = [10_071, 10_164];
+const WRONG_SEQUENCE: [u64; 2] = [10_071, 10_164];
 const NAME_IN_USE: u64 = 10_058;
 /// JetStream is not available at the moment: the stream has no leader, for example.
 const NOT_AVAILABLE: [u64; 3] = [10_008, 10_009, 10_117];
@@ -68,7 +69,22 @@ pub(super) struct Bucket {
 impl From<&ApiError> for EngineError {
     fn from(error: &ApiError) -> Self {
         let reason = error.description.clone();
-        if NOT_AVAILABLE.contains(&error.err_code) { Self::NoAnswer(reason) } else { Self::Refused(reason) }
+        match error.err_code {
+            code if WRONG_SEQUENCE.contains(&code) => Self::Conflict,
+            code if NOT_AVAILABLE.contains(&code) => Self::NoAnswer(reason),
+            _ => Self::Refused(reason),
+        }
+    }
+}
+
+impl EngineError {
+    /// Returns this error as one of these errors of a shared store, with a text for the log.
+    pub(super) fn into_shared<E>(self, conflict: E, no_answer: fn(String) -> E, refused: fn(String) -> E) -> E {
+        match self {
+            Self::Conflict => conflict,
+            Self::NoAnswer(reason) => no_answer(quoted(&reason)),
+            Self::Refused(reason) => refused(quoted(&reason)),
+        }
     }
 }
 
@@ -125,7 +141,7 @@ impl Bucket {
             Kind::Records => (nanoseconds(MAX_AGE), MAX_RECORD_BYTES),
             Kind::Sessions => (nanoseconds(MAX_SESSION_AGE), MAX_SESSION_BYTES),
             Kind::Values(_) => (0, MAX_VALUE.saturating_add(MAX_HEADER_BYTES)),
-            Kind::Objects => (nanoseconds(MAX_AGE), MAX_CHUNK.saturating_add(MAX_HEADER_BYTES)),
+            Kind::Objects => (nanoseconds(SNAPSHOT_LIFETIME), MAX_CHUNK.saturating_add(MAX_HEADER_BYTES)),
         };
         let mut config = json!({
             "name": self.stream(),
@@ -301,10 +317,7 @@ impl Nats {
         expected: Option<u64>,
         lifetime: Option<Duration>,
     ) -> Result<u64, EngineError> {
-        self.store(key, value, expected, lifetime).await?.map_err(|error| {
-            let is_conflict = WRONG_SEQUENCE.contains(&error.err_code);
-            if is_conflict { EngineError::Conflict } else { EngineError::from(&error) }
-        })
+        self.store(key, value, expected, lifetime).await?.map_err(|error| EngineError::from(&error))
     }
 
     /// Publishes the message of a key. Returns its revision, or the error of the stream.
@@ -337,6 +350,15 @@ impl Nats {
         headers.insert(EXPECTED, expected.unwrap_or_default().to_string());
         headers.insert(ROLLUP, "sub");
         self.send(key, value, headers).await
+    }
+
+    /// Deletes all messages of a key.
+    pub(super) async fn purge(&self, key: &str) -> Result<(), EngineError> {
+        let body = json!({ "filter": self.bucket.subject(key) });
+        match self.stream_request("STREAM.PURGE", &body).await?.error {
+            Some(error) if error.err_code != NO_STREAM => Err(EngineError::from(&error)),
+            _ => Ok(()),
+        }
     }
 
     async fn send(&self, key: &str, value: Vec<u8>, headers: HeaderMap) -> Result<Result<u64, ApiError>, EngineError> {

@@ -9,6 +9,7 @@ use async_nats::client::RequestErrorKind;
 use async_nats::connection::State;
 use async_nats::rustls::ClientConfig;
 use async_nats::{Client, ConnectOptions, HeaderMap, Request, ServerAddr};
+use futures::future::BoxFuture;
 use mcp_host_base::threads::WorkerPool;
 use serde::Deserialize;
 use serde_json::Value;
@@ -17,8 +18,9 @@ use tokio::sync::OnceCell;
 use tokio::time::sleep;
 
 use super::connection_log::ConnectionLog;
-use super::{EngineError, Login};
+use super::{ALL_CAPACITY_BYTES, CAPACITY, EngineError, Login};
 use crate::bounded_json;
+use crate::memory::MemoryPool;
 
 /// The prefix of the subjects of the JetStream API.
 pub(super) const API: &str = "$JS.API.";
@@ -39,6 +41,8 @@ pub(super) struct Connection {
     tls: Option<ClientConfig>,
     pub(super) timeout: Duration,
     pub(super) log: Arc<ConnectionLog>,
+    /// The memory for messages that wait for subscribers.
+    pub(super) waiting: Arc<MemoryPool>,
     /// The thread of the connection; none if it belongs to the runtime of the first request.
     thread: Option<ConnectionThread>,
 }
@@ -55,7 +59,7 @@ impl ConnectionThread {
         if let Some(pool) = self.pool.get() {
             return Ok(pool.handle().clone());
         }
-        let pool = WorkerPool::start(Builder::new_multi_thread().worker_threads(1).thread_name("nats-buckets"));
+        let pool = WorkerPool::start(Builder::new_multi_thread().worker_threads(1).thread_name("nats"));
         let pool = pool.map_err(|error| EngineError::NoAnswer(format!("no thread for the connection: {error}")))?;
         Ok(self.pool.get_or_init(|| pool).handle().clone())
     }
@@ -119,11 +123,17 @@ impl Connection {
         log: ConnectionLog,
         thread: Option<ConnectionThread>,
     ) -> Self {
-        Self { client: OnceCell::new(), servers, login, tls, timeout, log: Arc::new(log), thread }
+        let waiting = Arc::new(MemoryPool::new(ALL_CAPACITY_BYTES));
+        Self { client: OnceCell::new(), servers, login, tls, timeout, log: Arc::new(log), waiting, thread }
     }
 
-    /// Returns the client, which connects in the background: requests fail until a server responds.
-    pub(super) async fn client(&self) -> Result<&Client, EngineError> {
+    /// Returns the client, which connects in the background: requests fail until a server responds. Type-erased, as
+    /// [`request`](Self::request), so that the client of NATS is compiled in this crate only.
+    pub(super) fn client(&self) -> BoxFuture<'_, Result<&Client, EngineError>> {
+        Box::pin(self.get_or_connect())
+    }
+
+    async fn get_or_connect(&self) -> Result<&Client, EngineError> {
         let connect = async || {
             let (log, rounds, timeout) = (self.log.clone(), self.log.clone(), self.timeout);
             let mut options = ConnectOptions::new()
@@ -154,9 +164,7 @@ impl Connection {
             if let Some(tls) = &self.tls {
                 options = options.tls_client_config(tls.clone());
             }
-            if self.thread.is_some() {
-                options = options.subscription_capacity(MAX_PENDING);
-            }
+            options = options.subscription_capacity(if self.thread.is_some() { MAX_PENDING } else { CAPACITY });
             let no_client = |error: async_nats::ConnectError| EngineError::NoAnswer(error.to_string());
             let servers = self.servers.clone();
             match &self.thread {
@@ -196,7 +204,18 @@ impl Connection {
     }
 
     /// Sends a request to JetStream about a stream. `is_made` becomes false if the stream does not exist.
-    pub(super) async fn request(
+    pub(super) fn request<'a>(
+        &'a self,
+        is_made: &'a AtomicBool,
+        subject: String,
+        headers: HeaderMap,
+        body: Vec<u8>,
+        max_answer: usize,
+    ) -> BoxFuture<'a, Result<Answer, EngineError>> {
+        Box::pin(self.send_request(is_made, subject, headers, body, max_answer))
+    }
+
+    async fn send_request(
         &self,
         is_made: &AtomicBool,
         subject: String,

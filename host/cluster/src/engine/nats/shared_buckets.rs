@@ -27,9 +27,9 @@ use mcp_host_base::shared_buckets::{
 };
 use serde_json::json;
 
-use super::bucket::{Bucket, Last, MAX_HEADER_BYTES, NO_STREAM, WRONG_SEQUENCE};
+use super::bucket::{Bucket, Last, MAX_HEADER_BYTES, NO_STREAM};
 use super::connection::{ApiError, Connection, ConnectionThread};
-use super::connection_log::{Effects, quoted};
+use super::connection_log::Effects;
 use super::{EngineError, Nats, NatsError, NatsOptions, connection};
 use crate::buckets::{MAX_VALUE, bucket_name};
 
@@ -76,11 +76,7 @@ struct PluginBucket(Nats);
 
 impl From<EngineError> for BucketError {
     fn from(error: EngineError) -> Self {
-        match error {
-            EngineError::Conflict => Self::Conflict,
-            EngineError::NoAnswer(reason) => Self::NoAnswer(quoted(&reason)),
-            EngineError::Refused(reason) => Self::Refused(quoted(&reason)),
-        }
+        error.into_shared(Self::Conflict, Self::NoAnswer, Self::Refused)
     }
 }
 
@@ -88,7 +84,6 @@ impl From<EngineError> for BucketError {
 fn write_error(error: &ApiError, length: usize, max: usize) -> BucketError {
     let ApiError { err_code, description } = error;
     match *err_code {
-        code if WRONG_SEQUENCE.contains(&code) => BucketError::Conflict,
         NOT_STORED if description.contains("maximum bytes") => BucketError::FullOfBytes,
         NOT_STORED if description.contains("maximum messages") => BucketError::FullOfKeys,
         MESSAGE_TOO_LARGE => BucketError::TooLarge { length, max },
@@ -155,12 +150,7 @@ impl PluginBucket {
     }
 
     async fn purge(&self, key: &str) -> Result<(), BucketError> {
-        let body = json!({ "filter": self.0.bucket.subject(&token(key)) });
-        let answer = self.0.stream_request("STREAM.PURGE", &body).await?;
-        match answer.error {
-            Some(error) if error.err_code != NO_STREAM => Err(api_error(&error)),
-            _ => Ok(()),
-        }
+        Ok(self.0.purge(&token(key)).await?)
     }
 
     async fn count(&self) -> Result<BucketContents, BucketError> {

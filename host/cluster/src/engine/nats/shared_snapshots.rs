@@ -18,9 +18,8 @@ use std::time::Duration;
 use mcp_host_base::shared_snapshots::{
     Answer, Chunk, MAX_CHUNK, Published, Slot, Snapshot, SnapshotError, SnapshotPlace, SnapshotStore,
 };
-use serde_json::json;
 
-use super::bucket::{Bucket, Last, NO_STREAM, WRONG_SEQUENCE};
+use super::bucket::{Bucket, Last};
 use super::connection::{ApiError, Connection, ConnectionThread};
 use super::connection_log::{Effects, quoted};
 use super::{EngineError, Nats, NatsError, NatsOptions, connection};
@@ -86,17 +85,13 @@ struct NatsPlace {
 
 impl From<EngineError> for SnapshotError {
     fn from(error: EngineError) -> Self {
-        match error {
-            EngineError::Conflict => Self::Conflict,
-            EngineError::NoAnswer(reason) => Self::NoAnswer(quoted(&reason)),
-            EngineError::Refused(reason) => Self::Refused(quoted(&reason)),
-        }
+        error.into_shared(Self::Conflict, Self::NoAnswer, Self::Refused)
     }
 }
 
 /// The error that the stream has answered.
 fn api_error(error: &ApiError) -> SnapshotError {
-    if WRONG_SEQUENCE.contains(&error.err_code) { SnapshotError::Conflict } else { EngineError::from(error).into() }
+    EngineError::from(error).into()
 }
 
 impl NatsPlace {
@@ -111,12 +106,7 @@ impl NatsPlace {
     }
 
     async fn purge(&self, slot: Slot) -> Result<(), SnapshotError> {
-        let body = json!({ "filter": self.objects.bucket.subject(&chunks_key(&self.name, slot)) });
-        let answer = self.objects.stream_request("STREAM.PURGE", &body).await?;
-        match answer.error {
-            Some(error) if error.err_code != NO_STREAM => Err(api_error(&error)),
-            _ => Ok(()),
-        }
+        Ok(self.objects.purge(&chunks_key(&self.name, slot)).await?)
     }
 
     async fn add(&self, slot: Slot, chunk: Vec<u8>) -> Result<(), SnapshotError> {

@@ -7,13 +7,14 @@ use std::time::Instant;
 
 use async_nats::HeaderMap;
 use mcp_host_base::shared_buckets::{BucketError, BucketLimits, Expected, SharedBuckets};
-use mcp_host_base::shared_snapshots::{Published, Slot, Snapshot, SnapshotStore};
+use mcp_host_base::shared_snapshots::{Published, SNAPSHOT_LIFETIME, Slot, Snapshot, SnapshotStore};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
 
 use super::bucket::MAX_AGE;
 use super::*;
 use crate::engine::conformance;
 use crate::member::{Found, OwnPolled, Plan, RoleName};
+use crate::memory::MemoryPool;
 use crate::record::MAX_RECORD_BYTES;
 use crate::replica::ReplicaId;
 use crate::share::{ShardName, SharedPolls};
@@ -73,6 +74,25 @@ impl Drop for Server {
     }
 }
 
+#[test]
+fn messages_that_wait_for_different_subscribers_share_their_memory() {
+    let pool = Arc::new(MemoryPool::new(10));
+    let waiting = || Waiting { memory: MemoryShare::of(pool.clone()), ..Waiting::default() };
+    let (mut one, mut other) = (waiting(), waiting());
+    for length in [2, 4] {
+        assert!(one.make_room(length));
+        one.add(length);
+    }
+    assert!(!other.make_room(5), "further messages are lost");
+    assert!(other.make_room(4));
+    other.add(4);
+    // The first message of the one was taken.
+    one.keep(1);
+    assert!(other.make_room(2) && !other.make_room(3));
+    drop(one);
+    assert!(other.make_room(6) && !other.make_room(CAPACITY_BYTES));
+}
+
 /// Waits until there is a usable connection.
 async fn connected(engine: &Nats) {
     while let Err(error) = engine.get("nothing").await {
@@ -130,6 +150,18 @@ impl Server {
 async fn nats_is_a_store_of_snapshots() {
     let server = Server::start(&[]).await;
     conformance::snapshots::check(&server.snapshots(), &server.snapshots()).await;
+}
+
+#[tokio::test]
+async fn the_object_store_drops_what_nobody_writes_again() {
+    let server = Server::start(&[]).await;
+    server.snapshots().place("ab").append(Slot::A, b"a chunk".to_vec()).await.unwrap();
+    let engine = server.connect(Login::None);
+    connected(&engine).await;
+    let info = "$JS.API.STREAM.INFO.OBJ_mcp-host-test-SEARCH".to_owned();
+    let config = engine.request(info, HeaderMap::new(), Vec::new()).await.unwrap().config.unwrap();
+    assert_eq!(config["max_age"], u64::try_from(SNAPSHOT_LIFETIME.as_nanos()).unwrap());
+    assert_eq!(config["max_bytes"], 1_u64 << 30);
 }
 
 #[tokio::test]

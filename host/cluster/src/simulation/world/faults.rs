@@ -4,7 +4,6 @@ use super::super::replica::Watch;
 use super::super::{Bug, is_planted};
 use super::{AFTER_FAILURE, Event, LEASE, RECOVERY, SECOND, Weather, World, index_of, short};
 use crate::engine::Entry;
-use crate::engine::model::ModelServer;
 use crate::member::{Member, RoleName};
 use crate::poll::Polls;
 use crate::record::{MAX_NUMBER, Record};
@@ -69,17 +68,13 @@ impl World {
             2 | 3 => self.stop(index),
             4 | 5 => {
                 self.note(index, || "is cut off".to_owned());
-                self.disconnect(index);
+                self.network.disconnect(index);
                 let back = self.milliseconds(100, 20_000);
                 self.at((self.now + back).min(self.faults_end + RECOVERY), index, Event::Reconnect);
             }
             6 => {
                 self.note_world(|| "the server ends".to_owned());
-                self.is_server_up = false;
-                (0..self.replicas.len()).for_each(|index| self.disconnect(index));
-                if self.random.bool() {
-                    self.server = ModelServer::default();
-                }
+                self.network.stop(self.random.bool());
                 let back = self.milliseconds(100, 20_000);
                 self.at((self.now + back).min(self.faults_end + RECOVERY), 0, Event::ServerBack);
             }
@@ -111,7 +106,7 @@ impl World {
         // Its leases, and those that it is about to take, are not used meanwhile.
         for (shard, watch) in self.shards.iter_mut().zip(&replica.watches) {
             let is_holding = watch.member.as_ref().is_some_and(|member| member.role() == RoleName::Holding);
-            if is_holding || watch.is_requesting {
+            if is_holding || watch.requests.is_waiting() {
                 shard.hindered = shard.hindered.max(until);
             }
         }
@@ -121,7 +116,7 @@ impl World {
     /// Another program overwrites a record, once.
     fn overwrite(&mut self, shard: usize) {
         let key = self.shards[shard].key.clone();
-        let Some(Entry { revision, value }) = self.server.get(&key) else { return };
+        let Some(Entry { revision, value }) = self.network.server.get(&key) else { return };
         let Ok(mut record) = serde_json::from_slice::<Record>(&value) else { return };
         let number = [u64::MAX, u64::MAX - 1, MAX_NUMBER][self.random.usize(..3)];
         record.holder = record.holder.filter(|_| self.random.bool());
@@ -135,7 +130,7 @@ impl World {
         let is_record = is_planted(Bug::NumbersNotBounded) || self.random.u32(..5) > 0;
         let bytes = if is_record { serde_json::to_vec(&record).unwrap() } else { b"{}".to_vec() };
         self.note_world(|| format!("the record of shard {shard} is overwritten: {}", String::from_utf8_lossy(&bytes)));
-        self.server.write(&key, &bytes, Some(revision)).unwrap();
+        self.network.server.write(&key, &bytes, Some(revision)).unwrap();
     }
 
     pub(super) fn restart(&mut self, index: usize) {
@@ -157,7 +152,7 @@ impl World {
     pub(super) fn crash(&mut self, index: usize) {
         self.note(index, || "crashes".to_owned());
         self.last_crash = self.now;
-        self.disconnect(index);
+        self.network.disconnect(index);
         let mut streams = Vec::new();
         for shard in 0..self.size.shards {
             let watch = std::mem::take(self.watch(index, shard));

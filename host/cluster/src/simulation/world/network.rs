@@ -1,20 +1,14 @@
-//! NATS: what a member sends arrives later, in order, and may be lost.
-//!
-//! Messages of one connection arrive in the order in which they were sent, in each direction. Messages of a shard are delivered to all
-//! members with the same subject.
+//! The messages and requests of members on the [network](super::super::network). Messages of a shard are delivered to all members with the
+//! same subject.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::super::calls::number;
-use super::super::{Bug, is_planted};
-use super::{Answer, Event, LEASE, MILLISECOND, Sent, Weather, World, short};
-use crate::bounded_json;
-use crate::engine::{EngineError, Entry};
-use crate::member::{Member, Output, RoleName, Stored, Time, WriteFailure};
+use super::super::network::{Answer, Reaction, Sent};
+use super::{Event, LEASE, MILLISECOND, Weather, World, short};
+use crate::member::{Member, Output, RoleName, Time, WriteFailure};
 use crate::message::Message;
-use crate::record::Record;
 
 /// The number of replicas above which one event delivers a message to all of them.
 const MANY: usize = 64;
@@ -88,100 +82,57 @@ impl World {
     /// Counts a request to the bucket, and returns its number.
     fn request(&mut self, index: usize, shard: usize) -> u64 {
         self.replicas[index].load.requests += 1;
-        let watch = self.watch(index, shard);
-        watch.is_requesting = true;
-        watch.request
+        self.watch(index, shard).requests.begin()
     }
 
     pub(super) fn answered(&mut self, index: usize, shard: usize, request: u64, answer: Answer) {
-        let watch = self.watch(index, shard);
-        if watch.request != request {
-            return;
-        }
-        (watch.request, watch.is_requesting) = (request + 1, false);
-        self.note(index, || format!("shard {shard} is answered {answer:?}"));
-        self.with_member(index, shard, |member, now| match answer {
-            Answer::Read(result) => {
-                let decode = |value: &[u8]| match is_planted(Bug::NumbersNotBounded) {
-                    true => Ok(bounded_json::decode(value, usize::MAX)?),
-                    false => Record::decode(value),
-                };
-                let stored = |entry: Option<Entry>| match entry {
-                    None => Stored::Nothing,
-                    Some(Entry { revision, value }) => match decode(&value) {
-                        Ok(record) => Stored::Record(revision, Box::new(record)),
-                        Err(_) => Stored::Invalid(revision),
-                    },
-                };
-                member.read(now, result.map(stored));
-            }
-            Answer::Written(result) => member.written(now, result),
-        });
-    }
-
-    fn delay(&mut self) -> Duration {
-        match self.is_lossy && self.has_faults() {
-            true => self.milliseconds(1, 400),
-            false => self.milliseconds(1, 30),
+        if self.watch(index, shard).requests.end(request) {
+            self.note(index, || format!("shard {shard} is answered {answer:?}"));
+            self.with_member(index, shard, |member, now| answer.pass_to(member, now));
         }
     }
 
     fn is_lost(&mut self) -> bool {
-        self.is_lossy && self.has_faults() && self.random.u32(..20) == 0
+        self.network.loses(self.now, &mut self.random)
     }
 
     fn send(&mut self, index: usize, shard: usize, sent: Sent) {
-        let delay = self.delay();
-        let Some((connection, _)) = self.replicas[index].connection else { return };
-        let at = (self.now + delay).max(self.replicas[index].uplink);
-        self.replicas[index].uplink = at;
-        self.at(at, index, Event::Arrives { shard: short(shard), connection, sent });
+        if let Some((at, connection)) = self.network.send(index, self.now, &mut self.random) {
+            self.at(at, index, Event::Arrives { shard: short(shard), connection, sent });
+        }
+    }
+
+    fn reply(&mut self, index: usize, event: Event) {
+        let at = self.network.reply(index, self.now, &mut self.random);
+        self.at(at, index, event);
     }
 
     pub(super) fn arrives(&mut self, index: usize, shard: usize, sent: Sent) {
-        let (life, at) = (self.replicas[index].life, short(shard));
-        let answered = match sent {
-            Sent::Message(bytes) => return self.publish(shard, &bytes),
-            Sent::Read { request } => {
-                let answer = Answer::Read(Ok(self.server.get(&self.shards[shard].key)));
-                Event::Answered { shard: at, life, request, answer }
+        let reaction = self.network.react(&self.shards[shard].key, sent);
+        match reaction {
+            Reaction::Publishes(message) => self.publish(shard, message),
+            Reaction::Answers { request, answer } => {
+                // A response may be lost, too.
+                if !self.is_lost() {
+                    let life = self.replicas[index].life;
+                    self.reply(index, Event::Answered { shard: short(shard), life, request, answer });
+                }
             }
-            Sent::Write { request, expected, bytes } => {
-                let key = &self.shards[shard].key;
-                let unchecked = is_planted(Bug::LeaseNotChecked);
-                let expected = if unchecked { self.server.get(key).map(|entry| entry.revision) } else { expected };
-                let written = self.server.write(key, &bytes, expected).map_err(|error| match error {
-                    EngineError::Conflict => WriteFailure::Conflict,
-                    _ => WriteFailure::Unknown,
-                });
-                Event::Answered { shard: at, life, request, answer: Answer::Written(written) }
-            }
-        };
-        // A response may be lost, too.
-        if !self.is_lost() {
-            self.reply(index, answered);
         }
     }
 
     /// Delivers a message to all subscribers of its subject.
-    fn publish(&mut self, shard: usize, bytes: &[u8]) {
-        let decoded = match is_planted(Bug::NumbersNotBounded) {
-            true => Ok(serde_json::from_slice(bytes).unwrap()),
-            false => Message::decode(bytes),
-        };
-        let message: Arc<Message> = Arc::new(decoded.unwrap());
+    fn publish(&mut self, shard: usize, message: Arc<Message>) {
         if self.replicas.len() > MANY {
-            let delay = self.delay();
-            let at = (self.now + delay).max(self.replicas[0].downlink);
-            self.replicas[0].downlink = at;
-            return self.at(at, 0, Event::Broadcast { shard: short(shard), sent_at: self.now, message });
+            let sent_at = self.now;
+            return self.reply(0, Event::Broadcast { shard: short(shard), sent_at, message });
         }
         for to in 0..self.replicas.len() {
             for other in 0..self.shards.len() {
                 if self.shards[other].subject != self.shards[shard].subject || self.is_lost() {
                     continue;
                 }
-                if let Some((connection, _)) = self.replicas[to].connection {
+                if let Some((connection, _)) = self.network.connection(to) {
                     let message = message.clone();
                     self.reply(to, Event::Delivered { shard: short(other), connection, message });
                 }
@@ -192,7 +143,7 @@ impl World {
     /// Delivers a message to all replicas. Announcements are passed to holders only: [`Member::receive`] ignores them in any other role.
     pub(super) fn broadcast(&mut self, shard: usize, sent_at: Time, message: &Arc<Message>) {
         if matches!(**message, Message::Want(_)) {
-            self.outcome.load.received += self.connected;
+            self.outcome.load.received += self.network.connected();
             for index in self.shards[shard].holders.clone() {
                 self.deliver(index, shard, sent_at, message);
             }
@@ -204,7 +155,7 @@ impl World {
     }
 
     fn deliver(&mut self, index: usize, shard: usize, sent_at: Time, message: &Arc<Message>) {
-        let Some((connection, since)) = self.replicas[index].connection else { return };
+        let Some((connection, since)) = self.network.connection(index) else { return };
         if since > sent_at || self.is_lost() {
             return;
         }
@@ -222,25 +173,9 @@ impl World {
         self.with_member(index, shard, |member, now| member.receive(now, message));
     }
 
-    fn reply(&mut self, index: usize, event: Event) {
-        let delay = self.delay();
-        let at = (self.now + delay).max(self.replicas[index].downlink);
-        self.replicas[index].downlink = at;
-        self.at(at, index, event);
-    }
-
     pub(super) fn connect(&mut self, index: usize) {
-        let replica = &mut self.replicas[index];
-        if self.is_server_up && replica.is_up && replica.connection.is_none() {
-            self.connections += 1;
-            self.connected += 1;
-            replica.connection = Some((self.connections, self.now));
-        }
-    }
-
-    pub(super) fn disconnect(&mut self, index: usize) {
-        if self.replicas[index].connection.take().is_some() {
-            self.connected -= 1;
+        if self.replicas[index].is_up {
+            self.network.connect(index, self.now);
         }
     }
 }

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use mcp_host_base::task;
 use mcp_host_config::{self as config, Config};
 use mcp_host_engine::plugin::{FailingCause, LoadError};
 use tokio::sync::watch;
@@ -54,7 +55,7 @@ impl Host {
         config.check_features(FEATURES)?;
         check_conflicts(&config, &self.generation.load().native)?;
         let step = SettingsStep::begin(self);
-        match tokio::task::spawn_blocking(move || step.run(config)).await {
+        match task::spawn_blocking(move || step.run(config)).await {
             Ok(replaced) => replaced,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),

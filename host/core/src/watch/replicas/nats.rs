@@ -7,6 +7,7 @@ use mcp_host_base::shared_buckets::SharedBuckets;
 use mcp_host_base::shared_snapshots::SnapshotStore;
 use mcp_host_cluster::ReplicaId;
 use mcp_host_cluster::engine::nats::{Login, Nats, NatsBuckets, NatsError, NatsOptions, NatsSnapshots};
+use mcp_host_cluster::memory::WantsMemory;
 use mcp_host_cluster::presence::Presence;
 use mcp_host_cluster::session::SessionStore;
 use mcp_host_cluster::shards::Shards;
@@ -71,13 +72,13 @@ impl Replicas {
         let engine = Nats::new(options)?;
         let me = ReplicaId::random();
         tracing::info!(target: "mcp_host", "this host is the replica {me} of the cluster `{name}`");
-        let joined = (engine.clone(), name.clone());
+        let (joined, memory) = ((engine.clone(), name.clone()), WantsMemory::default());
         // No cluster's name has capital letters.
         let sessions = (cluster.sessions == SessionPlace::Shared)
             .then(|| SessionStore::new(engine.with_session_bucket(format!("mcp-host-{name}-SESSIONS")), me, timeout));
         Ok(Some(Self {
             name,
-            start: Box::new(move |shard| Shards::start(engine.clone(), me, shard, lease)),
+            start: Box::new(move |shard| Shards::start(engine.clone(), me, shard, lease, memory.clone())),
             join: Box::new(move |observer| {
                 let (engine, name) = &joined;
                 Presence::start(engine.clone(), me, name, lease, max_replicas, observer)

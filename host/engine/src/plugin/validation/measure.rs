@@ -11,8 +11,8 @@ use mcp_host_model::resource::{Resource, ResourceContents, ResourceIcon, Resourc
 use mcp_host_model::uri::MAX_URI_LEN;
 
 use super::Validator;
+use crate::fault::Fault;
 use crate::instance::REPLY_SLACK;
-use crate::plugin::fault::Fault;
 
 /// The size of an answer.
 #[derive(Debug, Default)]

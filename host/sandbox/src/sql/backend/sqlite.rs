@@ -56,6 +56,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use mcp_host_base::task;
 use mcp_host_config::grants::{NestedPath, SqlGrant};
 use mcp_host_model::requester::{FairSemaphore, Permit};
 use parking_lot::Mutex;
@@ -240,7 +241,7 @@ impl InProcess {
         let is_cancelled = Arc::new(AtomicBool::new(false));
         let _cancel_on_drop = CancelOnDrop(is_cancelled.clone());
         let (file, idle, max_value) = (self.file.clone(), self.idle.clone(), self.max_value);
-        let done = tokio::task::spawn_blocking(move || {
+        let done = task::spawn_blocking(move || {
             let _permit = permit;
             // Popped in a separate statement, which releases the lock.
             let reused = idle.lock().pop();

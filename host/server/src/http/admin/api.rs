@@ -3,7 +3,7 @@
 //! | path | answer |
 //! |---|---|
 //! | `GET audit?follow`, `updates?follow` | the lines of the audit log, and the updates that are sent, from now on ([`follow`]) |
-//! | `GET status`, `plugins`, `plugins/NAME`, `config`, `cache`, `cluster`, `sessions`, `subscriptions`, `search` | the state of the host ([`views`]); `config` without secrets |
+//! | `GET status`, `plugins`, `plugins/NAME`, `config`, `cache`, `cluster`, `sessions`, `subscriptions`, `search` | the state of the host ([`views`]); `config` without secrets ([`config_view`]) |
 //! | `POST browse/…` | the view of a principal ([`browse`], [`viewer`], [`shown`]), and its changes ([`watch`]) |
 //! | `GET config/changes`, `config/warnings` | what a reload would change, and the warnings about the config |
 //! | `GET session` | the name of the administrator |
@@ -19,6 +19,7 @@
 mod actions;
 mod browse;
 pub mod browse_types;
+mod config_view;
 pub(super) mod follow;
 pub(super) mod observe;
 #[cfg(feature = "search")]
@@ -227,7 +228,7 @@ impl AdminServer {
             ["plugins", name] => {
                 ok(&views::plugin(host, &self.traffic, &decoded(name)?).await.ok_or_else(|| no_plugin(host, name))?)
             }
-            ["config"] => ok(&views::config(&host.config(), host.generation())),
+            ["config"] => ok(&config_view::config(&host.config(), host.generation())),
             ["cache"] => ok(&views::cache(host, page)),
             ["sessions"] => ok(&views::sessions(host, page).map_err(Refusal::bad_request)?),
             ["subscriptions"] => ok(&SubscriptionsView {

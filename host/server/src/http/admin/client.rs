@@ -21,6 +21,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use mcp_host_base::bounded_body;
+use mcp_host_base::task;
 use mcp_host_config::Config;
 use mcp_host_config::admin::{AdminAddress, AdminToken};
 use mcp_host_config::http::HttpAddress;
@@ -29,7 +30,6 @@ use rustls::pki_types::ServerName;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sse_stream::SseStream;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -38,6 +38,7 @@ use tokio_util::task::AbortOnDropHandle;
 use self::pinned_certificate::PinnedCertificate;
 use super::api;
 use super::api::types::{ErrorAnswer, MissedLines};
+use crate::http::listener::IoStream;
 
 /// The time for an action. A reload may take nearly as long.
 const ACTION_TIMEOUT: Duration = Duration::from_secs(70);
@@ -344,17 +345,20 @@ impl AdminClient {
         let opening = async {
             match &self.address {
                 #[cfg(unix)]
-                AdminAddress::Unix(path) => exchange(tokio::net::UnixStream::connect(path).await?, request).await,
+                AdminAddress::Unix(path) => {
+                    exchange(Box::new(tokio::net::UnixStream::connect(path).await?), request).await
+                }
                 #[cfg(not(unix))]
                 AdminAddress::Unix(_) => Err(io::Error::from(io::ErrorKind::Unsupported)),
                 AdminAddress::Tcp(address) => {
                     let address = reachable(address.socket_addr());
                     let stream = TcpStream::connect(address).await?;
                     match &self.tls {
-                        None => exchange(stream, request).await,
+                        None => exchange(Box::new(stream), request).await,
                         Some(tls) => {
                             let name = ServerName::from(address.ip());
-                            exchange(TlsConnector::from(tls.clone()).connect(name, stream).await?, request).await
+                            let stream = TlsConnector::from(tls.clone()).connect(name, stream).await?;
+                            exchange(Box::new(stream), request).await
                         }
                     }
                 }
@@ -395,13 +399,10 @@ pub(super) fn reachable(listening: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, listening.port())
 }
 
-async fn exchange(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    request: Request<Full<Bytes>>,
-) -> io::Result<Answer> {
+async fn exchange(stream: Box<dyn IoStream>, request: Request<Full<Bytes>>) -> io::Result<Answer> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
     // Errors of the connection are reported by the answer.
-    let connection = AbortOnDropHandle::new(tokio::spawn(async { drop(connection.await) }));
+    let connection = AbortOnDropHandle::new(task::spawn(async { drop(connection.await) }));
     let answer = sender.send_request(request).await.map_err(io::Error::other)?;
     Ok(Answer { status: answer.status(), body: answer.into_body(), _connection: connection })
 }

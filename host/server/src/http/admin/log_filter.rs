@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use mcp_host_base::task;
 use parking_lot::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -64,7 +65,7 @@ impl TemporaryFilter {
         let until = SystemTime::now().checked_add(duration).unwrap_or_else(SystemTime::now);
         let number = overrides.count.wrapping_add(1);
         let (this, shared) = (self.filter.clone(), self.overrides.clone());
-        let end = AbortOnDropHandle::new(tokio::spawn(async move {
+        let end = AbortOnDropHandle::new(task::spawn(async move {
             tokio::time::sleep(duration).await;
             shared.lock().end(number, &*this);
         }));

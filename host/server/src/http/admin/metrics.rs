@@ -10,6 +10,7 @@ use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use mcp_host_base::metrics::Family;
+use mcp_host_base::task;
 use mcp_resource_host::host::Host;
 use mcp_resource_host::metrics::HostCollector;
 use prometheus_client::collector::Collector;
@@ -62,7 +63,7 @@ impl Metrics {
     /// Answers a scrape.
     pub(super) async fn respond(&self, headers: &HeaderMap) -> Response {
         let registry = self.0.clone().lock_owned().await;
-        let encoding = tokio::task::spawn_blocking(move || {
+        let encoding = task::spawn_blocking(move || {
             let mut exposition = String::new();
             encode(&mut exposition, &registry).map(|()| exposition)
         });

@@ -13,6 +13,7 @@ use axum::extract::Request;
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use mcp_host_base::share_limiter::{ShareLimiter, ShareLimits, SharePermit};
+use mcp_host_base::task;
 use mcp_host_config::Config;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::Host;
@@ -40,7 +41,7 @@ pub(super) struct Users {
 impl Users {
     pub(super) fn new(host: &Arc<Host>) -> Self {
         let authenticator = Arc::new(Authenticator::new(host.clone()));
-        let key_requests = AbortOnDropHandle::new(tokio::spawn(authenticator.request_keys()));
+        let key_requests = AbortOnDropHandle::new(task::spawn(authenticator.request_keys()));
         let rate_limiter = RateLimiter::new(host.clone());
         Self { authenticator, rate_limiter, requests: ShareLimiter::default(), _key_requests: key_requests }
     }

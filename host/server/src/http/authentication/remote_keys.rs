@@ -31,6 +31,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use mcp_host_base::log_target;
+use mcp_host_base::task;
 use mcp_host_config::issuer::KeySet;
 use mcp_host_config::{EndpointUrl, TokenDigest};
 use quick_cache::sync::Cache;
@@ -205,7 +206,7 @@ impl RemoteKeys {
         if let Ok(requests) = self.requests.clone().try_lock_owned()
             && requests.last.as_ref().is_none_or(|(ended, _)| ended.elapsed() >= MIN_INTERVAL)
         {
-            tokio::spawn(self.clone().fetch(requests, Cause::Age));
+            task::spawn(self.clone().fetch(requests, Cause::Age));
         }
     }
 
@@ -215,7 +216,7 @@ impl RemoteKeys {
         requests: OwnedMutexGuard<Requests>,
         cause: Cause,
     ) -> Result<Arc<FetchedKeys>, TokenError> {
-        let fetched = tokio::spawn(self.clone().fetch(requests, cause)).await;
+        let fetched = task::spawn(self.clone().fetch(requests, cause)).await;
         fetched.unwrap_or_else(|error| Err(TokenError::Unavailable(error.to_string().into())))
     }
 

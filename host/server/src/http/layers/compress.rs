@@ -1,16 +1,13 @@
-//! Compression by `Accept-Encoding`: brotli or gzip, whichever the client prefers.
+//! Compression by `Accept-Encoding`, with gzip. All HTTP clients that decompress know it, and an encoder of brotli would add a megabyte of
+//! tables and code to the program.
 //!
 //! Only bodies of at least 1 KiB are compressed, at the fastest level. Event streams are not compressed, because compression would
 //! delay their events.
 //!
 //! An encoder exists until its response has been sent, so its memory is added to the [charge](ResponseCharge) of the response. Without
 //! room for it, and without a charge, the response is not compressed. The files of the console have no charge: their listener is for
-//! administrators, and limits its connections. The encoder gets pieces of at most [`MAX_CHUNK`] bytes, which bounds its memory:
-//!
-//! | encoding, level | KiB | buffers |
-//! |---|---|---|
-//! | brotli, 0 | [280](BROTLI_MEMORY) | hash table 128, output of a piece 2 × 64 + 1, state 20 |
-//! | gzip, 1 | [384](GZIP_MEMORY) | window 64, hash chains 64 + 128, output 64, symbols 48, state 12 (zlib-rs; miniz_oxide takes 320) |
+//! administrators, and limits its connections. The encoder gets pieces of at most [`MAX_CHUNK`] bytes. At level 1 it has
+//! [384](ENCODER_MEMORY) KiB: window 64, hash chains 64 + 128, output 64, symbols 48, state 12 (zlib-rs; miniz_oxide takes 320).
 
 use std::convert::Infallible;
 use std::future::ready;
@@ -33,13 +30,8 @@ use crate::json::MAX_CHUNK;
 
 /// The minimum size of a compressed body, in bytes. A smaller one fits into one packet anyway.
 const MIN_SIZE: u16 = 1024;
-/// The memory of an encoder of brotli at level 0, with its 4 KiB for output.
-const BROTLI_MEMORY: usize = 280 << 10;
-/// The memory of an encoder of gzip at level 1, with its 4 KiB for output.
-const GZIP_MEMORY: usize = 384 << 10;
-/// The memory of the largest encoder.
-const MAX_ENCODER_MEMORY: usize = GZIP_MEMORY;
-const _: () = assert!(BROTLI_MEMORY <= MAX_ENCODER_MEMORY, "it is the largest");
+/// The memory of an encoder at level 1, with its 4 KiB for output.
+const ENCODER_MEMORY: usize = 384 << 10;
 
 /// The `Accept-Encoding` fields of a request.
 #[derive(Clone, Debug)]
@@ -58,14 +50,15 @@ impl AcceptedEncodings {
         if !is_worthwhile(&response) {
             return response;
         }
-        let charge =
-            ResponseCharge::of(&response).filter(|charge| !self.0.is_empty() && charge.add(MAX_ENCODER_MEMORY));
+        let charge = ResponseCharge::of(&response).filter(|charge| !self.0.is_empty() && charge.add(ENCODER_MEMORY));
         let Some(charge) = charge else {
             response.headers_mut().append(VARY, HeaderValue::from_static("accept-encoding"));
             return response;
         };
         let response = self.encode(response).await;
-        charge.subtract(MAX_ENCODER_MEMORY.saturating_sub(encoder_memory(&response)));
+        if !response.headers().contains_key(CONTENT_ENCODING) {
+            charge.subtract(ENCODER_MEMORY);
+        }
         response
     }
 
@@ -74,7 +67,7 @@ impl AcceptedEncodings {
         if is_worthwhile(&response) { self.encode(response).await } else { response }
     }
 
-    /// Encodes a response with the accepted encoding that the client prefers, if there is one.
+    /// Encodes a response if the client accepts that.
     async fn encode(self, response: Response) -> Response {
         let mut request = Request::new(());
         for accepted in without_refused(self.0) {
@@ -99,18 +92,7 @@ fn is_worthwhile(response: &Response) -> bool {
     worthwhile().should_compress(response)
 }
 
-/// Returns the memory of the encoder of a response.
-fn encoder_memory(response: &Response) -> usize {
-    match response.headers().get(CONTENT_ENCODING).map(HeaderValue::as_bytes) {
-        None => 0,
-        Some(b"br") => BROTLI_MEMORY,
-        Some(b"gzip") => GZIP_MEMORY,
-        Some(_) => MAX_ENCODER_MEMORY,
-    }
-}
-
-/// A body in frames of at most [`MAX_CHUNK`] bytes. Shared JSON has longer ones, and the encoder of brotli allocates twice the size of
-/// a frame.
+/// A body in frames of at most [`MAX_CHUNK`] bytes. Shared JSON has longer ones, and a frame is compressed in one poll.
 struct Pieces {
     body: Body,
     /// The rest of the current frame.
@@ -154,7 +136,7 @@ impl HttpBody for Pieces {
 }
 
 /// The names that the layer knows, each with its aliases (RFC 9110, section 8.4.1.3).
-const CODINGS: [&[&str]; 4] = [&["br"], &["gzip", "x-gzip"], &["identity"], &["*"]];
+const CODINGS: [&[&str]; 3] = [&["gzip", "x-gzip"], &["identity"], &["*"]];
 
 /// Returns the fields without the codings that any field refuses by a weight of zero (RFC 9110, section 12.5.3), even if they are
 /// also named with another weight: the layer would use the largest weight. Takes linear time.
@@ -216,10 +198,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_memory_of_an_encoder_is_charged_with_its_response() {
-        let limit = COST + MAX_ENCODER_MEMORY;
-        for (accepted, encoding, memory) in
-            [("br", Some("br"), BROTLI_MEMORY), ("gzip", Some("gzip"), GZIP_MEMORY), ("zstd", None, 0)]
-        {
+        let limit = COST + ENCODER_MEMORY;
+        for (accepted, encoding, memory) in [("gzip", Some("gzip"), ENCODER_MEMORY), ("br", None, 0)] {
             let (found, charged) = compressed(accepted, limit).await;
             assert_eq!((found.as_deref(), charged), (encoding, COST + memory), "{accepted}");
         }
@@ -227,9 +207,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_response_is_not_compressed_without_room_for_the_encoder_or_without_a_charge() {
-        for accepted in ["br", "gzip"] {
-            assert_eq!(compressed(accepted, COST + MAX_ENCODER_MEMORY - 1).await, (None, COST), "{accepted}");
-        }
+        assert_eq!(compressed("gzip", COST + ENCODER_MEMORY - 1).await, (None, COST));
         let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("gzip"))]);
         let response = || Response::new(Body::from(vec![b'x'; 10_000]));
         let uncharged = AcceptedEncodings::of(&headers).compress(response()).await;
@@ -260,10 +238,10 @@ mod tests {
             let fields = fields.iter().map(|field| HeaderValue::from_static(field)).collect();
             without_refused(fields).iter().map(|field| field.to_str().unwrap().replace(' ', "")).collect::<Vec<_>>()
         };
-        assert_eq!(accepted(&["gzip;q=0.1, br"]), ["gzip;q=0.1,br"]);
+        assert_eq!(accepted(&["gzip;q=0.1, identity"]), ["gzip;q=0.1,identity"]);
         for refusing in ["gzip;q=0, gzip", "gzip, GZIP; Q=0.000", "x-gzip;q=0, gzip;q=1", "gzip, x-gzip ;q=0"] {
             assert_eq!(accepted(&[refusing]), [""], "{refusing}");
         }
-        assert_eq!(accepted(&["gzip", "br;q=0.5", "gzip;q=0"]), ["br;q=0.5"]);
+        assert_eq!(accepted(&["gzip", "identity;q=0.5", "br", "gzip;q=0"]), ["identity;q=0.5"]);
     }
 }

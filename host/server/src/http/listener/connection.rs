@@ -33,10 +33,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use mcp_host_base::log_target;
 use mcp_host_base::metrics::Open;
 use mcp_host_base::share_limiter::{ShareLimiter, ShareLimits, SharePermit};
+use mcp_host_base::task;
 use mcp_host_base::throttle::Throttle;
 use mcp_host_config::http::{ENDPOINT_PATH, Http};
 use mcp_resource_host::host::Host;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
@@ -53,6 +53,7 @@ use super::super::request_body::BodyLimiter;
 use super::super::request_source::Peer;
 use super::super::response::ResponseCharge;
 use super::super::service::serve;
+use super::IoStream;
 use super::activity::Activity;
 use super::control_frames::ControlFrames;
 use super::delivery::{Delivery, StreamExecutor, stream_abort};
@@ -191,7 +192,7 @@ impl Connections {
             permit: Some(of_client),
             _open: self.shared.metrics.open_connection(),
         };
-        tokio::spawn(async move {
+        task::spawn(async move {
             // Pinned here, because a future has room for an argument twice: as it was passed, and while it is awaited.
             let serving = pin!(open.shared.serve(tcp, client));
             open.shared.abort.run_until_cancelled(serving).await
@@ -272,7 +273,7 @@ impl ServerContext {
         }
         set_notsent_lowat(&tcp);
         let account = self.budget.account(client);
-        let Some(tls) = &self.tls else { return Box::pin(self.serve_http(tcp, account, None)).await };
+        let Some(tls) = &self.tls else { return Box::pin(self.serve_http(Box::new(tcp), account, None)).await };
         let most = self.host.config().http.limits.read_timeout.duration();
         let handshake = timeout(most, Box::pin(tls.accept(tcp)));
         let activity = Activity::new();
@@ -283,7 +284,7 @@ impl ServerContext {
         match handshake {
             Ok(Ok(stream)) => {
                 let certificate = ClientCertificate::of_connection(stream.get_ref().1);
-                Box::pin(self.serve_http(stream, account, certificate)).await;
+                Box::pin(self.serve_http(Box::new(stream), account, certificate)).await;
             }
             Ok(Err(error)) => self.handshake_log.record(&self.host, account.client(), &error),
             Err(_) => {
@@ -295,7 +296,7 @@ impl ServerContext {
     /// Serves HTTP until the client disconnects, the connection is idle for too long, a response stalls, or shutdown.
     async fn serve_http(
         &self,
-        io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        io: Box<dyn IoStream>,
         account: Arc<Account>,
         certificate: Option<Arc<ClientCertificate>>,
     ) {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
 use mcp_host_base::log_target;
+use mcp_host_base::task;
 use mcp_resource_host::host::{SessionChange, SessionKey};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -49,7 +50,7 @@ impl Sessions {
             return;
         }
         let sessions = self.clone();
-        tokio::spawn(async move {
+        task::spawn(async move {
             let writing = stream::iter(due).for_each_concurrent(CONCURRENCY, async |session| {
                 sessions.write(&session).await;
                 if let Some(shared) = shared(&session) {
@@ -101,7 +102,7 @@ impl Sessions {
         let Some(replication) = &self.replication else { return };
         replication.follower.get_or_init(|| {
             let changes = replication.store().changes();
-            AbortOnDropHandle::new(tokio::spawn(follow(Arc::downgrade(self), changes)))
+            AbortOnDropHandle::new(task::spawn(follow(Arc::downgrade(self), changes)))
         });
     }
 
@@ -115,7 +116,7 @@ impl Sessions {
         // The replica that opened the session charges its subscriptions at other replicas.
         if (session.has_stream().0 || copy.is_home) && copy.begin_task() {
             let (sessions, session) = (self.clone(), session.clone());
-            tokio::spawn(async move {
+            task::spawn(async move {
                 let Some(copy) = shared(&session) else { return };
                 while sessions.refresh(&session).await.is_ok() {
                     sleep(MIN_PAUSE).await;
@@ -171,7 +172,7 @@ async fn follow(all: Weak<Sessions>, mut changes: Receiver<SessionChange>) {
             () = sweep => {
                 let Some(sessions) = all.upgrade() else { return };
                 (swept, sweep_at) = (Some(Instant::now()), None);
-                tokio::spawn(sessions.refresh_all());
+                task::spawn(sessions.refresh_all());
             }
         }
     }

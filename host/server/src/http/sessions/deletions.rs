@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_host_base::share_limiter::{LimitReached, ShareLimiter, ShareLimits, SharePermit};
+use mcp_host_base::task;
 use mcp_resource_host::host::SessionKey;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -131,7 +132,7 @@ impl Sessions {
             self.queue_deletion(shared, permit);
         }
         let (sessions, client, key) = (self.clone(), shared.client().clone(), shared.key().clone());
-        tokio::spawn(async move { sessions.try_deletion(&client, key).await });
+        task::spawn(async move { sessions.try_deletion(&client, key).await });
     }
 
     /// Tries to delete a record.

@@ -47,6 +47,7 @@ use std::time::Duration;
 
 use mcp_host_base::log_target;
 use mcp_host_base::share_limiter::LimitReached;
+use mcp_host_base::task;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::{SessionKey, SessionRecord, SessionStore, Stored};
 use parking_lot::Mutex;
@@ -292,7 +293,7 @@ impl Sessions {
             session.session().subscriber().notify_all();
         }
         let (sessions, session) = (self.clone(), Arc::downgrade(&session.0));
-        tokio::spawn(async move {
+        task::spawn(async move {
             let Some(session) = session.upgrade() else { return };
             // A failure leaves the change pending, and the stream continues.
             let _ = sessions.share(&SessionGuard::new(session.clone()), Change::Stream).await;
@@ -388,7 +389,7 @@ impl Sessions {
         let (host, subscriber) = (self.host.clone(), subscriber.clone());
         let requester = session.client.requester(&subscriber.principal());
         let task =
-            tokio::spawn(requester.scope(async move { match host.maintain_subscriptions(&subscriber, &new).await {} }));
+            task::spawn(requester.scope(async move { match host.maintain_subscriptions(&subscriber, &new).await {} }));
         *subscribing = Some(AbortOnDropHandle::new(task));
     }
 }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use mcp_host_tests::{ConfigFile, Folder, Plugin, RawHttp, Revision, Rule, TIMEOUT, TokenIssuer};
 use reqwest::{Response, StatusCode};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -12,7 +12,7 @@ use toml::Table;
 
 use super::introspection::{CACHED, Introspected, TOKEN};
 use super::scopes::token;
-use super::{REVISION, ResourceServer, base_config, issuer_entry, jwks};
+use super::{ResourceServer, base_config, issuer_entry, jwks};
 
 const SCOPES: &str =
     "operation-scopes = { list = [\"mcp:list\"], read = [\"mcp:read\"], subscribe = [\"mcp:subscribe\"] }";
@@ -40,15 +40,6 @@ fn searched(config: ConfigFile, folder: &Folder) -> ConfigFile {
     let saved = [("name", "needles"), ("query", "needle")].map(|(key, value)| (key.to_owned(), value.into()));
     let saved: toml::Value = Table::from_iter(saved).into();
     config.search("saved", vec![saved]).plugin(Plugin::files("s", folder.path()).searched()).rule(rule())
-}
-
-/// Opens the stream of `subscriptions/listen`.
-async fn listen(resource: &ResourceServer, token: &str, notifications: Value) -> Response {
-    let filter = json!({ "notifications": notifications });
-    let mut wire = resource.server.uninitialized(REVISION);
-    let listening = wire.request_builder("subscriptions/listen", filter).bearer_auth(token).send().await.unwrap();
-    assert_eq!(listening.status(), StatusCode::OK);
-    listening
 }
 
 /// The part of a notification that names a resource.
@@ -86,7 +77,7 @@ async fn streams_with_changes_of_the_listing_end_when_only_the_scope_of_list_is_
     assert_eq!(watching.status(), StatusCode::OK);
     let session = resource.session(TOKEN).await;
     let listing = json!({ "resourcesListChanged": true });
-    let (events, listening) = (session.event_stream().await, listen(resource, TOKEN, listing.clone()).await);
+    let (events, listening) = (session.event_stream().await, resource.listen(TOKEN, listing.clone()).await);
 
     let begun = Instant::now();
     answer_with("mcp:read mcp:subscribe");
@@ -96,7 +87,7 @@ async fn streams_with_changes_of_the_listing_end_when_only_the_scope_of_list_is_
     assert!(begun.elapsed() < CACHED, "{:?}", begun.elapsed());
     assert_eq!(resource.list(TOKEN).await.status(), StatusCode::FORBIDDEN);
     // The next stream has no changes of the listing, and says so.
-    let acknowledged = read_until(&mut listen(resource, TOKEN, listing).await, "\n\n").await;
+    let acknowledged = read_until(&mut resource.listen(TOKEN, listing).await, "\n\n").await;
     assert!(acknowledged.contains("acknowledged") && !acknowledged.contains("ListChanged"), "{acknowledged}");
     introspected.resource.server.end().await;
 }
@@ -121,7 +112,7 @@ async fn the_stream_of_a_token_that_is_not_for_search_tells_of_none_and_the_next
         stream
     };
     let mut of_narrow = event_stream(&narrow, None).await;
-    let mut known = listen(&resource, &whole, json!({ "resourceSubscriptions": [SEARCH] })).await;
+    let mut known = resource.listen(&whole, json!({ "resourceSubscriptions": [SEARCH] })).await;
     read_until(&mut known, &updated(SEARCH)).await;
     folder.write("b.md", "a second needle");
     read_until(&mut known, &updated(SEARCH)).await;
@@ -144,8 +135,8 @@ async fn a_search_that_a_reload_adds_is_not_told_on_the_stream_of_a_token_that_i
     let resource = ResourceServer::start_with_config(entry, unsearched).await;
     let (narrow, whole) = (token(&resource, &json!("mcp:subscribe")), token(&resource, &json!(ALL)));
     let filter = json!({ "resourceSubscriptions": [SEARCH, FILE] });
-    let of_narrow = listen(&resource, &narrow, filter.clone()).await;
-    let mut of_whole = listen(&resource, &whole, filter).await;
+    let of_narrow = resource.listen(&narrow, filter.clone()).await;
+    let mut of_whole = resource.listen(&whole, filter).await;
     read_until(&mut of_whole, &updated(FILE)).await;
 
     let issuer = issuer_entry("corp", &resource.issuer.identifier(), &entry(&resource.issuer));

@@ -181,7 +181,7 @@ async fn a_token_that_becomes_inactive_is_refused_and_its_streams_end() {
     let resource = &introspected.resource;
     let session = resource.session(TOKEN).await;
     let events = session.event_stream().await;
-    let listening = listen(resource, TOKEN).await;
+    let listening = resource.listen(TOKEN, listing()).await;
 
     let begun = Instant::now();
     introspected.answer(&json!({ "active": false }));
@@ -193,13 +193,9 @@ async fn a_token_that_becomes_inactive_is_refused_and_its_streams_end() {
     introspected.resource.server.end().await;
 }
 
-/// Opens the stream of `subscriptions/listen`.
-async fn listen(resource: &ResourceServer, token: &str) -> Response {
-    let filter = json!({ "notifications": { "resourcesListChanged": true } });
-    let mut wire = resource.server.uninitialized(Revision::V_2026_07_28);
-    let listening = wire.request_builder("subscriptions/listen", filter).bearer_auth(token).send().await.unwrap();
-    assert_eq!(listening.status(), StatusCode::OK);
-    listening
+/// The notifications that a stream of `subscriptions/listen` has here.
+fn listing() -> Value {
+    json!({ "resourcesListChanged": true })
 }
 
 #[tokio::test]
@@ -225,7 +221,7 @@ async fn streams_end_when_only_the_scope_of_subscriptions_is_lost() {
     let mut session = resource.session(TOKEN).await;
     let subscribed = session.request("resources/subscribe", json!({ "uri": "faulty://m/f" })).await;
     assert!(subscribed.message.get("result").is_some(), "{subscribed:?}");
-    let (events, listening) = (session.event_stream().await, listen(resource, TOKEN).await);
+    let (events, listening) = (session.event_stream().await, resource.listen(TOKEN, listing()).await);
     let begun = Instant::now();
     let mut narrower = introspected.active();
     narrower["scope"] = json!("mcp:read");
@@ -290,7 +286,7 @@ async fn a_reload_of_a_rule_for_somebody_else_asks_about_no_token_and_ends_no_st
     let introspected = Introspected::start().await;
     let (mut streams, began) = (Vec::new(), Instant::now());
     for number in 0..TOKENS {
-        streams.push(listen(&introspected.resource, &format!("token-{number}")).await);
+        streams.push(introspected.resource.listen(&format!("token-{number}"), listing()).await);
     }
     let before = introspected.questions();
     let config = &introspected.resource.config;

@@ -27,13 +27,10 @@ async fn rest(stream: Response) -> String {
     timeout(TIMEOUT, stream.text()).await.expect("it ends").expect("it ends in order")
 }
 
+/// Opens the stream of `subscriptions/listen` for a resource and for the listing.
 async fn listen(resource: &ResourceServer, token: &str) -> Response {
-    let filter =
-        json!({ "notifications": { "resourceSubscriptions": ["faulty://m/f"], "resourcesListChanged": true } });
-    let mut wire = resource.server.uninitialized(Revision::V_2026_07_28);
-    let listening = wire.request_builder("subscriptions/listen", filter).bearer_auth(token).send().await.unwrap();
-    assert_eq!(listening.status(), StatusCode::OK);
-    listening
+    let notifications = json!({ "resourceSubscriptions": ["faulty://m/f"], "resourcesListChanged": true });
+    resource.listen(token, notifications).await
 }
 
 #[tokio::test]

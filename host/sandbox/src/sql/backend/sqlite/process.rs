@@ -15,6 +15,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mcp_host_base::task;
 use mcp_host_base::time::process_cpu_time;
 use mcp_host_model::requester::Permit;
 use parking_lot::Mutex;
@@ -254,7 +255,7 @@ impl WorkerProcesses {
         idle.workers.push((worker, Instant::now()));
         if !std::mem::replace(&mut idle.has_reaper, true) {
             let weak = Arc::downgrade(&self.idle);
-            tokio::spawn(async move {
+            task::spawn(async move {
                 loop {
                     sleep(IDLE_TIME).await;
                     let Some(idle) = weak.upgrade() else { return };

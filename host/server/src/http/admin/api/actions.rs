@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::Response;
+use mcp_host_base::task;
 use mcp_host_config::Operation;
 use mcp_host_model::resource::Error;
 use mcp_resource_host::access::Principal;
@@ -120,7 +121,7 @@ impl AdminServer {
     /// disabled.
     async fn disable(&self, administrator: &Principal, name: &str) -> Result<(), Refusal> {
         let (host, administrator, name) = (self.host.clone(), administrator.clone(), name.to_owned());
-        let disabling = tokio::spawn(async move { host.disable_plugin(&administrator, &name).await });
+        let disabling = task::spawn(async move { host.disable_plugin(&administrator, &name).await });
         // The task panicked; the panic has been logged.
         let panicked = |_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, PANICKED, None);
         Ok(disabling.await.map_err(panicked)??)
@@ -133,7 +134,7 @@ impl AdminServer {
         };
         // In a task: the outcome of the reload is recorded even if the administrator does not wait for it.
         let (host, trigger, administrator) = (self.host.clone(), trigger.clone(), administrator.clone());
-        let reloading = tokio::spawn(async move {
+        let reloading = task::spawn(async move {
             let reloading = async {
                 trigger.reload_and_wait().await.unwrap_or_else(|| Err("the server is shutting down".to_owned()))
             };
@@ -202,7 +203,7 @@ impl AdminServer {
         let (host, asked) = (self.host.clone(), uri.clone());
         // Every principal of the config is judged.
         let judging = async {
-            let judged = tokio::task::spawn_blocking(move || host.who_may(operation, &asked)).await;
+            let judged = task::spawn_blocking(move || host.who_may(operation, &asked)).await;
             judged.unwrap_or(Err(Error::ShuttingDown))
         };
         let about = AdminSubject::Decision { uri: &uri, principal: "*", operation };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +18,8 @@ macro_rules! requests {
     ($($(#[$attribute:meta])* struct $name:ident { $($body:tt)* })*) => {
         $(
             $(#[$attribute])*
-            #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+            #[derive(Clone, Debug, Serialize, Deserialize)]
+            #[cfg_attr(test, derive(JsonSchema))]
             #[serde(deny_unknown_fields)]
             pub struct $name {
                 /// The principal whose view is requested. For an administrator, `local` by default. Not allowed for a client, which has
@@ -35,15 +37,17 @@ macro_rules! answers {
     ($($(#[$attribute:meta])* struct $name:ident { $($body:tt)* })*) => {
         $(
             $(#[$attribute])*
-            #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-            #[schemars(deny_unknown_fields)]
+            #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+            #[cfg_attr(test, derive(JsonSchema))]
+            #[cfg_attr(test, schemars(deny_unknown_fields))]
             pub struct $name { $($body)* }
         )*
     };
 }
 
 /// The principal whose view is requested.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Viewer {
     /// The name of the principal.
@@ -65,7 +69,7 @@ requests! {
         pub cursor: Option<String>,
         /// The maximum number of resources.
         #[serde(default = "max_resources")]
-        #[schemars(range(min = 1, max = MAX_RESOURCES))]
+        #[cfg_attr(test, schemars(range(min = 1, max = MAX_RESOURCES)))]
         pub limit: usize,
     }
 
@@ -86,7 +90,7 @@ requests! {
     struct BrowseWatch {
         /// The URIs of the resources to watch.
         #[serde(default)]
-        #[schemars(length(max = MAX_WATCHED))]
+        #[cfg_attr(test, schemars(length(max = MAX_WATCHED)))]
         pub uris: Vec<String>,
         /// Whether to watch the catalog.
         #[serde(default)]

@@ -24,6 +24,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use futures::stream;
+use mcp_host_base::task;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::engine::diagnostics::CallObserver;
 use mcp_resource_host::engine::plugin::RecordingGuard;
@@ -157,7 +158,7 @@ impl AdminServer {
             () = self.authority.until_not_administrator(&self.host, credentials) => return Err(revoked()),
         }
         drop(guard);
-        let written = tokio::task::spawn_blocking(move || profile.finish()).await;
+        let written = task::spawn_blocking(move || profile.finish()).await;
         if !self.authority.is_administrator(&self.host.config(), credentials) {
             return Err(revoked());
         }

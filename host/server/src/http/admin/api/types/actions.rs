@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{MAX_LOG_SECONDS, Page, api_types};
+#[cfg(test)]
+use super::MAX_LOG_SECONDS;
+use super::{Page, api_types};
 
 api_types! {
     /// The changes of a reload, or of a dry run.
@@ -42,7 +45,7 @@ api_types! {
         /// The current filter; null if the program has another log.
         pub filter: Option<String>,
         /// When the configured filter is restored; null without a temporary filter.
-        #[schemars(extend("format" = "date-time"))]
+        #[cfg_attr(test, schemars(extend("format" = "date-time")))]
         pub until: Option<String>,
         /// The administrator who set the filter.
         pub by: Option<String>,
@@ -132,7 +135,8 @@ api_types! {
 }
 
 /// Requests a decision of the access rules.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ExplainRequest {
     /// The URI of the resource.
@@ -149,7 +153,8 @@ pub struct ExplainRequest {
 }
 
 /// Requests the principals and groups that may perform an operation on a resource.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct WhoRequest {
     /// The URI of the resource.
@@ -160,7 +165,8 @@ pub struct WhoRequest {
 }
 
 /// A change of the log filter: either `filter` or `restore`.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LogRequest {
     /// The filter, in the format of the option `--log`.
@@ -168,7 +174,7 @@ pub struct LogRequest {
     pub filter: Option<String>,
     /// The time after which the configured filter applies again: 10 minutes by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = MAX_LOG_SECONDS))]
+    #[cfg_attr(test, schemars(range(min = 1, max = MAX_LOG_SECONDS)))]
     pub seconds: Option<u64>,
     /// Whether to restore the configured filter immediately.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

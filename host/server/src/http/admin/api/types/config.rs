@@ -1,5 +1,6 @@
 //! The served config, without secrets.
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,6 @@
 //! The lists of sessions, subscriptions, cached responses and indexed resources.
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +50,7 @@ api_types! {
         /// The revision of the protocol.
         pub revision: String,
         /// When it was opened.
-        #[schemars(extend("format" = "date-time"))]
+        #[cfg_attr(test, schemars(extend("format" = "date-time")))]
         pub opened: String,
     }
 

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{CacheStatus, LogView, Page, PluginConfig, SearchView, WatchedCounts, api_types};
 
 /// The state of a plugin.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(tag = "name", rename_all = "kebab-case")]
-#[schemars(deny_unknown_fields)]
+#[cfg_attr(test, schemars(deny_unknown_fields))]
 pub enum PluginState {
     /// The plugin is served.
     Ready {},
@@ -19,7 +21,7 @@ pub enum PluginState {
         /// The cause: `calls` or `grant`.
         cause: String,
         /// When it began.
-        #[schemars(extend("format" = "date-time"))]
+        #[cfg_attr(test, schemars(extend("format" = "date-time")))]
         since: String,
         /// The number of failed calls among `calls`.
         failed: usize,
@@ -38,7 +40,7 @@ pub enum PluginState {
     /// The plugin is loaded, but cannot reach its data: an upstream whose server is not reachable.
     Unreachable {
         /// When it began.
-        #[schemars(extend("format" = "date-time"))]
+        #[cfg_attr(test, schemars(extend("format" = "date-time")))]
         since: String,
         /// The reason of the last failed attempt.
         reason: String,
@@ -51,7 +53,7 @@ pub enum PluginState {
     /// An administrator disabled the plugin.
     Disabled {
         /// When it was disabled.
-        #[schemars(extend("format" = "date-time"))]
+        #[cfg_attr(test, schemars(extend("format" = "date-time")))]
         since: String,
         /// The administrator.
         by: String,
@@ -66,7 +68,7 @@ api_types! {
         /// The process id.
         pub pid: u32,
         /// When the administration listener started.
-        #[schemars(extend("format" = "date-time"))]
+        #[cfg_attr(test, schemars(extend("format" = "date-time")))]
         pub started: String,
         /// The time since `started`.
         pub uptime_seconds: u64,
@@ -114,7 +116,7 @@ api_types! {
     /// A failure to write the audit log.
     struct AuditFailureView {
         /// When the failure began.
-        #[schemars(extend("format" = "date-time"))]
+        #[cfg_attr(test, schemars(extend("format" = "date-time")))]
         pub since: String,
         /// The reason of the last failed attempt.
         pub reason: String,
@@ -173,7 +175,7 @@ api_types! {
     /// A failed reload.
     struct FailedReload {
         /// When the reload failed; for a reload that is retried, the last time.
-        #[schemars(extend("format" = "date-time"))]
+        #[cfg_attr(test, schemars(extend("format" = "date-time")))]
         pub time: String,
         /// The reason, and the config that is served instead.
         pub reason: String,
@@ -217,7 +219,7 @@ api_types! {
         /// exceeded `limits.prepare.cpu`).
         pub state: String,
         /// When that began; of `failing`, the first of the calls that fail.
-        #[schemars(extend("format" = "date-time"))]
+        #[cfg_attr(test, schemars(extend("format" = "date-time")))]
         pub since: String,
         /// The progress in percent; null if it is unknown.
         pub percent: Option<u8>,
@@ -328,7 +330,7 @@ api_types! {
         /// `running` or `ended`.
         pub state: String,
         /// When the program was last started.
-        #[schemars(extend("format" = "date-time"))]
+        #[cfg_attr(test, schemars(extend("format" = "date-time")))]
         pub started: String,
         /// The number of restarts after an end.
         pub restarts: u64,
@@ -349,7 +351,7 @@ api_types! {
     /// The end of a program.
     struct ProgramEndView {
         /// When the program ended.
-        #[schemars(extend("format" = "date-time"))]
+        #[cfg_attr(test, schemars(extend("format" = "date-time")))]
         pub time: String,
         /// The reason, as in `ends`.
         pub reason: String,
@@ -378,7 +380,7 @@ api_types! {
     /// A log line about a plugin.
     struct PluginLogLine {
         /// When the line was logged.
-        #[schemars(extend("format" = "date-time"))]
+        #[cfg_attr(test, schemars(extend("format" = "date-time")))]
         pub time: String,
         /// The level: `trace`, `debug`, `info`, `warn` or `error`.
         pub level: String,

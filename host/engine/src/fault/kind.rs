@@ -53,7 +53,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// All kinds, in the order of their numbers.
-    pub(in crate::plugin) const ALL: [Self; 20] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::Unavailable,
         Self::Internal,
         Self::Trap,
@@ -103,7 +103,7 @@ impl FaultKind {
     }
 
     /// Returns whether all faults of this kind have the same text, so that their warning is throttled.
-    pub(in crate::plugin) fn is_throttled(self) -> bool {
+    pub(crate) fn is_throttled(self) -> bool {
         !matches!(
             self,
             Self::Unavailable | Self::Internal | Self::Trap | Self::Panic | Self::Contract | Self::Grant | Self::Host

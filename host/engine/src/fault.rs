@@ -187,7 +187,7 @@ impl Fault {
     }
 
     /// Replaces [`MOUNT`] in a message of the provider by the mount: clients know URIs, not paths.
-    pub(super) fn with_mount(self, mount: &Mount) -> Self {
+    pub(crate) fn with_mount(self, mount: &Mount) -> Self {
         let text = |text: String| match text.contains(MOUNT) {
             true => truncate_message(text.replace(MOUNT, mount.as_str())),
             false => text,
@@ -202,7 +202,7 @@ impl Fault {
     }
 
     /// Returns the fault of a call that was denied memory, for a plugin with this limit.
-    pub(super) fn out_of_memory(limit: u64, denial: Denial) -> Self {
+    pub(crate) fn out_of_memory(limit: u64, denial: Denial) -> Self {
         match denial {
             Denial::Input => Self::Memory(limit),
             Denial::Others => Self::MemoryInUse(limit),
@@ -210,7 +210,7 @@ impl Fault {
     }
 
     /// Returns the fault of a guest's call with this end, after this denial of memory.
-    pub(super) fn from_call_end(end: CallEnd, limits: &Limits, denial: Option<Denial>) -> Self {
+    pub(crate) fn from_call_end(end: CallEnd, limits: &Limits, denial: Option<Denial>) -> Self {
         match end {
             CallEnd::Cpu => Self::Cpu(limits.cpu.duration()),
             CallEnd::Memory => Self::out_of_memory(limits.memory.bytes(), denial.unwrap_or(Denial::Input)),
@@ -227,7 +227,7 @@ impl Fault {
     }
 
     /// Returns whether it is the provider's own response, which says nothing about the plugin's health.
-    pub(super) fn is_provider_response(&self) -> bool {
+    pub(crate) fn is_provider_response(&self) -> bool {
         matches!(
             self,
             Self::NotFound | Self::InvalidRequest(_) | Self::Denied(_) | Self::Unavailable { .. } | Self::Internal(_)
@@ -236,12 +236,12 @@ impl Fault {
 
     /// Returns whether a recording of the call can be its cause: the recording takes memory, copies the values of host
     /// calls, and has handles of its own.
-    pub(super) fn may_be_of_recording(&self) -> bool {
+    pub(crate) fn may_be_of_recording(&self) -> bool {
         matches!(self, Self::Memory(_) | Self::MemoryInUse(_) | Self::ResponseSize(_) | Self::Handles(_))
     }
 
     /// Returns whether it counts against the input of the call: the input causes it, whatever other calls do.
-    pub(super) fn is_of_input(&self) -> bool {
+    pub(crate) fn is_of_input(&self) -> bool {
         self.trips_breaker() && !matches!(self, Self::Host(_))
     }
 
