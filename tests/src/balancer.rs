@@ -1,5 +1,5 @@
-//! HAProxy on loopback in front of replicas: each request goes to the next healthy replica, except requests of a
-//! session, which go to the replica where the session began.
+//! HAProxy on loopback in front of replicas: each request goes to the next healthy replica. With stickiness, requests
+//! of a session go to the replica where the session began.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,6 +12,10 @@ use crate::{ReservedPort, TIMEOUT};
 
 /// Where Debian has it.
 const PROGRAM: &str = "/usr/sbin/haproxy";
+
+/// Sends the requests of a session to the replica that opened it.
+const STICKINESS: &str = "  stick-table type string len 64 size 100k expire 1h\n  \
+    stick match req.hdr(mcp-session-id)\n  stick store-response res.hdr(mcp-session-id)\n";
 
 /// A balancer. It ends when it is dropped.
 #[derive(Debug)]
@@ -28,14 +32,26 @@ impl Balancer {
     ///
     /// HAProxy is not installed.
     pub async fn start(addresses: impl IntoIterator<Item = String>) -> Self {
+        Self::start_with(addresses, STICKINESS).await
+    }
+
+    /// The same, without stickiness.
+    ///
+    /// # Panics
+    ///
+    /// HAProxy is not installed.
+    pub async fn start_without_stickiness(addresses: impl IntoIterator<Item = String>) -> Self {
+        Self::start_with(addresses, "").await
+    }
+
+    async fn start_with(addresses: impl IntoIterator<Item = String>, stickiness: &str) -> Self {
         assert!(Path::new(PROGRAM).is_file(), "there is no {PROGRAM}: run `cargo xtask debian`");
         let (dir, port) = (tempfile::tempdir().expect("a directory for the balancer"), ReservedPort::new());
         let mut config = format!(
             "global\n  maxconn 8192\n\
              defaults\n  mode http\n  timeout connect 2s\n  timeout client 1h\n  timeout server 1h\n  retries 3\n  option redispatch\n\
              frontend mcp\n  bind {}\n  default_backend replicas\n\
-             backend replicas\n  balance roundrobin\n  stick-table type string len 64 size 100k expire 1h\n  \
-             stick match req.hdr(mcp-session-id)\n  stick store-response res.hdr(mcp-session-id)\n  option httpchk\n  \
+             backend replicas\n  balance roundrobin\n{stickiness}  option httpchk\n  \
              http-check send meth GET uri /healthz ver HTTP/1.1 hdr Host 127.0.0.1\n  \
              default-server check inter 300ms fall 2 rise 1 on-marked-down shutdown-sessions\n",
             port.address()

@@ -81,12 +81,14 @@ impl ChangingResources {
     /// The plugins that serve them.
     pub(crate) fn plugins(&self) -> [Plugin; 3] {
         let database = format!("sqlite://{}", self.database_folder.path().join("t.db").display());
-        // A page has no freshness lifetime, so it is polled each second.
+        // A page has no freshness lifetime, so it is polled each second. The default rate is for servers of others.
+        let rate = toml::Table::from_iter([("rate".to_owned(), "1000/s".into())]);
         let pages = Plugin::new("w", &component("http-cache"), "web://")
             .origin(&self.pages.origin())
             .bucket("pages")
             .config("plain-http", vec![self.page_host()])
             .config("check-seconds", 1)
+            .limit("http", rate)
             .limit("cpu", "10s")
             .limit("deadline", "1m")
             .limit("queue-timeout", "1m");

@@ -34,7 +34,11 @@ pub(crate) struct EventStream {
 impl EventStream {
     /// Opens the session's stream after an event.
     pub(crate) async fn open(wire: &RawHttp, last_id: Option<&str>) -> Self {
-        let response = wire.resumed_event_stream(last_id).await;
+        Self::of(wire.resumed_event_stream(last_id).await)
+    }
+
+    /// Reads the stream of a response.
+    pub(super) fn of(response: Response) -> Self {
         Self { response, buffer: String::new(), last_id: None }
     }
 

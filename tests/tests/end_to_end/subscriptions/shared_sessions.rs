@@ -1,5 +1,7 @@
 //! Sessions that any replica continues (`cluster.sessions = "shared"`), on a real server of NATS.
 
+mod balanced;
+
 use std::fs;
 use std::time::Duration;
 
