@@ -1,8 +1,8 @@
-//! Completions of variables with many values: hidden values before the visible ones take none of the places of a
-//! response, which are [`Completion::MAX_VALUES`], and are not reported.
+//! Completions of variables with many values: hidden values before the visible ones take no place in a response, which
+//! has [`Completion::MAX_VALUES`], and are not counted in it.
 //!
-//! All values together are fewer than a provider offers ([`Completion::MAX_OFFERED`]). What more values tell is an exception in
-//! `docs/access.md`.
+//! All values together are fewer than a provider offers ([`Completion::MAX_OFFERED`]). A variable with more values is
+//! an exception in `docs/access.md`.
 
 use std::sync::Arc;
 

@@ -13,7 +13,7 @@ use super::file;
 pub struct Item {
     pub(super) values: Vec<(Option<&'static str>, String)>,
     pub(super) file: Option<PathBuf>,
-    /// The name, title, description, MIME type, size and the like. The resource has the values that are not set here.
+    /// The name, title, description, MIME type, size and the like. A value that is not set is the resource's.
     pub entry: Entry,
 }
 
