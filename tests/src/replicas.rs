@@ -131,7 +131,7 @@ impl ReplicaSet {
         (0..self.files).map(|number| uri(&format!("{number}.txt"))).collect()
     }
 
-    /// Changes the next file, in turn, and the file that is hidden from all clients.
+    /// Changes the next file, in turn, and the one that nobody may see.
     pub fn change(&mut self) {
         let file = format!("{}.txt", self.written % self.files);
         self.written += 1;
@@ -148,7 +148,7 @@ impl ReplicaSet {
         wait("all clients listen", async || open() == self.clients.len()).await;
     }
 
-    /// Changes every file once, and waits until every stream that stays open was notified of all changes so far.
+    /// Changes every file once, and waits until every stream that stays open was told of all changes so far.
     pub async fn round(&mut self) {
         for _ in 0..self.files {
             self.change();
@@ -156,7 +156,7 @@ impl ReplicaSet {
         self.wait_until_told().await;
     }
 
-    /// Waits until every stream that stays open was notified of all changes so far.
+    /// Waits until every stream that stays open was told of all changes so far.
     pub async fn wait_until_told(&self) {
         wait("all are told", async || self.verdict(Duration::ZERO).lost.iter().all(|lost| !self.is_open(&lost.stream)))
             .await;
@@ -167,7 +167,7 @@ impl ReplicaSet {
         logs.streams.iter().any(|log| log.name == stream && log.until.is_none())
     }
 
-    /// Compares the received updates with the changes. A stream has to be notified within the bound.
+    /// Compares what was heard so far with what was changed. A stream has to be told within the bound.
     pub fn verdict(&self, bound: Duration) -> Verdict {
         let logs = self.logs.lock().expect("a log");
         check(&logs.changes, &logs.streams, bound, Instant::now())
@@ -195,7 +195,7 @@ impl ReplicaSet {
         metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix("{} ")?.parse().ok()).unwrap_or(0.0)
     }
 
-    /// Waits until each running replica counts `live` live ones.
+    /// Waits until each replica that runs counts so many live ones.
     pub async fn wait_for_live(&self, live: u32) {
         self.wait_for_metric("mcp_host_cluster_live_replicas", live).await;
     }

@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// The interval of edits while streams are opened again.
 const EDIT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Measures many streams.
+/// Measures so many streams.
 pub(crate) async fn run(options: &Options) {
     let (count, edits) = if options.is_quick() { (500, 5) } else { (5000, 20) };
     raise_file_limit();
@@ -104,7 +104,7 @@ async fn connect(address: SocketAddr) -> HttpClient {
     HttpClient::connect(address, ProtocolVersion::V_2026_07_28).await
 }
 
-/// Opens `count` streams, each when the last one is acknowledged.
+/// Opens so many streams, each when the last one is acknowledged.
 async fn open(address: SocketAddr, count: usize) -> Vec<Incoming> {
     let mut streams = Vec::with_capacity(count);
     for _ in 0..count {
@@ -130,8 +130,7 @@ pub(crate) async fn next_update(mut stream: Incoming) -> Incoming {
     }
 }
 
-/// Opens `count` streams at once, while the resource is edited again and again. Returns the time until each has had an
-/// update.
+/// Opens so many streams at once, while the resource is edited again and again. Returns the time until each has had an update.
 async fn reopen(address: SocketAddr, count: usize, folder: &Path) -> Duration {
     let file = folder.join("a.txt");
     let editing = tokio::spawn(async move {

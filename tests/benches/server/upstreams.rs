@@ -145,7 +145,7 @@ async fn measure_updates(options: &Options) {
     // The first edit only shows that both subscriptions are in place.
     for edit in 0..=options.starts() {
         sleep(PAUSE).await;
-        // A subscription that has just begun is notified once more.
+        // A subscription that has just begun is told once more.
         for stream in [&mut direct, &mut through] {
             while stream.frame().now_or_never().is_some() {}
         }

@@ -27,7 +27,7 @@ const EVENTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(1000).unwrap();
 const BYTES: NonZeroU32 = NonZeroU32::new(16 << 20).unwrap();
 /// The rate of bytes.
 const BYTES_PER_SECOND: NonZeroU32 = NonZeroU32::new(1 << 20).unwrap();
-/// The buckets of all identities together have this many times the size of one identity's buckets.
+/// The buckets of all identities together have this many times the size of those of one.
 const IDENTITIES: NonZeroU32 = NonZeroU32::new(4).unwrap();
 /// The minimum number of messages of maximum length that may be incomplete in all event streams together.
 const MIN_INCOMPLETE: usize = 4;
@@ -89,7 +89,7 @@ impl Buckets {
         Arc::new(Self::new(IDENTITIES, None, max_message.saturating_mul(concurrency.max(MIN_INCOMPLETE))))
     }
 
-    /// The buckets of one identity. What is taken from them is also taken from the buckets of all identities.
+    /// The buckets of one identity. What is taken from them is also taken from those of all identities.
     pub(crate) fn of_identity(total: Arc<Self>) -> Arc<Self> {
         Arc::new(Self::new(NonZeroU32::MIN, Some(total), usize::MAX))
     }
