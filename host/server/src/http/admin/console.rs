@@ -111,7 +111,7 @@ impl Console {
         self.sessions.ended()
     }
 
-    /// Returns who has the session that a request is of.
+    /// Returns the owner of the session that a request belongs to.
     fn identity(&self, method: &Method, headers: &HeaderMap) -> Option<Identity> {
         let is_of_page = matches!(*method, Method::GET | Method::HEAD) || self.is_own_page(headers);
         if !is_of_page || headers.get(SEC_FETCH_SITE)? != "same-origin" {
