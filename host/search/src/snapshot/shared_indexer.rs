@@ -4,9 +4,8 @@
 //! no snapshot of a complete one, so that the others have the first documents soon and never lose any. A replica that begins to build fetches
 //! the published snapshot first, so that it reads only what has changed.
 //!
-//! If an index is too large, the store refuses it, or three uploads fail, the replica publishes a snapshot without
-//! documents whose report has the error. So the others index for themselves, and do not rely on an earlier snapshot
-//! that no replica replaces.
+//! If an index is too large, the store refuses it, or three uploads fail, the replica publishes a snapshot without documents whose report has
+//! the error. So the others index for themselves, and do not rely on an earlier snapshot that nobody replaces.
 
 use std::convert::Infallible;
 
@@ -26,7 +25,7 @@ use crate::updater::later;
 
 /// The pause after an upload, as a multiple of its duration.
 const PAUSE_FACTOR: u32 = 9;
-/// The number of consecutive failed uploads after which the builder publishes that there is no snapshot.
+/// The number of consecutive failed uploads after which the others are told that there is no snapshot.
 const MAX_FAILED_UPLOADS: u32 = 3;
 
 /// What a snapshot would have.
