@@ -1,8 +1,7 @@
-//! Compares the updates that clients received with the changes: nothing lost, nothing foreign.
+//! Compares what clients were told with what was changed: nothing lost, nothing foreign.
 //!
-//! A change is an edit of a resource at a moment. A stream is notified of it if it receives an update of the resource
-//! at that moment or later: one update may be of several changes. It has to be notified if it was subscribed before the
-//! edit, and is open until the bound after it.
+//! A change is an edit of a resource at a moment. A stream is told of it if it hears an update of the resource at that moment or later: one
+//! update may be of several changes. It has to be told if it was subscribed before the edit, and is open until the bound after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -31,7 +30,7 @@ pub struct StreamLog {
     pub heard: BTreeMap<String, Vec<Instant>>,
 }
 
-/// A change that a stream was not notified of.
+/// A change that a stream was not told of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
     /// The name of the stream.
@@ -47,9 +46,9 @@ pub struct Verdict {
     pub changes: usize,
     /// The number of updates that streams have heard.
     pub notifications: usize,
-    /// The times from a change to the first update, for each stream that was notified, sorted.
+    /// The times from a change to the first update, for each stream that was told, sorted.
     pub delays: Vec<Duration>,
-    /// The missing notifications.
+    /// Changes of which streams were not told that had to be.
     pub lost: Vec<Lost>,
     /// Updates of resources that a stream is not subscribed to: the name of the stream, and the resource.
     pub foreign: Vec<(String, String)>,
@@ -66,7 +65,7 @@ impl StreamLog {
         self.heard.entry(uri.to_owned()).or_default().push(Instant::now());
     }
 
-    /// Returns when it was notified of a change; `None` if it was not.
+    /// When it was told of a change; none if it was not.
     fn told(&self, change: &Change) -> Option<Instant> {
         let heard = self.heard.get(&change.uri)?;
         heard.get(heard.partition_point(|at| *at < change.at)).copied()
@@ -96,7 +95,7 @@ pub fn check(changes: &[Change], streams: &[StreamLog], bound: Duration, now: In
 }
 
 impl Verdict {
-    /// Returns the time within which that part of the changes, from 0 to 1, was notified.
+    /// The time within which that part of the changes, from 0 to 1, was told.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
