@@ -78,7 +78,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
         .await?;
     let host = Arc::new(host);
 
-    // `require_principal`: a route that the login does not cover serves nobody.
+    // `require_principal`: on a route that the login does not cover, requests are rejected.
     let mcp = http_service(host.clone(), HttpOptions::new().require_principal());
     let app = Router::new()
         .route("/", get(async || "The application."))

@@ -34,7 +34,7 @@ impl Tasks {
     }
 }
 
-/// The same functions as those of a provider in WebAssembly. It serves paths and need not know where it is mounted; access,
+/// The same functions as a provider in WebAssembly has. It serves paths and need not know where it is mounted; access,
 /// limits, merging and subscriptions are the host's.
 #[async_trait]
 impl Provider for Tasks {
@@ -57,7 +57,7 @@ impl Provider for Tasks {
         Ok(vec![Contents::text(self.stat(path).await?, self.all().join("\n"))])
     }
 
-    /// The token is the number of tasks: whoever has another one has missed a change.
+    /// The token is the number of tasks: a caller with another token has missed a change.
     async fn changes(&self, watched: &[String], since: Option<&str>) -> Result<ChangeSet> {
         let now = self.all().len().to_string();
         Ok(match since {

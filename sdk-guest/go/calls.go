@@ -94,7 +94,7 @@ func prepare(provider Provider, token *string) (Progress, error) {
 	return preparer.Prepare(token)
 }
 
-// beingPrepared is the error of a call that needs what is not prepared yet, by the host's keys of the config.
+// beingPrepared is the error of a call that needs data that is not prepared yet, by the host's keys of the config.
 func beingPrepared(mayPrepare bool, percent string) error {
 	if !mayPrepare {
 		return Unavailable(0, "it has to be prepared, which the config of the host does not allow")

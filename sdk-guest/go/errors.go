@@ -14,7 +14,7 @@ import (
 // ErrNotFound says that there is no such resource.
 var ErrNotFound = &Failure{kind: notFound, message: "not found"}
 
-// Failure is an error that the contract defines. It is made by [InvalidRequest], [Denied] and [Unavailable]; compare with
+// Failure is an error that the contract defines. [InvalidRequest], [Denied] and [Unavailable] create it; compare with
 // [ErrNotFound] by errors.Is.
 type Failure struct {
 	kind       failureKind

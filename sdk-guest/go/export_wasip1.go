@@ -39,8 +39,8 @@ func Export(info Info, open Open) {
 	hook.Prepare = instance.prepare
 }
 
-// BeingPrepared is the error of a call that needs what is not prepared yet. The client is told how much is, and when to ask again;
-// or that the config of the host does not let the provider prepare anything.
+// BeingPrepared is the error of a call that needs data that is not prepared yet. The client gets the progress and a time to
+// retry, or the information that the config of the host does not let the provider prepare anything.
 func BeingPrepared() error {
 	_, mayPrepare := hostValue("mcp-host/limits.prepare.cpu-ms")
 	percent, _ := hostValue("mcp-host/prepare.percent")
@@ -88,7 +88,7 @@ func logPanic(value any) {
 	logging.Log(logging.Level_Error, "", fmt.Sprintf("panic: %v\n%s", value, debug.Stack()))
 }
 
-// answer makes a call of the contract: the provider's, and from its result to that of the bindings.
+// answer makes a call of the contract, and converts the provider's result to the type of the bindings.
 func answer[T, W any](instance *component, run func(Provider) (T, error), lower func(T) (W, error)) types.Result[W, wit.Failure] {
 	lowered, err := call(func() (W, error) {
 		var none W

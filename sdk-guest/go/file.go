@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// File is a file of a granted directory, by its path. A function of a resource returns it as what is read, and a listing gives it.
+// File is a file of a granted directory, by its path. A function returns it as the content of a resource, or in a listing.
 type File string
 
 // FileName is an argument of a function: the name of a file, or its path below a folder. One that is hidden, or leads out of a folder
@@ -98,7 +98,7 @@ func (file File) entry(entry Entry) (Entry, error) {
 	return entry, nil
 }
 
-// mimeTypes are MIME types by extension: not those of the machine, which a component does not have.
+// mimeTypes are MIME types by extension. A component has no table of the machine.
 var mimeTypes = map[string]string{
 	".c": "text/x-c", ".css": "text/css", ".csv": "text/csv", ".gif": "image/gif", ".go": "text/x-go", ".htm": "text/html",
 	".html": "text/html", ".ics": "text/calendar", ".jpeg": "image/jpeg", ".jpg": "image/jpeg", ".js": "text/javascript",

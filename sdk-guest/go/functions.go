@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Function is a function that reads one resource, or those of a template. It is made by [Resource].
+// Function is a function that reads one resource, or all of a template. [Resource] creates it.
 type Function struct {
 	about     About
 	pattern   *PathTemplate
@@ -18,20 +18,20 @@ type Function struct {
 	read      func(config Config, values map[string]string) (any, error)
 	list      func(config Config) iter.Seq2[any, error]
 	complete  map[string]func(config Config, request CompleteRequest) (Completion, error)
-	// fingerprint is what differs when the content does; without it, that of what is read.
+	// fingerprint returns a text that differs when the content does. By default, the content itself is hashed.
 	fingerprint func(config Config, values map[string]string) (string, error)
 }
 
-// Option is what [Resource] takes beside the function that reads.
+// Option is an option of [Resource].
 type Option func(function *Function)
 
-// About describes a resource, or those of a template.
+// About describes a resource, or all of a template.
 type About struct {
-	// Name is that for programs. Without it, it is made of the template.
+	// Name is the name for programs. By default it is made from the template.
 	Name        string
 	Title       string
 	Description string
-	// MimeType is that of what the function returns. Without it, it follows from the type of what is returned.
+	// MimeType is the MIME type of the content. By default it follows from the type that the function returns.
 	MimeType string
 	Audience []Role
 	Priority *float64
@@ -39,11 +39,11 @@ type About struct {
 	Meta     map[string]any
 	// TTL is how long a copy may be used.
 	TTL *time.Duration
-	// NotSubscribable says that nobody can subscribe to it.
+	// NotSubscribable says that clients cannot subscribe to it.
 	NotSubscribable bool
 }
 
-// Resource declares the resource of a path, or those of an RFC 6570 template, by the function that reads them:
+// Resource declares the resource of a path, or all of an RFC 6570 template, by the function that reads them:
 //
 //	type lines struct {
 //		Name  provider.FileName
@@ -52,9 +52,9 @@ type About struct {
 //
 //	provider.Resource("first/{name}{?lines}", func(config provider.Config, of lines) (any, error) { … })
 //
-// The fields of its second parameter are the variables of the template, by their names in lower case, or by the tag `var`. Of a path
+// The fields of its second parameter are the variables of the template, by their names in lower case, or by the tag `var`. For a path
 // without variables it is struct{}. Their types are texts, integers, floats, bool, [FileName], and time.Time (a day, or RFC 3339); the
-// tag `oneof:"low,high"` names all values of a text. Those of the query have the tag `default`, or are pointers, which are nil without
+// tag `oneof:"low,high"` names all values of a text. Variables of the query have the tag `default`, or are pointers, which are nil without
 // a value.
 //
 // The function returns a text, bytes, a [File], [Contents] or several, or anything else, which becomes JSON; nil and a nil pointer are
@@ -89,8 +89,8 @@ func Resource[A any](template string, read func(config Config, of A) (any, error
 // Described describes a resource.
 func Described(about About) Option { return func(function *Function) { function.about = about } }
 
-// List lists the resources of a template: values of its variable, of several a struct with fields as those of [Resource], a [File] or
-// an [Item]. They come in any order that stays the same while the data do, and are asked for only as far as a page needs.
+// List lists the resources of a template: values of its variable, for several variables a struct with fields as in [Resource], a [File] or
+// an [Item]. They come in any order that stays the same while the data do, and only the items that a page needs are taken.
 func List[T any](list func(config Config) iter.Seq2[T, error]) Option {
 	return func(function *Function) {
 		function.list = func(config Config) iter.Seq2[any, error] {
@@ -121,13 +121,13 @@ func Each[T any](values []T, err error) iter.Seq2[T, error] {
 	}
 }
 
-// Item is what a listing gives, with metadata.
+// Item is an item of a listing, with metadata.
 type Item struct {
-	// Value is that of the variable; of several, a struct.
+	// Value is the value of the variable; for several variables, a struct.
 	Value any
-	// File is one whose size, MIME type and modification time are those of the entry.
+	// File is a file from which the entry takes its size, MIME type and modification time.
 	File File
-	// Entry has metadata; what is zero is that of the function.
+	// Entry has metadata; fields that are zero are taken from the function.
 	Entry Entry
 }
 
@@ -146,7 +146,7 @@ func Completes(variable string, values func(config Config, request CompleteReque
 }
 
 // Fingerprint sets the function whose result differs when the content does. Without it, changes are found by the size and modification
-// time of a file, or by a digest of what is read.
+// time of a file, or by a digest of the content.
 func Fingerprint[A any](fingerprint func(config Config, of A) (string, error)) Option {
 	return func(function *Function) {
 		arguments := argumentsOf[A](function.pattern)
@@ -286,7 +286,7 @@ func (provider *ofFunctions) Complete(request CompleteRequest) (Completion, erro
 	return Completion{}, nil
 }
 
-// completeFrom completes a variable with the values that a listing has, beside those of the others that are known.
+// completeFrom completes a variable with its values in a listing, in items with the known values of the other variables.
 func (provider *ofFunctions) completeFrom(function *Function, request CompleteRequest) (Completion, error) {
 	var values []string
 	for one, err := range provider.values(function) {

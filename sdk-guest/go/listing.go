@@ -30,7 +30,7 @@ type position struct {
 	anchors        []string
 }
 
-// pageOf returns the page that is asked for of all iterators, one after the other.
+// pageOf returns the requested page of all iterators, one after the other.
 func pageOf(listings []listing, request ListRequest) (Page, error) {
 	at, err := parsePosition(request.Cursor, len(listings))
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Paginate returns the page of a listing that is asked for. The keys, each of at most 4000 bytes, may be in any order; pages are
+// Paginate returns the requested page of a listing. The keys, each of at most 4000 bytes, may be in any order; pages are
 // sorted by key. A cursor has the last key of the page before: it needs no state, and stays valid while keys are added and removed.
 //
 // entry makes the entry of a key of this page. One that fails with [ErrNotFound], as it was removed in the meantime, is left out.

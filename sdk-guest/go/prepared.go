@@ -7,7 +7,7 @@ package provider
 //
 //	func index(config provider.Config, token *string) (provider.Progress, error) { … }
 //
-// The function is called as that of a [Preparer]. The component has it if its main package imports
+// The function is called like Prepare of a [Preparer]. The component exports it if its main package imports
 // mcp-host.example/provider/prepare.
 func Prepared(open Open, prepare func(config Config, token *string) (Progress, error)) Open {
 	return func(config Config) (Provider, error) {
@@ -19,7 +19,7 @@ func Prepared(open Open, prepare func(config Config, token *string) (Progress, e
 	}
 }
 
-// prepared is a provider with a function that prepares. What it implements beside List and Read is what a host gets from the other
+// prepared is a provider with a function that prepares. Functions beside List and Read return what a host gets from the other
 // provider, if that does not implement it.
 type prepared struct {
 	Provider

@@ -21,7 +21,7 @@
 //
 // A function fails with [ErrNotFound], or with the errors of [InvalidRequest], [Denied] and [Unavailable], wrapped or not.
 // fs.ErrNotExist counts as not found, and fs.ErrPermission as denied. Every other error, and a panic, is an internal
-// failure: clients are told nothing, and the text is in the host's log, with the stack of a panic. For a path that is below no
+// failure: clients get no text, and the text is in the host's log, with the stack of a panic. For a path that is below no
 // granted directory, the text says what to add to grants.dirs.
 //
 // # Instances
@@ -31,7 +31,7 @@
 //
 // # Files, time and the log
 //
-// Packages os, time and math/rand work: directories are those of the plugin's grants. Package log/slog writes to the host's
+// Packages os, time and math/rand work: the directories are the plugin's grants. Package log/slog writes to the host's
 // log. There is no network.
 package provider
 
@@ -45,7 +45,7 @@ import (
 type Info struct {
 	// Name is a short name for programs.
 	Name string
-	// Version is that of the provider.
+	// Version is the version of the provider.
 	Version string
 	// Title is the name for people.
 	Title string
@@ -57,13 +57,13 @@ type Info struct {
 
 // Provider answers for its resources.
 type Provider interface {
-	// List returns one page of the children of a resource, or of what is useful to see first.
+	// List returns one page of the children of a resource, or of the resources that are useful to see first.
 	List(request ListRequest) (Page, error)
 	// Read returns a resource: at least one content. Several with the same path are several formats.
 	Read(path string) ([]Contents, error)
 }
 
-// Stater returns entries without reading. Without it, that of the first content is used.
+// Stater returns entries without reading. By default, the entry of the first content is used.
 type Stater interface {
 	Stat(path string) (Entry, error)
 }
@@ -95,9 +95,9 @@ type Preparer interface {
 	Prepare(token *string) (Progress, error)
 }
 
-// Progress is how far a preparation is after a call.
+// Progress is the progress of a preparation after a call.
 type Progress struct {
-	// NextToken is that of the next call, and never the one of this call; empty when everything is prepared. At most 65536 bytes.
+	// NextToken is the token of the next call, and never the one of this call; empty when everything is prepared. At most 65536 bytes.
 	NextToken string
 	// Percent is the part that is prepared, 0 to 100; nil if it is not known.
 	Percent *int
@@ -107,7 +107,7 @@ type Progress struct {
 	AgainAfter time.Duration
 }
 
-// ProgressOf is the progress of a preparation of which so many of all are done: "3000 of 5000 events". If those are not all, the
+// ProgressOf is the progress of a preparation with this number done: "3000 of 5000 events". If some are left, the
 // next call gets the token.
 func ProgressOf(prepared, all int, what, token string) Progress {
 	percent := 100
@@ -134,7 +134,7 @@ type ListRequest struct {
 // Page is one page of a listing.
 type Page struct {
 	Entries []Entry
-	// NextCursor is that of the next page; empty on the last one. At most 4096 bytes.
+	// NextCursor is the cursor of the next page; empty on the last one. At most 4096 bytes.
 	NextCursor string
 }
 
@@ -205,13 +205,13 @@ type Contents struct {
 	Blob []byte
 }
 
-// Text returns a content that is text. Its size becomes that of the text.
+// Text returns a content that is text, with the size of the text.
 func Text(entry Entry, text string) Contents {
 	entry.Size = Size(len(text))
 	return Contents{Entry: entry, Text: text}
 }
 
-// Blob returns a binary content. Its size becomes that of the bytes.
+// Blob returns a binary content, with the size of the bytes.
 func Blob(entry Entry, bytes []byte) Contents {
 	entry.Size = Size(len(bytes))
 	if bytes == nil {
@@ -267,7 +267,7 @@ type Completion struct {
 // MaxCompletions is the number of values that the host takes. Clients get at most 100 of those that they may see.
 const MaxCompletions = 1000
 
-// Matching returns those of the candidates that begin with what was typed, each once, at most MaxCompletions, with
+// Matching returns the candidates that begin with the typed text, each once, at most MaxCompletions, with
 // their total.
 func Matching(candidates []string, typed string) Completion {
 	values, total := []string{}, 0
@@ -294,9 +294,9 @@ type ChangesRequest struct {
 
 // Changes are the changes since a token.
 type Changes struct {
-	// Token stands for the present state. At most 65536 bytes.
+	// Token represents the current state. At most 65536 bytes.
 	Token string
-	// Changed are those of the watched paths that changed.
+	// Changed are the watched paths that changed.
 	Changed []string
 	// ListingChanged says whether the default listing or the templates changed.
 	ListingChanged bool

@@ -99,7 +99,7 @@ func (template *PathTemplate) addExpression(content string) error {
 // String returns the text of the template.
 func (template *PathTemplate) String() string { return template.text }
 
-// Variables returns the names of the variables: those of the path, then those of the query.
+// Variables returns the names of the variables: first of the path, then of the query.
 func (template *PathTemplate) Variables() []string {
 	return append(template.PathVariables(), template.query...)
 }

@@ -49,7 +49,7 @@ impl AuthorizationServer {
     /// The client secret that belongs to it.
     pub const CLIENT_SECRET: &str = "secret-of-the-resource-server";
 
-    /// Starts a server whose access tokens are valid for so many seconds.
+    /// Starts a server whose access tokens are valid for `lifetime` seconds.
     pub async fn start(format: TokenFormat, lifetime: u32) -> Self {
         Self::start_with(format, lifetime, None).await
     }
@@ -106,7 +106,7 @@ impl AuthorizationServer {
         self.log.wait_for_line(event).await;
     }
 
-    /// Waits until so many events have lines that contain that text.
+    /// Waits until `number` lines of the log contain the event.
     pub async fn wait_for_number(&self, event: &str, number: usize) {
         self.log.wait_for_lines(event, number).await;
     }

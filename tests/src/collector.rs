@@ -46,7 +46,7 @@ pub struct CollectedSpan {
     pub id: String,
     /// The id of the parent; empty if there is none.
     pub parent: String,
-    /// Whether it is that of a server.
+    /// Whether it is a span of a server.
     pub is_server: bool,
     /// Whether its status is an error.
     pub is_error: bool,

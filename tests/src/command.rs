@@ -46,7 +46,7 @@ pub async fn run_on_terminal<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item 
     run_on_terminal_of(100, arguments).await
 }
 
-/// Runs it on a terminal with so many columns.
+/// Runs it on a terminal with this number of columns.
 pub async fn run_on_terminal_of<A: AsRef<OsStr>>(columns: u16, arguments: impl IntoIterator<Item = A>) -> Output {
     let (ours, theirs) = open_terminal(columns);
     let mut command = host_command();

@@ -42,8 +42,8 @@ impl Connection {
         Self::handshake(tcp(address).await, version).await
     }
 
-    /// Connects with HTTP/2 and a flow-control window of so many bytes per response, which is never enlarged unless the
-    /// body is read.
+    /// Connects with HTTP/2 and a flow-control window of `window` bytes per response, which is never enlarged unless
+    /// the body is read.
     pub async fn with_window(address: &str, window: u32) -> Self {
         let io = TokioIo::new(tcp(address).await);
         let mut builder = http2::Builder::new(TokioExecutor::new());

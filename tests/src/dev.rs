@@ -109,7 +109,7 @@ impl DevServer {
         self.process.stderr().wait_for_line(wanted).await
     }
 
-    /// Waits until so many lines contain that text.
+    /// Waits until `number` lines contain that text.
     pub async fn lines(&self, wanted: &str, number: usize) {
         self.process.stderr().wait_for_lines(wanted, number).await;
     }

@@ -153,7 +153,7 @@ impl HttpServer {
         self.process.rss()
     }
 
-    /// Waits until so many lines of the log contain that text.
+    /// Waits until `number` lines of the log contain that text.
     pub async fn log_lines(&self, wanted: &str, number: usize) {
         self.process.stderr().wait_for_lines(wanted, number).await;
     }

@@ -26,8 +26,8 @@ const BEFORE: &str = "# Before\n";
 /// The number of plugins besides `many`, `files` and the test's plugin.
 const SAMPLES: usize = 197;
 
-/// Whether a file is no link: those of the first directory, the first of each directory, and the last of all. File systems
-/// that discard the blocks of each removed file take minutes to remove 100,000 texts.
+/// Whether a file is not a link: all files of the first directory, the first of each directory, and the last of all.
+/// File systems that discard the blocks of each removed file take minutes to remove 100,000 texts.
 const fn has_own_text(number: usize) -> bool {
     number < FILES_PER_DIRECTORY || number.is_multiple_of(FILES_PER_DIRECTORY) || number == FILES - 1
 }

@@ -44,7 +44,7 @@ impl Log {
         }
     }
 
-    /// Waits until so many lines contain that text.
+    /// Waits until `number` lines contain that text.
     pub(crate) async fn wait_for_lines(&self, wanted: &str, number: usize) {
         let mut text = self.text.clone();
         let are_there = |text: &String| text.lines().filter(|line| line.contains(wanted)).count() >= number;

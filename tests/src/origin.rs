@@ -157,14 +157,14 @@ impl MockOrigin {
         self.shared.requests.borrow().iter().filter(|request| request.path == path).count()
     }
 
-    /// Waits until there were so many requests, of all paths together.
+    /// Waits until there were `count` requests, of all paths together.
     pub async fn wait_for_requests(&self, count: usize) {
         let mut requests = self.shared.requests.subscribe();
         let there = timeout(TIMEOUT, requests.wait_for(|requests| requests.len() >= count)).await;
         assert!(there.is_ok(), "there were not {count} requests, but: {:#?}", self.requests());
     }
 
-    /// Waits until there were so many requests of that path.
+    /// Waits until there were `count` requests of that path.
     pub async fn wait_for_count(&self, path: &str, count: usize) {
         let mut requests = self.shared.requests.subscribe();
         let of_path = |requests: &Vec<RecordedRequest>| requests.iter().filter(|request| request.path == path).count();

@@ -119,7 +119,7 @@ impl Registry {
         &self.authority
     }
 
-    /// Lets a tag name what another tag does, as whoever may write to the registry can.
+    /// Points a tag to the manifest of another tag, as a party that may write to the registry can.
     pub fn move_tag(&self, tag: &str, to: &str) {
         let link = |tag: &str| self.repository().join(format!("_manifests/tags/{tag}/current/link"));
         fs::copy(link(to), link(tag)).expect("both tags are there");

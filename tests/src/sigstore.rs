@@ -28,7 +28,7 @@ pub fn signature(manifest: &str) -> Value {
     statement(manifest, "https://sigstore.dev/cosign/sign/v1", json!({}))
 }
 
-/// Signs statements, each of a subject, and returns the bundles and their trusted root. `options` are those of `sign.mjs`.
+/// Signs statements, each of a subject, and returns the bundles and their trusted root. `sign.mjs` gets `options`.
 pub async fn sign_keyless(statements: &[(&str, Value)], options: Value) -> (Vec<Value>, Value) {
     let mut request = options;
     let statements = statements

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::TIMEOUT;
 
-/// Opens a pseudoterminal with so many columns: our end, and that of a program.
+/// Opens a pseudoterminal with this number of columns: our end, and the program's.
 pub(crate) fn open_terminal(columns: u16) -> (OwnedFd, OwnedFd) {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
     let ours = openpt(flags).and_then(|ours| grantpt(&ours).and_then(|()| unlockpt(&ours)).map(|()| ours));

@@ -16,7 +16,7 @@
 //!
 //! The packages depend on the sources and not on the machine. They are built in a copy of the tracked files, paths in
 //! programs are replaced by names, and the time of all files is [`EPOCH`], else the time of the last commit. Equal
-//! programs give equal packages. The providers are those of `cargo xtask plugins`, byte for byte. To test packaging
+//! programs give equal packages. The providers have the same bytes as from `cargo xtask plugins`. To test packaging
 //! alone, another profile than `release` packs the programs of the working tree, and `--binary` packs a given program.
 //! All packages contain the program and the included providers, and have the version of `Cargo.toml`.
 

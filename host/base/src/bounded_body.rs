@@ -1,14 +1,15 @@
 //! Bodies that the host receives in one buffer: responses to its requests, and requests to it.
 //!
-//! hyper returns each chunk of a body in a buffer of its own, which takes up to seventy bytes of memory beside its content, and a
-//! microsecond. A body in chunks of one byte would so take many times its size. Here the content is appended to one buffer, and short
-//! chunks have a maximum number.
+//! hyper returns each chunk of a body in a buffer of its own, which takes up to seventy bytes of memory beside its
+//! content, and a microsecond. So a body in chunks of one byte would take many times its size. Here the content is
+//! appended to one buffer, and short chunks have a maximum number.
 
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::Body;
 
-/// The number of bytes that a chunk counts at least: to receive a chunk takes about as long as to read this many bytes of one.
+/// The minimum number of bytes that a chunk counts as: receiving a chunk takes about as long as reading this number of
+/// bytes.
 const MIN_CHUNK: usize = 64;
 /// The maximum of the sum of all [shortfalls](shortfall) of a body: 66,000 chunks of one byte.
 const MAX_SHORTFALL: usize = 4 << 20;

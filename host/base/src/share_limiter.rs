@@ -1,8 +1,9 @@
 //! A limit with a share for each client, so that no client can exhaust it: of permits, or of bytes. A request
 //! beyond a limit is refused immediately. A client without usage has no entry.
 //!
-//! Who was refused may wait for [`Releases`]. A release wakes one waiter of the same client that reached the share of the client, and one
-//! waiter of any client that reached the overall limit. Waiters of other shares learn nothing of it.
+//! A refused client may wait for [`Releases`]. A release wakes one waiter of the same client that reached the share of
+//! the client, and one waiter of any client that reached the overall limit. It wakes no waiter for another client's
+//! share.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -1,8 +1,9 @@
 //! A lease without shared state: one replica at a time does some work for all, such as building an index.
 //!
-//! The lease is a value in the bucket of the records, which only its holder renews, by compare-and-swap. Its times are those of the lease
-//! of [polls](crate::member): the holder relies on it for half of its time, by its own clock, and another replica takes it after it has
-//! seen the value unchanged for 11/20 of that time. So no two clocks are compared, and the write of a replica that was paused fails.
+//! The lease is a value in the bucket of the records, which only its holder renews, by compare-and-swap. Its times are
+//! the same as of the lease of [polls](crate::member): the holder relies on it for half of its time, by its own clock,
+//! and another replica takes it after it has seen the value unchanged for 11/20 of that time. So no two clocks are
+//! compared, and the write of a replica that was paused fails.
 //!
 //! A holder that is paused may rely on the lease for a moment too long. The work must tolerate two holders.
 

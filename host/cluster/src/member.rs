@@ -288,8 +288,8 @@ impl Member {
         self.shards
     }
 
-    /// Sets the number of shards that this replica's paths of the plugin need, which the holder of the first shard is told; and of how many
-    /// shards of the plugin this replica has the lease: others that have fewer take the next one earlier.
+    /// Sets the number of shards that this replica's paths of the plugin need, for the holder of the first shard; and
+    /// of how many shards of the plugin this replica has the lease: others that have fewer take the next one earlier.
     pub fn set_division(&mut self, need: u32, held: usize) {
         let held = u32::try_from(held).unwrap_or(u32::MAX).min(MAX_BURDEN);
         (self.need, self.burden) = (shard_count(need), part(self.lease, 20).saturating_mul(held));

@@ -8,7 +8,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut notes = Plugin::new("notes".parse()?, "notes.wasm", "notes:///".parse()?);
-//! assert_eq!(notes.search, None, "nothing is read that nobody asked for");
+//! assert_eq!(notes.search, None, "nothing is indexed unless the config says so");
 //!
 //! let mut search = PluginSearch::default();
 //! search.exclude.push("notes:///private/**".parse()?);

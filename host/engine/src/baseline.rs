@@ -5,9 +5,9 @@
 //! JavaScript have tail calls. So a component is first compiled by Winch, by Cranelift if Winch rejects it, and later
 //! by Cranelift in any case (module `compilations`).
 //!
-//! Code of Winch has its own calling convention, so wasmtime runs it only in an engine of its own, with a linker of its
-//! own. Each instance maps its own memory: the engine has no pool, because an author makes few calls. The epoch thread,
-//! the permits of instances and the worker threads are shared with the other engine.
+//! Code of Winch has its own calling convention, so wasmtime runs it only in a separate engine, with a separate linker.
+//! Each instance maps its own memory: the engine has no pool, because an author makes few calls. The epoch thread, the
+//! permits of instances and the worker threads are shared with the other engine.
 
 use mcp_host_sandbox::state::{self, GuestState};
 use wasmtime::component::{Component, Linker};

@@ -89,7 +89,7 @@ pub(crate) struct DevelopedFile {
 #[derive(Clone, Copy)]
 struct Work {
     codegen: Codegen,
-    /// Whether nobody waits for the code.
+    /// Whether no load waits for the code.
     is_background: bool,
 }
 

@@ -1,19 +1,20 @@
 //! A debugger for guests: the [GDB remote serial protocol] over TCP, with the extensions of LLDB for WebAssembly. For authors; a server
 //! that has clients has no debugger.
 //!
-//! An [`Engine`](crate::Engine) with a [`Debugger`] compiles components with instrumentation, which costs time and memory: each instance
-//! has its own copy of the code, so that breakpoints can be written into it. A guest that stops keeps its stack, and answers questions
-//! about it until it is resumed ([`Hook`]). The debugger sees one process with one thread: guests that stop while another one is stopped
-//! wait for their turn.
+//! An [`Engine`](crate::Engine) with a [`Debugger`] compiles components with instrumentation, which costs time and
+//! memory: each instance has its own copy of the code, so that breakpoints can be written into it. A guest that stops
+//! keeps its stack, and executes commands of the debugger until it is resumed ([`Hook`]). The debugger sees one process
+//! with one thread: guests that stop while another one is stopped wait for their turn.
 //!
 //! The protocol begins with a stopped process, and a provider runs only while it is called. So after a new connection,
-//! [`Debugger::serve`] has the provider called, and the call stops before its first instruction; after an interrupt, too. A breakpoint is
-//! kept for later instances of the same component. Instances are not reused, so that each of them begins with all breakpoints.
+//! [`Debugger::serve`] calls the provider, and the call stops before its first instruction; after an interrupt, too. A
+//! breakpoint is kept for later instances of the same component. Instances are not reused, so that each of them begins
+//! with all breakpoints.
 //!
 //! | module | subject |
 //! |---|---|
 //! | `session` | one connection: packets, and the events of guests |
-//! | `target` | what the protocol asks of a stopped guest |
+//! | `target` | the protocol's operations on a stopped guest |
 //! | `address_space` | addresses for modules and memories |
 //!
 //! Calls have no deadline and a long CPU limit, and run one at a time ([`debuggable_limits`]). The circuit breaker is off, and inputs that
@@ -123,8 +124,8 @@ impl Debugger {
 
     /// Serves debuggers that connect to this listener, one after the other. Dropping the future ends the connection.
     ///
-    /// A debugger that connects, or interrupts, needs a guest that runs: `call` is to call the provider, whatever the result. If the host
-    /// rejects that call, no guest runs, and `call` is called again a second later.
+    /// When a debugger connects or interrupts, a guest must run: `call` must call the provider, and its result does not
+    /// matter. If the host rejects that call, no guest runs, and `call` is called again a second later.
     ///
     /// # Errors
     ///
@@ -153,7 +154,7 @@ impl Debugger {
         loop {
             let (connection, peer) = listener.accept().await?;
             let session = ended.clone().run_until_cancelled_owned(Session::run(self.shared.clone(), connection));
-            // On a thread for blocking work: questions to a stopped guest block until it has answered.
+            // On a thread for blocking work: operations on a stopped guest block until they have run.
             let runtime = Handle::current();
             match task::spawn_blocking(move || runtime.block_on(session)).await {
                 Ok(None | Some(Ok(()))) => {}
@@ -176,7 +177,7 @@ impl Debugger {
         }
     }
 
-    /// Has the guests of this new store stop at breakpoints.
+    /// Makes the guests of this new store stop at breakpoints.
     pub(crate) fn observe(&self, store: &mut Store<GuestState>) {
         store.set_debug_handler(Hook::new(self.shared.clone()));
     }
@@ -205,7 +206,7 @@ impl Debugger {
 }
 
 impl Shared {
-    /// Has a guest stop: one that runs, or the next one.
+    /// Makes the running guest stop, or else the next one.
     fn interrupt(&self) {
         self.is_interrupted.store(true, Ordering::SeqCst);
         self.call_wanted.notify_one();
@@ -272,7 +273,7 @@ impl DebugHandler for Hook {
     }
 }
 
-/// Has a guest stop after its next instruction, or only at breakpoints.
+/// Makes a guest stop after its next instruction, or only at breakpoints.
 fn step(store: StoreContextMut<'_, GuestState>, is_step: bool) {
     let edit = store.edit_breakpoints();
     if let Some(Err(error)) = edit.map(|mut edit| edit.single_step(is_step)) {
@@ -291,8 +292,8 @@ impl Hook {
         step(store, is_step);
     }
 
-    /// Answers questions about the guest of this store. Returns whether it is resumed for one instruction; none if there is no debugger, or
-    /// no longer one.
+    /// Executes commands on the guest of this store. Returns whether it is resumed for one instruction; none if there
+    /// is no debugger, or no longer one.
     async fn answer(&self, mut store: StoreContextMut<'_, GuestState>, reason: StopReason) -> Option<bool> {
         let attached = self.shared.attached.lock().clone()?;
         let (commands, mut received) = mpsc::unbounded_channel();

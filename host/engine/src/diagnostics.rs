@@ -5,12 +5,12 @@
 //! ([`CallObserver::sampled`]). Without an observer ([`PluginRuntime::observe_calls`](crate::plugin::PluginRuntime::observe_calls)),
 //! as in `serve`, a call has one more branch and no allocation.
 //!
-//! | part of a call | from, until |
-//! |---|---|
-//! | wait | the request; a permit of `limits.concurrency` and an instance slot |
-//! | instantiation | the instance's context is made; the component is instantiated. None for an instance that is reused |
-//! | guest | the function is called; its answer is copied out of the guest |
-//! | validation | the answer is there; it is validated, composed and filtered |
+//! | part of a call | from | until |
+//! |---|---|---|
+//! | wait | the request | a permit of `limits.concurrency` and an instance slot are acquired |
+//! | instantiation | the instance's context is created | the component is instantiated. None for a reused instance |
+//! | guest | the function is called | its answer is copied out of the guest |
+//! | validation | the answer is copied | the answer is validated, composed and filtered |
 //!
 //! The processor time covers all parts except the wait. Names of functions come from the component's `name` section, which has them
 //! mangled. A tool with the component file can look up the lines of the source ([`StackFrame::offset`]).

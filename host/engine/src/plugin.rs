@@ -342,8 +342,8 @@ impl Plugin {
         grant.map(Failing::from).or_else(|| self.health.failing(Instant::now()))
     }
 
-    /// Returns whether its provider has answered a call since it was loaded or [`reset`](Self::reset), besides those of loading:
-    /// `describe` and `prepare`.
+    /// Returns whether its provider has answered a call since it was loaded or [`reset`](Self::reset), except calls for
+    /// loading: `describe` and `prepare`.
     pub fn has_answered(&self) -> bool {
         self.health.has_answered()
     }

@@ -13,10 +13,10 @@
 //! | globals, imports, escaping functions, tags, segments | the context (`VMContext`) of each core instance | `limits.memory`, 4 MiB for all |
 //! | trampolines of canonical functions, resources, lowerings | the context of the component instance | the same |
 //! | nested components | the state of each, with its table of handles | `limits.memory` |
-//! | modules that are instantiated or not | an entry in the registry of each store | `limits.memory` |
+//! | modules, instantiated or not | an entry in the registry of each store | `limits.memory` |
 //! | core instances, tables, memories, elements of a table | slots of the pool, or mappings without it | 40, 40, 4, 60,000 |
 //! | the name of a function | a copy in each frame of a backtrace | 64 KiB |
-//! | names, types, exports, adapters: all that is described | the metadata of the code, decoded once per load | 4 MiB encoded, of that 20,000 core types |
+//! | names, types, exports, adapters | the metadata of the code, decoded once per load | 4 MiB encoded, of that 20,000 core types |
 //!
 //! The numeric bounds are the pool's, and hold without a pool, too. A component beyond them does not compile, and the
 //! message names the bound. The remaining cost, [`StaticContent::instance_bytes`], is stored with the code and charged to

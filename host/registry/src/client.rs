@@ -1,8 +1,9 @@
 //! The client of one registry: the parts of the OCI Distribution Specification 1.1 that components need.
 //!
-//! The crate `oci-client` has most of these requests, and is not used, because it does not have the bounds of this crate: it reads
-//! manifests, tags, indexes of referrers, tokens and errors of any size into memory; redirects are those of reqwest, to any address;
-//! addresses cannot be checked between name resolution and connection; and its TLS comes with another cryptographic provider.
+//! The crate `oci-client` has most of these requests, and is not used, because it does not have the bounds of this
+//! crate: it reads manifests, tags, indexes of referrers, tokens and errors of any size into memory; reqwest follows
+//! its redirects, to any address; addresses cannot be checked between name resolution and connection; and its TLS comes
+//! with another cryptographic provider.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -17,10 +17,10 @@
 //! repeats up to 256 KiB of URIs. The only uncharged messages are at most one for each HTTP request, or for each request in
 //! flight over stdio: rejections, and answers that open a session.
 //!
-//! A batch over HTTP has one event stream for all of its answers, and an answer that is lost cannot be told from one that
-//! is still to come. So before any of its requests is executed, each of them gets the bytes of the longest error that there
-//! is no room for its answer. Such a request never has fewer bytes, and is always answered. A batch without room for these errors
-//! is rejected as a whole.
+//! A batch over HTTP has one event stream for all of its answers, and a lost answer cannot be distinguished from one
+//! that is still to come. So before any of its requests is executed, each of them reserves the bytes of the longest
+//! error about missing room for its answer. Such a request never has fewer bytes, and is always answered. A batch
+//! without room for these errors is rejected as a whole.
 //!
 //! A fast client is not delayed: bytes are released as soon as they have been sent.
 //!

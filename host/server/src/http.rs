@@ -17,7 +17,7 @@
 //! | [`post`], [`preflight`] | dispatch the message, whose headers have to agree with it, and answer it |
 //! | [`sessions`] | opens and finds sessions, and ends those that are idle |
 //! | [`session_stream`] | delivers the notifications of a session |
-//! | [`response`] | has the forms of responses |
+//! | [`response`] | builds responses |
 //!
 //! [`admin`] is a separate listener for operators.
 //!

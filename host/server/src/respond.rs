@@ -69,7 +69,7 @@ fn log_span(context: &RequestContext, method: &'static str, request: &Request) -
     tracing::debug_span!(target: log_target::SERVER, "request", principal, method, uri, trace_id)
 }
 
-/// The longest error that there is no room for an answer.
+/// The longest error about missing room for an answer.
 static LONGEST_REFUSAL: LazyLock<RpcError> = LazyLock::new(|| {
     let too_large = Limit::ALL.map(|limit| budget_error(BudgetExceeded::TooLarge(limit), usize::MAX));
     let longest = |longest: RpcError, error| if error_len(&error) > error_len(&longest) { error } else { longest };
@@ -81,7 +81,8 @@ fn error_len(error: &RpcError) -> usize {
     Response::new(RequestId::Number(0), Err(error.clone())).to_json().len()
 }
 
-/// Returns the bytes with which a request is always answered: the cost of the longest error that there is no room for its answer.
+/// Returns the bytes with which a request is always answered: the cost of the longest error about missing room for its
+/// answer.
 pub(super) fn refusal_cost(id: &RequestId) -> usize {
     budget::encoded_cost(Response::new(id.clone(), Err(LONGEST_REFUSAL.clone())).to_json().len())
 }

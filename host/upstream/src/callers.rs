@@ -16,8 +16,9 @@
 //! subscribers is evicted. Half of them may have subscribers, so there is always one to evict, and no number of requests ends a
 //! subscription. A principal with [`MAX_OF_PRINCIPAL`] access tokens evicts its own clients.
 //!
-//! A client is created by a call of its caller, or by a subscription to a resource. Changes of the listing are reported for clients that
-//! exist: the host asks for them without watched paths, which neither creates a client nor counts as its use.
+//! A client is created by a call of its caller, or by a subscription to a resource. Changes of the listing are reported
+//! for clients that exist: the host requests them without watched paths, which neither creates a client nor counts as
+//! its use.
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;

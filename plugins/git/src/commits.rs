@@ -29,7 +29,7 @@ pub(crate) enum CommitKey {
     Object(ObjectId),
 }
 
-/// The generation number of a commit, greater than that of all its ancestors.
+/// The generation number of a commit, greater than the numbers of all its ancestors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Generation {
     /// In the commit-graph.

@@ -8,7 +8,7 @@
 //! of refs is ever read as a whole (`block_cache`, `odb`, `refs`), and every response is bounded. And a repository is
 //! untrusted data, so any damage, accidental or malicious, results in an `error` that states location and cause.
 //!
-//! What walks over histories learn can be kept in a bucket (`learned`).
+//! The results of history walks can be cached in a bucket (`learned`).
 //!
 //! From the top: `provider` dispatches calls to `list`, `view`, `complete` and `changes`; these query the `repo` for
 //! revisions (`rev`), trees (`tree`), histories (`history`) and objects.

@@ -11,7 +11,7 @@ use mcp_provider::{
 };
 use std::rc::Rc;
 
-/// The bucket for what walks over histories learn; optional.
+/// The bucket for the results of history walks; optional.
 const BUCKET: &str = "histories";
 
 /// A provider of a git repository.

@@ -3,7 +3,8 @@
 //!
 //! - `sdk-bindgen sdk WIT_DIR C_DIR GO_DIR`: those that the C and Go SDKs have committed, of the world `sdk.wit`.
 //! - `sdk-bindgen prepare WIT_DIR C_DIR GO_DIR`: the same of `prepare`, which only some components export.
-//! - `sdk-bindgen world WIT_DIR WORLD C_DIR GO_DIR`: those of a world of the contract, with stubs in Go, which the tests compile.
+//! - `sdk-bindgen world WIT_DIR WORLD C_DIR GO_DIR`: bindings of a world of the contract, with stubs in Go, which the
+//!   tests compile.
 //!
 //! Files that are there already are replaced; others are left as they are.
 

@@ -1,5 +1,5 @@
 /*
- * A function is a resource: a provider is a table of functions, each of which reads one resource, or those of a template. Listing by
+ * A function is a resource: a provider is a table of functions, each of which reads one resource, or all of a template. Listing by
  * pages, templates, completion and changes follow from it. Compile `src/mcp_helpers.c` and `src/mcp_functions.c`, too.
  *
  *     #include <mcp_functions.h>
@@ -33,8 +33,8 @@ extern "C" {
 
 /* Returns the value of a variable; NULL if it is missing, or empty. */
 const char *mcp_argument_text(const mcp_arguments *of, const char *name);
-/* Sets *value to that of a variable, if it has one: a number from `min` to `max`, in its only spelling. Otherwise it is an invalid
-   request, which names the variable and what is expected. */
+/* Sets *value to the value of a variable, if it has one: a number from `min` to `max`, in canonical form. Any other value
+   is an invalid request, which names the variable and what is expected. */
 mcp_result mcp_i64_argument(const mcp_arguments *of, const char *name, int64_t min, int64_t max, int64_t *value);
 mcp_result mcp_f64_argument(const mcp_arguments *of, const char *name, double *value);
 mcp_result mcp_bool_argument(const mcp_arguments *of, const char *name, bool *value);
@@ -63,9 +63,9 @@ typedef struct {
   /* Of several variables: their values. */
   const mcp_argument *values;
   size_t value_count;
-  /* A file, whose size, MIME type and time of change are those of the entry. NULL for none. */
+  /* A file, from which the entry takes its size, MIME type and time of change. NULL for none. */
   const char *file;
-  /* Metadata: what is zero is that of the resource. */
+  /* Metadata: the entry takes fields that are zero from the resource. */
   mcp_entry entry;
 } mcp_item;
 
@@ -77,7 +77,7 @@ mcp_result mcp_listing_folder(mcp_listing *listing, const char *folder);
 
 /* ---- The resources ---------------------------------------------------------------------------------------------- */
 
-/* A function that reads one resource, or those of a template. */
+/* A function that reads one resource, or all of a template. */
 typedef struct {
   /* A path, or an RFC 6570 template. */
   const char *path_template;
@@ -85,7 +85,7 @@ typedef struct {
   const char *name;
   const char *title;
   const char *description;
-  /* The MIME type of what is read. Without it, it follows from what is returned. */
+  /* The MIME type of the content. By default it follows from the returned body. */
   const char *mime_type;
   unsigned audience;
   mcp_option_f64 priority;

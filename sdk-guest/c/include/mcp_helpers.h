@@ -28,8 +28,8 @@ typedef struct {
 bool mcp_template_match(const char *path_template, const char *path, mcp_arguments *arguments);
 /* Returns the value of a variable; NULL if it has none. */
 const char *mcp_arguments_get(const mcp_arguments *arguments, const char *name);
-/* Expands a template to a path in the host's normal form. Values are not percent-encoded. NULL if one of the path is missing, or that of
-   {var} is empty. */
+/* Expands a template to a path in the host's normal form. Values are not percent-encoded. NULL if a value of the path is
+   missing, or the value of {var} is empty. */
 char *mcp_template_expand(const char *path_template, const mcp_argument *values, size_t count);
 /* Returns what is wrong with a template; NULL if it can be matched. */
 const char *mcp_template_problem(const char *path_template);
@@ -46,7 +46,7 @@ mcp_result mcp_paginate(const char *const *keys, size_t count, const char *curso
 
 /* ---- Changes ---------------------------------------------------------------------------------------------------- */
 
-/* Sets what identifies the state of a path, such as that of mcp_file_state; it stays NULL if there is no such resource. */
+/* Sets a text that identifies the state of a path, as mcp_file_state does; it stays NULL if there is no such resource. */
 typedef mcp_result (*mcp_state_of)(const char *path, const char **state);
 
 /* Compares the state of the watched paths, and of the listing, with that at the token, NULL for the first call. The token has digests

@@ -42,8 +42,8 @@ typedef struct {
   size_t header_count;
   const void *body;
   size_t body_len;
-  /* The timeout of the connection, of the first byte of the response, and between bytes of its body, in milliseconds; 0 is
-     that of the host. Keep it below the plugin's `deadline`. */
+  /* The timeout of the connection, of the first byte of the response, and between bytes of its body, in milliseconds; 0 for
+     the host's default. Keep it below the plugin's `deadline`. */
   uint64_t timeout_ms;
   /* The largest body of a response in bytes; 0 is 1 MiB. A larger one is an internal failure. */
   size_t max_body;

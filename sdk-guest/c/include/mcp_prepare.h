@@ -28,8 +28,8 @@ typedef struct {
    that fails is repeated with the same token. Results are kept in a granted directory or in a bucket. Defined by the provider. */
 mcp_result mcp_prepare(const char *token, mcp_progress *progress);
 
-/* The result of a call that needs what is not prepared yet. The client is told how much is, and when to ask again; or that the config
-   of the host does not let the provider prepare anything. */
+/* The result of a call that needs data that is not prepared yet. The client gets the progress and a time to retry, or
+   the information that the config of the host does not let the provider prepare anything. */
 mcp_result mcp_being_prepared(void);
 
 #ifdef __cplusplus

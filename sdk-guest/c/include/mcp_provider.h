@@ -164,7 +164,7 @@ void mcp_page_add(mcp_page *page, mcp_entry entry);
 /* Sets the cursor of the next page: not called on the last one. */
 void mcp_page_next(mcp_page *page, const char *cursor);
 
-/* Adds a content. Its size becomes that of the body, unless the entry has one. */
+/* Adds a content. Its size is the size of the body, unless the entry has one. */
 void mcp_reading_add_text(mcp_reading *reading, mcp_entry entry, const char *text);
 void mcp_reading_add_blob(mcp_reading *reading, mcp_entry entry, const void *bytes, size_t len);
 /* Adds bytes of unknown kind: as text if they are UTF-8, else as a blob. */
@@ -197,12 +197,12 @@ typedef struct {
 
 typedef struct {
   mcp_info info;
-  /* Lists the children of `parent`, or, when it is NULL, what is useful to see first. `cursor` is that of the page, NULL for
+  /* Lists the children of `parent`, or, if it is NULL, the resources that are useful to see first. `cursor` is the page's, NULL for
      the first. `limit` entries can be used. Required. */
   mcp_result (*list)(const char *parent, const char *cursor, uint32_t limit, mcp_page *page);
   /* Reads a resource. Required. */
   mcp_result (*read)(const char *path, mcp_reading *reading);
-  /* Returns the entry of a resource. Without it: that of its first content. */
+  /* Returns the entry of a resource. Default: the entry of its first content. */
   mcp_result (*stat)(const char *path, mcp_entry *entry);
   /* Lists the templates. Without it: none. */
   mcp_result (*templates)(mcp_templates *templates);
@@ -222,7 +222,7 @@ extern const mcp_provider mcp_this_provider;
 const char *mcp_config(const char *key);
 /* Returns the value of a key, or another text if there is no such key. */
 const char *mcp_config_or(const char *key, const char *otherwise);
-/* Sets *value to that of a key, if it has one: a number from `min` to `max`. Otherwise it is an internal failure. */
+/* Sets *value to the value of a key, if it has one: a number from `min` to `max`. Any other value is an internal failure. */
 mcp_result mcp_config_u64(const char *key, uint64_t min, uint64_t max, uint64_t *value);
 mcp_result mcp_config_f64(const char *key, double *value);
 mcp_result mcp_config_bool(const char *key, bool *value);

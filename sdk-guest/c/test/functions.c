@@ -106,7 +106,7 @@ static void templates_are_matched_and_expanded(void) {
   static const char *const wrong[] = {"{a}{a}", "{#a}", "{a,b}", "{?a}/b", "{a", "a?b", "{?a}{?b}", "{}", "{?a,a}", "{+a,b}", "a}"};
   for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) assert(mcp_template_problem(wrong[i]) != NULL);
   assert(mcp_template_problem("a/{b}/{+c}{?d,e}") == NULL);
-  /* A hostile path costs no more than its length times that of the parts. */
+  /* A hostile path costs no more than its length times the length of the parts. */
   char *slashes = mcp_alloc(5001);
   memset(slashes, '/', 5000);
   assert(!mcp_template_match("{+a}/x/{+b}/x/{+c}/y", slashes, &of));

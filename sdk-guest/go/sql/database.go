@@ -95,7 +95,7 @@ func Granted() []string { return granted() }
 // Describe returns what the database is.
 func (database Database) Describe() (Info, error) { return describe(database.Name) }
 
-// Query runs one query and returns its first rows. A parameter may be a value as [Row] has it, any type whose kind is that of one, a pointer
+// Query runs one query and returns its first rows. A parameter may be a value as [Row] has it, any type of the same kind, a pointer
 // to one, a slice for an array, and a struct or a map, which are JSON.
 func (database Database) Query(statement string, parameters ...any) (*Rows, error) {
 	values := make([]any, len(parameters))

@@ -9,8 +9,8 @@
 //	defer response.Body.Close()
 //	page, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
 //
-// The host checks the origin of each request, that of a redirect, too, resolves the name, connects and verifies the certificate. A
-// request that is not granted fails with the error of [provider.Denied], and a server that does not answer with that of
+// The host checks the origin of each request, of a redirect, too, resolves the name, connects and verifies the certificate. A
+// request that is not granted fails with the error of [provider.Denied], and a server that does not answer with the error of
 // [provider.Unavailable]; http.Client wraps them, and a provider may return its error as it is. The text, with the URL, is shown to
 // clients.
 //
@@ -22,7 +22,7 @@ import "time"
 // Transport is an http.RoundTripper of the host. In a native test it is http.DefaultTransport, so that a server of
 // net/http/httptest can be used.
 type Transport struct {
-	// Timeout is that of the connection, of the first byte of the response, and between bytes of its body. The deadline of the
-	// request's context counts as well, http.Client.Timeout among them; keep it below the plugin's deadline. 0 is that of the host.
+	// Timeout is the timeout of the connection, of the first byte of the response, and between bytes of its body. The deadline of the
+	// request's context counts as well, http.Client.Timeout among them; keep it below the plugin's deadline. 0 for the host's default.
 	Timeout time.Duration
 }

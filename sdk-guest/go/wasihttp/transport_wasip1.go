@@ -134,7 +134,7 @@ func (transport Transport) options(request *http.Request) types.Option[*wasi.Req
 }
 
 // write writes the body of a request and ends it. When the server does not take it, the future of the response has the reason; the
-// error is that of the reader.
+// error is the reader's.
 func write(body *wasi.OutgoingBody, from io.Reader) error {
 	if from != nil {
 		opened := body.Write()

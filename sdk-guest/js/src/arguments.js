@@ -45,7 +45,7 @@ export function oneOf(values, otherwise) {
 
 export const optional = (of) => ({ ...of, otherwise: undefined, isRequired: false });
 
-/** Returns the types of all variables of a template: those of its query that have none may be missing. */
+/** Returns the types of all variables of a template. Variables of its query without a type may be missing. */
 export function typesOf(pattern, given) {
   const unknown = Object.keys(given).find((name) => !pattern.variables.includes(name));
   if (unknown !== undefined) {

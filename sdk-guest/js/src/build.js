@@ -14,7 +14,7 @@ import { build as bundle } from "esbuild";
 /** Why there is no component. The message says what to do. */
 export class BuildError extends Error {}
 
-/** The world that has an interface beyond those of the basic one. */
+/** The world that has an interface which the basic world does not have. */
 const WORLDS = {
   "wasi:filesystem": "provider-dirs",
   "wasi:cli": "provider-env",
@@ -242,7 +242,7 @@ async function writeWorld(folder, included, prepares) {
  * Renames the imports `wasj:…` to `wasi:…`.
  *
  * While componentize-qjs runs the module, it links the `wasi:io` of its own host, and stubs for what it does not have, such as
- * `wasi:http`; the stubs' streams are not those of `wasi:io`, so that linking fails. Under another name, `wasi:http` and its
+ * `wasi:http`; the stubs' streams differ from the streams of `wasi:io`, so that linking fails. Under another name, `wasi:http` and its
  * `wasi:io` are both stubs. The names have equal lengths, so that they can be replaced in place: where a component
  * declares its imports, and where a nested one is given them.
  */

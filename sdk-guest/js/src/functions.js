@@ -183,7 +183,7 @@ function stateOfItem(resource, values, { file, ...item }) {
   }
 }
 
-/** The values that a listing has for a variable, beside those of the others that are known. */
+/** The values of a variable in a listing, in items with the known values of the other variables. */
 function completed(listed, variable, typed, known) {
   const isBeside = ({ values }) =>
     Object.entries(known).every(([name, value]) => name === variable || (values[name] ?? value) === value);

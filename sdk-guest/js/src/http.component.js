@@ -1,6 +1,6 @@
 // HTTP requests to the granted origins.
 //
-// The interfaces are those of `wasi:http`, under another name until the component is built: see `build.js`.
+// The interfaces are `wasi:http`, under another name until the component is built: see `build.js`.
 
 import { handle } from "wasj:http/outgoing-handler@0.2.6";
 import { Fields, OutgoingBody, OutgoingRequest, RequestOptions } from "wasj:http/types@0.2.6";

@@ -52,8 +52,8 @@ export class Unavailable extends Failure {
 }
 
 /**
- * What is needed is not prepared yet. The client is told how much is, and when to ask again; or that the config of the host does not
- * let the provider prepare anything.
+ * The call needs data that is not prepared yet. The client gets the progress and a time to retry, or the information that the config of
+ * the host does not let the provider prepare anything.
  */
 export class BeingPrepared extends Unavailable {
   constructor();
@@ -144,7 +144,10 @@ export interface Needs {
   sql?: { database: string; why?: string }[];
   /** Environment variables that it reads. */
   env?: { name: string; why?: string }[];
-  /** Keys of its config. `required` if the provider does not work without one; `address` if it is that of a server, or a list of them. */
+  /**
+   * Keys of its config. `required` if the provider does not work without one; `address` if it is the address of a server, or a list of
+   * addresses.
+   */
   config?: Record<
     string,
     {
@@ -229,7 +232,7 @@ export interface Completion {
 export interface Changes {
   /** The `since` of the next call: opaque to the host, which stores it. */
   token: string;
-  /** Those of the watched paths whose content or metadata changed, appeared or disappeared. */
+  /** The watched paths whose content or metadata changed, appeared or disappeared. */
   changed?: string[] | undefined;
   listingChanged?: boolean | undefined;
   /** The recommended delay in milliseconds before the next poll. */
@@ -380,13 +383,13 @@ export type Arguments<T extends string, V> = { [N in PathNames<T>]: Typed<V, N, 
   [N in QueryNames<T>]: Typed<V, N, string | undefined>;
 };
 
-/** What a function returns: text, JSON, bytes, a file of `mcp-host-provider/fs`, or contents. Undefined or null: there is none. */
+/** The result of a function: text, JSON, bytes, a file of `mcp-host-provider/fs`, or contents. Undefined or null: no such resource. */
 export type Body = string | object | Uint8Array | null | undefined;
 
 /** One entry of a listing: the value of the template's variable (of several: an array, or an object by name), and metadata. */
 export interface Item extends Partial<Omit<Entry, "path" | "listable" | "subscribable">> {
   value: unknown;
-  /** A file, whose size, MIME type and time of the last change are those of the entry. */
+  /** A file, from which the entry takes its size, MIME type and time of the last change. */
   file?: object | undefined;
 }
 
@@ -395,25 +398,25 @@ export interface ResourceOptions<T extends string, V> extends Partial<Metadata> 
   variables?: V;
   read(values: Arguments<T, V>, config: Config): Body;
   /**
-   * What is listed: values, files or `Item`s, in any order that stays the same while the data do. It is iterated only as far as a page
-   * needs.
+   * The listed items: values, files or `Item`s, in any order that stays the same while the data do. Only the items that
+   * a page needs are taken.
    */
   list?(config: Config): Iterable<unknown>;
   /** Completion; without it, by the type, or by the first listing that has a variable of that name. */
   complete?: { [N in PathNames<T> | QueryNames<T>]?: (value: string, known: Variables, config: Config) => Iterable<string> | Completion };
-  /** What differs when the content does; without it the size and time of a file, or a digest of what `read` returns. */
+  /** A value that differs when the content does. Default: the size and time of a file, or a digest of the result of `read`. */
   fingerprint?(values: Arguments<T, V>, config: Config): unknown;
   subscribable?: boolean;
   ttlMs?: number;
 }
 
-/** A resource, or those of a template; made by `resource`. */
+/** A resource, or all of a template; `resource` creates it. */
 export interface Resource {
   readonly isResource: true;
 }
 
 /**
- * Declares the resource of a path, or those of an RFC 6570 template, by a function that reads them:
+ * Declares the resource of a path, or all of an RFC 6570 template, by a function that reads them:
  *
  * ```ts
  * resource("events/{uid}{?days}", { variables: { days: integer(7) }, read: ({ uid, days }) => find(uid, days) })

@@ -1,4 +1,4 @@
-// Resources by functions: each reads one resource, or those of a template.
+// Resources by functions: each reads one resource, or all of a template.
 
 import { typesOf } from "./arguments.js";
 import { PathTemplate } from "./template.js";

@@ -1,4 +1,4 @@
-// Values of databases, and those of JavaScript.
+// Conversion of values between databases and JavaScript.
 
 import { Internal } from "./failures.js";
 

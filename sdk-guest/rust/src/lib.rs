@@ -72,7 +72,7 @@
 //! - HTTP, with the feature `http`: the module `http` sends requests.
 //! - Persistent state: [`keyvalue`].
 //! - Databases: [`sql`].
-//! - What it would like to be granted, for whoever writes the config: [`needs!`].
+//! - The grants and config keys that it requests from the admin: [`needs!`].
 //! - Work that takes longer than a call, such as an index: [`Prepare`].
 //! - Helpers: [`mime`] guesses types from names, [`keyset`] paginates, [`json`] bounds what is parsed.
 

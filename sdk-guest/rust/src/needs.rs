@@ -3,7 +3,8 @@
 /// Declares what the provider would like to be granted. `mcp-host inspect` shows it as an entry `[[plugin]]`, and `mcp-host check`
 /// compares it with what is granted. Asking grants nothing.
 ///
-/// The members are those of a JSON object, all optional; so strings are written as in JSON. Invoke it once in a component.
+/// The macro takes the members of a JSON object, all optional, so strings are written as in JSON. Invoke it once in a
+/// component.
 ///
 /// ```
 /// mcp_provider::needs! {

@@ -64,8 +64,8 @@ pub fn encode_query(value: impl AsRef<[u8]>) -> String {
     percent_encode(value.as_ref(), NOT_IN_A_QUERY).to_string()
 }
 
-/// Decodes the reserved characters that stand for themselves in the host's normal form of paths: those of a segment, and in the
-/// query those that separate nothing.
+/// Decodes the characters that need no encoding in a segment or in the query, as the host does in its normal form of
+/// paths.
 pub(crate) fn normalize(path: &str) -> String {
     let (path, query) = split_query(path);
     let query = query.map(|query| ["?", &decode_some(query, NOT_IN_A_QUERY)].concat());

@@ -45,8 +45,9 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 pub trait Prepare: Provider {
     /// Prepares a part of the work: as much as fits well into one call, a few hundred milliseconds of it.
     ///
-    /// `token` is the [`next_token`](Progress::next_token) of the call before; without one the preparation begins. For a token that it
-    /// does not understand, it begins again. Where what was prepared is still that of the data, it returns [`Progress::done`] at once.
+    /// `token` is the [`next_token`](Progress::next_token) of the call before; without one the preparation begins. For
+    /// a token that it does not understand, it begins again. If the prepared results still match the data, it returns
+    /// [`Progress::done`] at once.
     ///
     /// # Errors
     ///
@@ -79,8 +80,8 @@ impl Progress {
         Self { next_token: Some(token.to_string()), percent: None, message: None, again_after: None }
     }
 
-    /// So many of all are prepared, with the percentage and a message: `3000 of 5000 events`. If those are not all, the next call gets
-    /// that token.
+    /// Reports that `prepared` of `all` are prepared, with the percentage and a message: `3000 of 5000 events`. If some
+    /// are left, the next call gets that token.
     pub fn of(prepared: usize, all: usize, what: &str, token: impl fmt::Display) -> Self {
         let progress = if prepared < all { Self::next(token) } else { Self::done() };
         let percent = prepared.saturating_mul(100).checked_div(all).unwrap_or(100);

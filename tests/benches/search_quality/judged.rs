@@ -40,7 +40,7 @@ impl JudgedSet {
         Self { name, documents, queries: texts.into_iter().enumerate().map(query).collect() }
     }
 
-    /// Keeps so many documents, with equal distances, and their queries.
+    /// Keeps `count` documents, with equal distances, and their queries.
     pub(crate) fn shorten(&mut self, count: usize) {
         let len = self.documents.len();
         if len <= count {

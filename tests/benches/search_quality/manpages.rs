@@ -10,7 +10,7 @@ use flate2::read::MultiGzDecoder;
 use super::judged::JudgedSet;
 use super::target;
 
-/// The sections of `manpages-ja`; and those of `manpages-dev` with their translations in `manpages-ja-dev`.
+/// The sections of `manpages-ja`; and the sections of `manpages-dev` with their translations in `manpages-ja-dev`.
 const SECTIONS: [u8; 6] = [1, 4, 5, 6, 7, 8];
 const DEVELOPERS_SECTIONS: [u8; 2] = [2, 3];
 /// The titles of the section with the name and what it is.

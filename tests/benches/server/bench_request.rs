@@ -15,7 +15,7 @@ pub(crate) struct BenchRequest {
 }
 
 impl BenchRequest {
-    /// Reads a resource of at least so many bytes.
+    /// Reads a resource of at least `least` bytes.
     pub(crate) fn read(what: &str, uri: &str, least: usize) -> Self {
         Self { name: what.to_owned(), method: "resources/read", params: json!({ "uri": uri }), min_size: least }
     }
@@ -26,7 +26,7 @@ impl BenchRequest {
         Self { name: "listen".to_owned(), method: "subscriptions/listen", params, min_size: 1 }
     }
 
-    /// Lists the first page of resources, in at least so many bytes.
+    /// Lists the first page of resources, in at least `least` bytes.
     pub(crate) fn list(what: &str, least: usize) -> Self {
         Self { name: what.to_owned(), method: "resources/list", params: json!({}), min_size: least }
     }

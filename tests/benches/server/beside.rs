@@ -80,7 +80,7 @@ impl Hosts {
         let [to_fresh, to_reused] = &comparison.requests;
         let [mut of_program, mut of_fresh, mut of_reused] = [const { Vec::new() }; 3];
         let mut cpu = Duration::ZERO;
-        // The first of each fills caches, those of the kernel included.
+        // The first of each fills caches, of the kernel, too.
         for round in 0..=options.starts() {
             let of_one = time_program((comparison.program)());
             let before = self.fresh.server.cpu_time();

@@ -72,7 +72,7 @@ async fn measure_reads(options: &Options) {
     hosts.end().await;
 }
 
-/// Measures pages of a listing of so many files; `path` has the path of each, in the order of the listing.
+/// Measures pages of a listing of `files` files; `path` has the path of each, in the order of the listing.
 async fn measure_pages(options: &Options, files: usize, [shape, chart]: [&str; 2], path: impl Fn(usize) -> String) {
     let folder = Folder::with_files::<&str, &str>([]);
     let create = |range: std::ops::Range<usize>| range.for_each(|n| create_empty(&folder.path().join(path(n))));

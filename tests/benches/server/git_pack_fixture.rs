@@ -27,7 +27,7 @@ pub(crate) struct GitPack {
 }
 
 impl GitPack {
-    /// Returns the repository with so many MiB of files, and creates it if needed.
+    /// Returns the repository with this number of MiB of files, and creates it if needed.
     pub(crate) fn open_or_create(mebibytes: usize) -> Self {
         let path = setup::cache_dir().join(format!("pack-{mebibytes}.git"));
         if !path.is_dir() {
@@ -110,7 +110,7 @@ fn write_data(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Returns the text as of so many commits before the last one.
+/// Returns the text as of `before` commits before the last one.
 fn history_text(before: usize) -> String {
     let line = |line| {
         let changed = if line == before % HISTORY_LINES { before } else { 0 };

@@ -38,7 +38,7 @@ pub(crate) const PAGE_SIZE: usize = 100;
 pub(crate) const TEMPLATE: &str = "sizes:///text/{size}";
 /// The completions of its variable.
 pub(crate) const COMPLETION_PREFIX: &str = "10";
-/// The number of listed resources, unless another is asked for.
+/// The default number of listed resources.
 pub(crate) const RESOURCE_COUNT: usize = 1000;
 
 /// Serves and exits the process, if it was started with one of the arguments.

@@ -2,7 +2,7 @@
 //!
 //! One client reads from the good plugin. On a thread of their own, [`HOSTILE_CLIENTS`] clients make the hostile one
 //! perform an action as often as the host admits, with a [`THINK_TIME`] after each: this measures the effect of a
-//! plugin on its neighbors, not that of a flood of requests on a server. Between the actions they read a resource that
+//! plugin on its neighbors, not of a flood of requests on a server. Between the actions they read a resource that
 //! works, so that the circuit breaker stays closed. The good plugin is measured alone and beside each action in turn.
 //! The last row, a plugin that just responds, is the cost of any other use of the machine.
 

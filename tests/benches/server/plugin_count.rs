@@ -77,7 +77,7 @@ pub(crate) struct Memory {
     pub(crate) private: u64,
 }
 
-/// Starts a host with so many plugins, and reads a resource of the last.
+/// Starts a host with `number` plugins, and reads a resource of the last.
 pub(crate) async fn start(config: &WrittenConfig, number: usize) -> StartSample {
     let began = Instant::now();
     let (server, address) = Program::Host(config).over_http().await;
@@ -91,7 +91,7 @@ pub(crate) async fn start(config: &WrittenConfig, number: usize) -> StartSample 
     started
 }
 
-/// A host with so many plugins, mounted at `sizes://0/` and so on.
+/// A host with `number` plugins, mounted at `sizes://0/` and so on.
 pub(crate) fn config_file(number: usize) -> ConfigFile {
     let plugins = (0..number)
         .map(|one| Plugin::new(&format!("p{one}"), &component(one), &format!("sizes://{one}/")).config("count", 100));

@@ -51,7 +51,7 @@ impl Transport {
         }
     }
 
-    /// Starts a server, and connects so many clients for each of the numbers.
+    /// Starts a server, and connects that number of clients for each of the numbers.
     async fn open<const N: usize>(
         self,
         program: Program<'_>,

@@ -20,7 +20,7 @@ pub struct Reply {
 pub(super) enum Body {
     /// As a whole.
     Full(Vec<u8>),
-    /// So many bytes; then the connection is cut.
+    /// A body that is cut after this number of bytes, with the connection.
     Truncated(Vec<u8>, usize),
     /// The same bytes repeated until the client disconnects.
     Endless,
@@ -115,7 +115,7 @@ impl Reply {
         self.header("Vary", headers)
     }
 
-    /// Announces the whole length, and cuts the connection after so many bytes of the body.
+    /// Announces the whole length, and cuts the connection after `bytes` bytes of the body.
     pub fn truncate_after(mut self, bytes: usize) -> Self {
         if let Body::Full(body) = self.body {
             self.body = Body::Truncated(body, bytes);

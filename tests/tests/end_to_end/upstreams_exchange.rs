@@ -167,12 +167,12 @@ async fn a_subscription_goes_on_when_its_token_is_refused_and_when_its_client_ha
     world.users.edit("bob");
     bob.assert_updated(URI).await;
     alice.assert_no_update().await;
-    // What was changed meanwhile is told once there is a token again.
+    // Changes in the meantime are notified once there is a token again.
     world.set_refused("alice", false);
     alice.assert_updated(URI).await;
     assert_eq!(world.issued("alice"), 3);
     alice.drain().await;
-    // The session goes on with another access token, and so does the subscription: it is told once.
+    // The session goes on with another access token, and so does the subscription: it is notified once.
     let mut renewed = RawHttp::start_with_token(world.server.url(), REVISION, &world.token("alice")).await;
     renewed.use_session(alice.wire.session_id().unwrap());
     renewed.request("resources/read", json!({ "uri": URI })).await.result();

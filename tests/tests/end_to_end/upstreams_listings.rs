@@ -1,5 +1,5 @@
-//! Changes of the listing at an upstream with an identity for each principal or group: each is told to the clients that have
-//! the identity, and to no others.
+//! Changes of the listing at an upstream with an identity for each principal or group: each is notified to the clients
+//! that have the identity, and to no others.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ impl World {
         Watcher::start(self.server.url(), token, &[]).await
     }
 
-    /// Changes the listing of a user until a client is told of it: it is told from a time shortly after its session began.
+    /// Changes the listing of a user until a client is notified: notifications begin shortly after its session.
     async fn begin(&self, user: &str, watcher: &mut Watcher) {
         for number in 0.. {
             self.users.add(user, &format!("first-{number}"));

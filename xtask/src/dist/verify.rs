@@ -57,7 +57,7 @@ pub(super) fn is_reproduced(first: &Path, second: &Path, progress: &Progress) ->
     Ok(())
 }
 
-/// Compares the providers of the working tree, as `cargo xtask plugins` builds them, with those of a copy.
+/// Compares the providers of the working tree, as `cargo xtask plugins` builds them, with the providers of a copy.
 pub(super) fn providers_are_reproduced(workspace: &Workspace, copy: &Workspace, progress: &Progress) -> Result<()> {
     let providers = programs::providers(workspace, progress)?;
     for (name, component) in &providers {

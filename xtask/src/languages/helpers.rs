@@ -1,4 +1,4 @@
-//! The table of helpers in `docs/languages.md` is that of the SDKs.
+//! Compares the table of helpers in `docs/languages.md` with the SDKs.
 //!
 //! A cell has the names of what a user writes. Each is looked for among the declarations of the SDK of that language: one that is not
 //! there any more fails the test, and so does a table in the docs that is another one. No cell is empty: each helper is in all SDKs.

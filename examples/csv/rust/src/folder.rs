@@ -62,7 +62,7 @@ impl Folder {
         Ok(fs::read(self.0.join(name))?)
     }
 
-    /// Returns a hash of a file's size and modification time, which for a missing file is that of none.
+    /// Returns a hash of a file's size and modification time. All missing files have the same hash.
     pub(crate) fn fingerprint(&self, name: &str) -> u64 {
         let found = fs::metadata(self.0.join(name)).ok().filter(|_| is_csv(name));
         hash(&found.map(|file| (file.len(), file.modified().ok())))

@@ -3,7 +3,7 @@
 //! | file | additional effect |
 //! |---|---|
 //! | `memory.max`, no swap | limits memory between two measurements, and kernel memory: sockets, pipes, `/tmp` |
-//! | `pids.max` | limits all processes, including those of other users |
+//! | `pids.max` | limits all processes, of other users, too |
 //! | `cpu.stat` | includes the processor time of processes that were not waited for |
 //! | `cgroup.kill` | kills all processes at the same time |
 //!

@@ -183,7 +183,7 @@ fn is_granted(config: &Config, source: &Reference, capability: &Capability) -> b
             Kind::Sql => !grants.sql.is_empty(),
             Kind::Keyvalue => !grants.keyvalue.is_empty(),
             Kind::Env => !grants.env.is_empty(),
-            // A version that asked for less could use as much, too.
+            // The previous version could use the same amount, although it requested less.
             Kind::Limits | Kind::Sockets | Kind::Unknown => false,
         },
     })

@@ -1,4 +1,4 @@
-//! The paths of a round: those of the holder itself, and of the other replicas that the round covers.
+//! The paths of a round: the paths of the holder, and of the other replicas that the round covers.
 //!
 //! Each path has the replicas that want it (a reference count with names), so a change of one replica's wants costs as much as the change,
 //! however many paths all replicas want together. The number of different paths is known at any time.

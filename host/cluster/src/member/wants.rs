@@ -272,8 +272,8 @@ impl Wants {
         }
     }
 
-    /// Covers replicas whose paths fit now: each is tried once after there is new room, in several rounds if they have many
-    /// paths. Looks up at most [`MAX_PATHS`] paths, and those of one further replica. Returns their number.
+    /// Covers replicas whose paths fit now: each is tried once after there is new room, in several rounds if they have
+    /// many paths. Looks up at most [`MAX_PATHS`] paths, and the paths of one further replica. Returns their number.
     fn cover_others(&mut self) -> usize {
         if self.untried.is_empty() && std::mem::take(&mut self.round.has_new_room) {
             let is_untried =

@@ -21,7 +21,7 @@ const MAX_PATHS: usize = 40;
 /// The number of the last edit of each path, as a provider's token has it.
 type Edits = BTreeMap<String, u64>;
 
-/// A replica that polls a provider, and what it must still be told.
+/// A replica that polls a provider, and the notifications that it must still get.
 struct Replica<'a> {
     shards: Shards,
     provider: &'a RefCell<Edits>,
@@ -150,7 +150,7 @@ fn all_told(replicas: &[Replica<'_>]) -> bool {
     replicas.iter().all(|replica| replica.untold.is_empty())
 }
 
-/// Edits paths, of which each replica must be told that watches them from the beginning.
+/// Edits paths. Each replica that watches them from the beginning must be notified.
 fn edit(provider: &RefCell<Edits>, replicas: &mut [Replica<'_>], paths: impl Iterator<Item = u32>) {
     for path in paths.map(|path| path.to_string()) {
         *provider.borrow_mut().entry(path.clone()).or_default() += 1;

@@ -78,7 +78,7 @@ mod tests {
             let scopes = CredentialScopes::new(|one| one == operation);
             let includes = scopes.scope(async { (allowed(), CredentialScopes::current_include(operation)) }).await;
             assert_eq!(includes, (1, true), "{operation:?}");
-            // A task of the host's own has no credentials, whoever's request has started it.
+            // A task of the host itself has no credentials, even if a request has started it.
             let spawned = scopes.scope(async { tokio::spawn(async move { allowed() }).await }).await;
             assert_eq!(spawned.unwrap(), Operation::ALL.len());
         }

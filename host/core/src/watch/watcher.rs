@@ -102,7 +102,7 @@ impl Watcher {
         self.views.iter().for_each(|views| views.note_listener(mailbox));
     }
 
-    /// Has a new subscriber of the listing notified by a view, if the plugin has views.
+    /// Assigns a new subscriber of the listing to a view, which notifies it, if the plugin has views.
     pub(super) fn listener_came(&self, mailbox: &Mailbox) {
         self.views.iter().for_each(|views| views.listener_came(mailbox));
     }

@@ -1,8 +1,8 @@
-//! What the protocol asks of the guest that is stopped: its modules and memories, its stack, breakpoints.
+//! The protocol's operations on the stopped guest: its modules and memories, its stack, breakpoints.
 //!
-//! The traits of `gdbstub` are synchronous, and the store of a stopped guest belongs to its call. So each question is a function that is
-//! sent to the call, and this thread blocks until the call has run it. A call may end meanwhile, because its client is gone. Then there is
-//! nothing to read, and the next guest that stops is shown.
+//! The traits of `gdbstub` are synchronous, and the store of a stopped guest belongs to its call. So each operation is
+//! a function that is sent to the call, and this thread blocks until the call has run it. A call may end meanwhile,
+//! because its client is gone. Then there is nothing to read, and the next guest that stops is shown.
 
 use std::convert::Infallible;
 use std::sync::Arc;

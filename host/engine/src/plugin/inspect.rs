@@ -102,8 +102,8 @@ impl PluginRuntime {
         requirements
     }
 
-    /// Returns the warnings about a loaded plugin's grants and settings: those of `check` that need no server and no call. Reads the
-    /// component's file once.
+    /// Returns the warnings about a loaded plugin's grants and settings: all that `check` finds without a server and
+    /// without a call. Reads the component's file once.
     pub async fn warnings(&self, plugin: &Plugin, config: &config::Plugin) -> Vec<String> {
         if plugin.digest().is_some() {
             // A failure is one of the warnings.

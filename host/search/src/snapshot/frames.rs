@@ -86,7 +86,7 @@ struct DocumentHeader {
     passages: Option<Vec<i64>>,
 }
 
-/// The bytes are not those of a snapshot.
+/// The bytes are not a snapshot.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FrameError {
     /// They cannot be expanded, or something follows the end.

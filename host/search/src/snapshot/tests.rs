@@ -170,7 +170,8 @@ async fn vectors_are_part_of_a_snapshot_and_invalid_ones_are_left_out() {
         Ok(())
     });
     embedding.await.unwrap();
-    // A stored vector of another length cannot be told from the next one, so the reader rejects it, or what follows.
+    // A stored vector of another length cannot be distinguished from the next one, so the reader rejects it, or what
+    // follows.
     let snapshot = one.publish(complete()).await;
     assert!(matches!(other.fetch(&snapshot).await, Err(TransferError::Rejected(_))));
     let repairing = one.target.index.write(|connection| {

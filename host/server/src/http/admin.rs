@@ -1,4 +1,5 @@
-//! The administration listener: probes for liveness and readiness, apart from the listener of clients.
+//! The administration listener, separate from the listener of clients: probes for liveness and readiness, metrics, the
+//! administration API and the console.
 //!
 //! | path | answer |
 //! |---|---|

@@ -133,8 +133,9 @@ impl Endpoint {
         Ok((head.headers, received))
     }
 
-    /// Checks the rates and the authorization of the source, now that the body has been received. Credentials that are verified again
-    /// replace those of the source, because a token may have other scopes then, and its issuer may require others.
+    /// Checks the rates and the authorization of the source, now that the body has been received. Credentials that are
+    /// verified again replace the source's, because a token may have other scopes then, and its issuer may require
+    /// others.
     async fn authorize(&self, received: &Received, source: &mut RequestSource) -> Result<(), Response> {
         let RequestSource { config, authenticated, account, .. } = source;
         let client = account.client();

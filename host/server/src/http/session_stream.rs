@@ -13,10 +13,10 @@
 //! even if another token has subscribed, and the stream has only log messages. Such a stream ends when the session subscribes with a token
 //! that has the scopes, so that the client opens a new stream with that token.
 //!
-//! Changes of the listing are delivered only if the token of the stream has the scopes of `list`, too, and updates of a resource of search
-//! only if it has those of `list` and `read`. What a stream withheld is notified again on the next stream whose token has more scopes, if only
-//! by one notification for each resource. A log message names a plugin only
-//! while the principal has access to any part of it.
+//! Changes of the listing are delivered only if the token of the stream has the scopes of `list`, too, and updates of a
+//! resource of search only if it has the scopes of `list` and `read`. What a stream withheld is notified again on the
+//! next stream whose token has more scopes, if only by one notification for each resource. A log message names a plugin
+//! only while the principal has access to any part of it.
 //!
 //! If replicas [share](super::sessions) the session, an event id is known to one copy only. At another replica, and after a stream of another
 //! replica, every subscribed resource is notified once.

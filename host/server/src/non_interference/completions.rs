@@ -1,8 +1,8 @@
-//! Completions of variables with many values: hidden values before the visible ones take none of the places of a response, which are
-//! [`Completion::MAX_VALUES`], and are not told of.
+//! Completions of variables with many values: hidden values before the visible ones take no place in a response, which
+//! has [`Completion::MAX_VALUES`], and are not counted in it.
 //!
-//! All values together are fewer than a provider offers ([`Completion::MAX_OFFERED`]). What more values tell is an exception in
-//! `docs/access.md`.
+//! All values together are fewer than a provider offers ([`Completion::MAX_OFFERED`]). A variable with more values is
+//! an exception in `docs/access.md`.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ const CASES: u32 = 3;
 /// The numbers of paths that may be hidden in one of two worlds: none, fewer than the places of a response, as many, and more.
 const COUNTS: [usize; 4] = [0, 57, 100, 120];
 
-/// Paths whose values sort before those of [`world::paths`]. Each kind is hidden by some of the rules, and visible by others. A template is
-/// visible only by rules whose globs match its text.
+/// Paths whose values sort before the values of [`world::paths`]. Each kind is hidden by some of the rules, and visible
+/// by others. A template is visible only by rules whose globs match its text.
 #[derive(Clone, Copy, Debug)]
 enum Many {
     /// Revisions: only some rules allow others than `main`.

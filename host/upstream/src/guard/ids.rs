@@ -52,7 +52,7 @@ impl Ids {
         }
     }
 
-    /// Replaces the id of an asked request in the request, and in the notification that cancels it.
+    /// Replaces the id of an [asked](is_asked) request in the request, and in the notification that cancels it.
     pub(super) fn replace_in_sent(&mut self, message: &mut ClientJsonRpcMessage) {
         let is_asked = is_asked(message);
         let id = match message {
@@ -83,7 +83,7 @@ impl Ids {
         }
     }
 
-    /// Restores the id in the answer to an asked request.
+    /// Restores the id in the answer to an [asked](is_asked) request.
     pub(super) fn restore_in_received(&mut self, message: &mut RxJsonRpcMessage<RoleClient>) {
         let id = match message {
             JsonRpcMessage::Response(response) => Some(&mut response.id),

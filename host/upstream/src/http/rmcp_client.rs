@@ -65,7 +65,7 @@ impl HttpClient {
         limits: StreamableHttpResponseLimits,
     ) -> Result<StreamableHttpPostResponse, Failed> {
         let body = serde_json::to_vec(&message).map_err(failed)?;
-        // On a connection that was idle, the request could be sent twice, and the server would keep a session that nobody uses.
+        // On a connection that was idle, the request could be sent twice, and the server would keep an unused session.
         let on_new_connection = is_initialize(&message).then(|| self.with_empty_pool());
         let client = on_new_connection.as_ref().unwrap_or(self);
         let response = client.send(Method::POST, &uri, session.as_deref(), headers, body.into()).await?;

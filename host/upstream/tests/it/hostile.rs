@@ -14,7 +14,7 @@
 //! | sends bodies in chunks of one byte; has each connection flood, and break off a request | `floods.rs` |
 //! | writes to standard error without end | `process.rs`, `standard_error_is_read_at_a_rate` |
 //! | ends its event streams at once, and sets times to open them again | `floods.rs` |
-//! | never answers, answers twice, what it was not asked, or to somebody else | `an_upstream_that_answers_twice_or_never_or_something_else_harms_no_other_call`; `http.rs` |
+//! | never answers, answers twice, without a request, or to another client | `an_upstream_that_answers_twice_or_never_or_something_else_harms_no_other_call`; `http.rs` |
 //! | sends values that take a hundred times their text | `values_without_end_become_no_tree_and_harm_no_other_call` |
 //! | the same in the handshake | `a_handshake_with_values_without_end_is_refused_with_the_limit` |
 //! | dies in each state | `an_upstream_that_dies_in_whatever_state_is_started_again_and_serves` |

@@ -331,7 +331,7 @@ async fn a_stream_of_subscriptions_that_ends_is_opened_again_and_everything_has_
     assert!(since(&after).await.unwrap().changed.is_empty());
 }
 
-/// A server without sessions whose other answers are those of `answer`, which gets the id of the request, too.
+/// A server without sessions. `answer` makes its other answers, and gets the id of the request, too.
 fn without_sessions(message: &Value, answer: impl Fn(&Value, &Value) -> Response) -> Response {
     match message["method"].as_str() {
         Some("server/discover") => json(message, discovered(json!({}))),

@@ -130,7 +130,7 @@ async fn with_views_each_principal_has_a_program_of_its_own_and_the_host_sees_no
     tokio::time::timeout(Duration::from_secs(20), ended).await.unwrap();
 }
 
-/// The time is that of a connection, and so it takes half a minute.
+/// The timeout is the timeout of a connection, so the test takes half a minute.
 #[tokio::test]
 async fn a_program_that_never_answers_has_one_time_out_which_says_what_was_waited_for() {
     let silent = Scripted::new(|_| Reply::Silence);

@@ -44,7 +44,7 @@ pub(crate) struct GraphCommit {
     pub(crate) parents: Vec<Position>,
     /// The committer's date, in seconds since the epoch.
     pub(crate) date: i64,
-    /// The generation number, greater than that of every parent; `None` if the graph has none.
+    /// The generation number, greater than the number of every parent; `None` if the graph has none.
     pub(crate) generation: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! A cache of what walks over histories learn, kept in a bucket: a later walk continues where a former one ended.
+//! A cache of the results of history walks, kept in a bucket: a later walk continues where an earlier one ended.
 //!
 //! Without a commit-graph, a walk reads each commit and compares trees. All results follow from ids, which are hashes
 //! of content, so they never become stale: the tree, the parents, the date and the changed paths of a commit; the entry

@@ -81,12 +81,12 @@ impl Repository {
         })
     }
 
-    /// Sets the store of what walks learn.
+    /// Sets the cache for the results of history walks.
     pub(crate) fn keep_learned_in(&mut self, store: Rc<dyn Store>) {
         self.learned = Learned::in_store(store, self.hash());
     }
 
-    /// Returns what walks learned.
+    /// Returns the cache of the results of history walks.
     pub(crate) fn learned(&self) -> &Learned {
         &self.learned
     }

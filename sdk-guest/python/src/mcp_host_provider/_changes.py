@@ -11,7 +11,7 @@ from dataclasses import dataclass
 class Changes:
     """The changes since a token. `Changes.compare` makes it from the state of the data.
 
-    `token` is opaque to the host, which stores it and passes it back. `changed` are those of the watched paths whose content
+    `token` is opaque to the host, which stores it and passes it back. `changed` are the watched paths whose content
     or metadata changed, appeared or disappeared. `poll_after` is the recommended delay in seconds before the next poll.
     """
 

@@ -1,4 +1,4 @@
-"""Providers of functions: each reads one resource, or those of a template."""
+"""Providers of functions: each reads one resource, or all of a template."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ class FunctionProvider:
         ttl: float | None = None,
         subscribable: bool = True,
     ) -> Callable[[Callable[A, R]], ResourceFunction[A, R]]:
-        """Decorates the function that reads the resource of a path, or those of an RFC 6570 template.
+        """Decorates the function that reads the resource of a path, or all of an RFC 6570 template.
 
-        The parameters are the variables, converted to their types; those of the query may have defaults. The function returns text,
+        The parameters are the variables, converted to their types; variables of the query may have defaults. It returns text,
         a dict or list as JSON, bytes, a file as its `Path`, `Contents`, or none if there is no such resource. The first line of its
         docstring is the description, and its name the resource's, unless given.
         """
@@ -350,7 +350,7 @@ def _state_of_item(resource: ResourceFunction[..., Any], values: Mapping[str, st
 def _matching(
     listed: Iterable[tuple[Mapping[str, str], Item]], variable: str, typed: str, known: Mapping[str, str]
 ) -> Completion:
-    """The values that a listing has for a variable, beside those of the others that are known."""
+    """The values of a variable in a listing, in items with the known values of the other variables."""
 
     def is_beside(values: Mapping[str, str]) -> bool:
         return all(values.get(name, value) == value for name, value in known.items() if name != variable)

@@ -52,8 +52,8 @@ class _Setting(_Why):
 
 
 class NeededSetting(_Setting, total=False):
-    """A key of its config. `required` if the provider does not work without it; `address` if it is that of a server,
-    or a list of them.
+    """A key of its config. `required` if the provider does not work without it; `address` if it is the address of a server,
+    or a list of addresses.
     """
 
     default: object

@@ -7,9 +7,9 @@ from urllib.parse import quote, unquote_to_bytes
 
 from ._failures import InvalidRequest
 
-# What may stand in a segment as it is, besides letters, digits and `_.-~` (RFC 3986, `pchar`).
+# The characters that are not encoded in a segment, besides letters, digits and `_.-~` (RFC 3986, `pchar`).
 _SEGMENT = "!$&'()*+,;=:@"
-# What may stand in the value of a query as it is: those of them that separate nothing there.
+# The characters of these that are not encoded in the value of a query, because they separate nothing there.
 _QUERY = "!$'()*:@"
 _MALFORMED = re.compile("%(?![0-9A-Fa-f]{2})")
 

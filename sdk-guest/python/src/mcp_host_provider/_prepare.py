@@ -1,4 +1,4 @@
-"""Work that takes longer than a call: how far it is, and what a call raises that needs what is not there yet."""
+"""Work that takes longer than a call: its progress, and the error of a call that needs data that is not prepared yet."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _RETRY_AFTER = 1.0
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a preparation is after a call of `Provider.prepare`. A module that imports it is built with that function.
+    """The progress of a preparation after a call of `Provider.prepare`. A module that imports it is built with that function.
 
-    `next_token` is that of the next call: any text, but never the one of this call; none when everything is prepared. `percent` is
+    `next_token` is the token of the next call, never the one of this call; none when everything is prepared. `percent` is
     the part that is prepared, 0 to 100, and `message` says what has been done, for administrators. `again_after` is the time in
     seconds after which everything is to be prepared again, although no change is reported.
     """
@@ -25,14 +25,14 @@ class Progress:
 
     @classmethod
     def of(cls, prepared: int, all: int, what: str, next_token: str | int) -> Progress:
-        """So many of all are prepared: `Progress.of(3000, 5000, "events", 3000)`. If those are not all, the next call gets the token."""
+        """`prepared` of `all` are done: `Progress.of(3000, 5000, "events", 3000)`. If some are left, the next call gets the token."""
         percent = prepared * 100 // all if all else 100
         return cls(str(next_token) if prepared < all else None, min(percent, 100), f"{prepared} of {all} {what}")
 
 
 class BeingPrepared(Unavailable):
-    """What is needed is not prepared yet. The client is told how much is, and when to ask again; or that the config of the host does
-    not let the provider prepare anything."""
+    """The call needs data that is not prepared yet. The client gets the progress and a time to retry, or the information that
+    the config of the host does not let the provider prepare anything."""
 
     def __init__(self) -> None:
         if _host_value("mcp-host/limits.prepare.cpu-ms", "") is None:

@@ -119,7 +119,7 @@ class Provider:
         raise Internal(f"`read` returned no content with the path {path!r}; implement `stat`")
 
     def templates(self) -> Sequence[Template]:
-        """Returns the templates. By default those of the decorated methods."""
+        """Returns the templates. By default the templates of the decorated methods."""
         return [method.template for method in self._template_methods()]
 
     def complete(self, path_template: str, variable: str, value: str, known: Mapping[str, str]) -> Completion:

@@ -70,7 +70,7 @@ class ResourceFunction(Generic[A, R]):
 
     @property
     def in_path(self) -> list[str]:
-        """The variables of the path, without those of the query."""
+        """The variables of the path, without the variables of the query."""
         query = self.pattern.query_variables
         return [name for name in self.pattern.variables if name not in query]
 

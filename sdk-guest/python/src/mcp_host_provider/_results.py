@@ -18,7 +18,7 @@ from ._types import Contents, Entry
 Body = Union[str, bytes, dict[Any, Any], list[Any], Path, Contents, Sequence[Contents], None]
 """Text; binary content; JSON; a file, which is text if it is UTF-8; contents with metadata of their own. None is `NotFound`."""
 
-# Not those of the machine, which a component does not have.
+# Without the types of the machine, which a component does not have.
 _TYPES = mimetypes.MimeTypes(filenames=())
 for _extension, _type in {".md": "text/markdown", ".ics": "text/calendar", ".toml": "application/toml"}.items():
     _TYPES.add_type(_type, _extension)

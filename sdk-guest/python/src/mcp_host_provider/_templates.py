@@ -40,7 +40,7 @@ class PathTemplate:
 
     @property
     def variables(self) -> list[str]:
-        """The names of the variables: those of the path, then those of the query."""
+        """The names of the variables: first of the path, then of the query."""
         in_path = [name for name in re.findall(r"\{\+?(\w+)\}", self.text)]
         return in_path + self._query
 

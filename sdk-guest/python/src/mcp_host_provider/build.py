@@ -191,7 +191,7 @@ def _length(text: bytes) -> bytes:
 
 
 def _explain(source: Path, said: str) -> str:
-    """Returns the traceback of the provider's module, without those of the tool around it."""
+    """Returns the traceback of the provider's module, without the tracebacks of the tool around it."""
     for behind in ("\nStack backtrace:", "\nCaused by:"):
         said = said.partition(behind)[0]
     start = said.rfind("Traceback (most recent call last)")

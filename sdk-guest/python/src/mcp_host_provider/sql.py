@@ -55,8 +55,8 @@ class Rejected(Internal):
 class Rows:
     """The result of a query. It is iterated over by row, each a tuple with a value for each column.
 
-    `columns` are the names, which need not be unique, and `types` those of their types, such as `int4`. `has_more` says whether the
-    query has more rows than it returned.
+    `columns` are the names, which need not be unique, and `types` the names of their types, such as `int4`. `has_more`
+    says whether the query has more rows than it returned.
     """
 
     columns: tuple[str, ...]
@@ -146,8 +146,8 @@ class Database:
     def query(self, sql: str, parameters: Sequence[object] = (), *, max_rows: int | None = None) -> Rows:
         """Runs one query and returns its first rows: at most `max_rows`, and at most as many as the grant allows.
 
-        Values are those of Python: None, bool, int, float, Decimal, str, bytes, date, time, datetime, UUID, what JSON decodes to, and
-        lists of those. A parameter may be any of them, and a dict, which is JSON.
+        Values are Python's: None, bool, int, float, Decimal, str, bytes, date, time, datetime, UUID, decoded JSON, and
+        lists of these. A parameter may be any of them, and a dict, which is JSON.
         """
         if not IN_COMPONENT:
             return _answered(self.name, sql, parameters, max_rows)

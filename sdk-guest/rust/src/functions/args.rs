@@ -23,7 +23,7 @@ impl Args {
         Self { captures, one_of }
     }
 
-    /// Creates arguments, for tests of a function: those of a path by a template.
+    /// Creates arguments for tests of a function: the values of a template's variables in a path.
     ///
     /// # Errors
     ///
@@ -72,7 +72,7 @@ impl Args {
     ///
     /// # Errors
     ///
-    /// Those of [`parse`](Self::parse).
+    /// As [`parse`](Self::parse).
     pub fn or<T: FromStr + Display>(&self, name: &str, default: T) -> Result<T> {
         Ok(self.parse(name)?.unwrap_or(default))
     }

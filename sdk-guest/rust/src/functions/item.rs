@@ -13,7 +13,7 @@ use super::file;
 pub struct Item {
     pub(super) values: Vec<(Option<&'static str>, String)>,
     pub(super) file: Option<PathBuf>,
-    /// The name, title, description, MIME type, size and the like; those that are not set are those of the resource.
+    /// The name, title, description, MIME type, size and the like. A value that is not set is the resource's.
     pub entry: Entry,
 }
 
@@ -36,14 +36,14 @@ impl Item {
         self
     }
 
-    /// Sets the file whose size, MIME type and modification time are those of the entry.
+    /// Sets the file that the entry takes its size, MIME type and modification time from.
     #[must_use]
     pub fn file(mut self, file: impl Into<PathBuf>) -> Self {
         self.file = Some(file.into());
         self
     }
 
-    /// The entry: what is set, else that of the resource, else that of the file.
+    /// Returns the entry: each value is the one that is set, else the resource's, else the file's.
     pub(super) fn entry(self, of_resource: Entry) -> Result<Entry> {
         let given = self.entry;
         let name = if given.name.is_empty() { of_resource.name } else { given.name };

@@ -1,4 +1,4 @@
-//! Providers of functions: each reads one resource, or those of a template.
+//! Providers of functions: each function reads one resource, or all resources of a template.
 //!
 //! A type that implements [`Functions`] is a [`Provider`]: with pages, templates, completion and changes.
 //!

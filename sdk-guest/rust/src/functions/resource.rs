@@ -1,4 +1,4 @@
-//! The declaration of a resource, or of those of a template.
+//! The declaration of a resource, or of all resources of a template.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ type List<F> = Box<dyn Fn(&F) -> Result<Box<dyn Iterator<Item = Item>>>>;
 type Fingerprint<F> = Box<dyn Fn(&F, &Args) -> Result<String>>;
 type Complete<F> = Box<dyn Fn(&F, &str) -> Result<Vec<String>>>;
 
-/// A function that reads one resource, or those of an RFC 6570 template.
+/// A function that reads one resource, or all resources of an RFC 6570 template.
 pub struct Resource<F> {
     path_template: String,
     name: Option<String>,
@@ -35,7 +35,7 @@ impl<F> std::fmt::Debug for Resource<F> {
 }
 
 impl<F: 'static> Resource<F> {
-    /// Declares the resource of a path, or those of a template, by the function that reads them.
+    /// Declares the resource of a path, or all resources of a template, by the function that reads them.
     pub fn new<C: Into<Content>>(
         path_template: impl Into<String>,
         read: impl Fn(&F, &Args) -> Result<C> + 'static,
@@ -58,8 +58,8 @@ impl<F: 'static> Resource<F> {
         }
     }
 
-    /// Lists the resources of a template: values of its variable, files, or [`Item`]s, in any order that stays the same while the data
-    /// do. The iterator is asked only for as much as a page needs.
+    /// Lists the resources of a template: values of its variable, files, or [`Item`]s, in any order that stays the same
+    /// while the data do. Only the items that a page needs are taken from the iterator.
     #[must_use]
     pub fn list<I>(mut self, list: impl Fn(&F) -> Result<I> + 'static) -> Self
     where
@@ -144,7 +144,7 @@ impl<F: 'static> Resource<F> {
         self
     }
 
-    /// Says that nobody can subscribe to it.
+    /// Declares that clients cannot subscribe to it.
     #[must_use]
     pub fn not_subscribable(mut self) -> Self {
         self.is_subscribable = false;
@@ -227,7 +227,7 @@ impl<F: 'static> Resource<F> {
         path.split('{').skip(1).filter_map(|rest| rest.split('}').next()).map(|name| name.trim_start_matches('+'))
     }
 
-    /// Its name: that which is set, or that of its template.
+    /// Returns its name: the one that is set, else the name of its template.
     pub(super) fn name_in(&self, pattern: &PathTemplate) -> String {
         if let Some(name) = &self.name {
             return name.clone();

@@ -44,7 +44,7 @@ pub trait Store {
     ///
     /// # Errors
     ///
-    /// Those of [`get_many`](Self::get_many).
+    /// As [`get_many`](Self::get_many).
     fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {
         Ok(self.get_many(&[key])?.into_iter().next().flatten())
     }
@@ -53,7 +53,7 @@ pub trait Store {
     ///
     /// # Errors
     ///
-    /// Those of [`set_many`](Self::set_many).
+    /// As [`set_many`](Self::set_many).
     fn set(&self, key: &str, value: &[u8]) -> Result<()> {
         self.set_many(&[(key, value)])
     }
@@ -62,7 +62,7 @@ pub trait Store {
     ///
     /// # Errors
     ///
-    /// Those of [`delete_many`](Self::delete_many).
+    /// As [`delete_many`](Self::delete_many).
     fn delete(&self, key: &str) -> Result<()> {
         self.delete_many(&[key])
     }
@@ -71,7 +71,7 @@ pub trait Store {
     ///
     /// # Errors
     ///
-    /// Those of [`keys`](Self::keys).
+    /// As [`keys`](Self::keys).
     fn all_keys(&self) -> Result<Vec<String>> {
         let mut all = Vec::new();
         let mut cursor: Option<String> = None;
@@ -91,7 +91,7 @@ pub trait Store {
     ///
     /// # Errors
     ///
-    /// Those of [`keys`](Self::keys) and [`delete_many`](Self::delete_many).
+    /// As [`keys`](Self::keys) and [`delete_many`](Self::delete_many).
     fn clear(&self) -> Result<()> {
         loop {
             let keys = self.keys(None)?.keys;
@@ -120,7 +120,7 @@ pub trait JsonStore: Store {
     ///
     /// # Errors
     ///
-    /// Those of [`Store::get`], and [`Failure::Internal`], which names the key, if the value is no JSON of that type.
+    /// As [`Store::get`]. Also [`Failure::Internal`], which names the key, if the value is not JSON of that type.
     fn get_json<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>> {
         let fault = |error| Failure::Internal(format!("the value of the key `{key}` cannot be read: {error}"));
         self.get(key)?.map(|value| serde_json::from_slice(&value)).transpose().map_err(fault)
@@ -130,7 +130,7 @@ pub trait JsonStore: Store {
     ///
     /// # Errors
     ///
-    /// Those of [`Store::set`], and [`Failure::Internal`] if the value has no form in JSON.
+    /// As [`Store::set`]. Also [`Failure::Internal`] if the value cannot be encoded as JSON.
     fn set_json(&self, key: &str, value: &impl Serialize) -> Result<()> {
         self.set(key, &serde_json::to_vec(value)?)
     }
@@ -168,8 +168,8 @@ impl Store for Bucket {
     }
 }
 
-/// A bucket that is opened at its first use. If it is not granted, every use fails with [`Failure::Internal`], and whoever
-/// can do without it goes on.
+/// A bucket that is opened at its first use. If it is not granted, every use fails with [`Failure::Internal`], and a
+/// provider that can do without it continues.
 #[derive(Debug)]
 pub struct LazyBucket {
     name: String,

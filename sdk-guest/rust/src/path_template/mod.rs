@@ -134,7 +134,7 @@ impl PathTemplate {
     ///
     /// # Errors
     ///
-    /// [`TemplateError::Missing`] if a variable of the path (not of the query) has no value, or that of `{var}` is
+    /// [`TemplateError::Missing`] if a variable of the path (not of the query) has no value, or the value of `{var}` is
     /// empty.
     pub fn expand(&self, values: &[(&str, &str)]) -> Result<String, TemplateError> {
         let value = |name: &str| values.iter().find(|(given, _)| *given == name).map(|(_, value)| *value);

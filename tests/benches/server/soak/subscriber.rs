@@ -27,7 +27,7 @@ impl FileProgress {
         versions.values().filter(|seen| **seen >= version).count()
     }
 
-    /// Waits until so many have.
+    /// Waits until `subscribers` subscribers have seen the version.
     pub(crate) async fn wait_until_seen(&self, version: usize, subscribers: usize) {
         loop {
             let changed = self.changed.notified();

@@ -12,7 +12,7 @@
 //! | `trap` | the same without waiting, but the second step traps while the file `fault` exists, and removes it |
 //! | `loop` | the same with an endless loop |
 //! | `fail` | fails while the file `fault` exists, which is not removed |
-//! | `strict` | as `trap`, without a trap; all calls but those for `echo` fail while `index` is not that of `source` |
+//! | `strict` | as `trap`, without a trap; all calls but `echo` fail while `index` was not built from `source` |
 //! | `never` | never completes, and computes for 50 ms in each call |
 //! | `large-token`, `same-token`, `percent`, `panic`, `memory` | one fault in each call |
 //! | `message` | a message that is too long and not printable |
@@ -103,7 +103,7 @@ impl Prepare for Preparing {
 }
 
 impl Preparing {
-    /// Fails if the config requires an index that is that of the source, and it is not.
+    /// Fails if the config requires an index of the current source, and the index was built from another one.
     fn check_index(&self) -> Result<()> {
         match self.how == "strict" && !self.is_indexed()? {
             true => Err(Failure::being_prepared()),

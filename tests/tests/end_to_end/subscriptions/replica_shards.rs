@@ -108,7 +108,7 @@ async fn settle(replicas: &[Replica]) {
     }
 }
 
-/// Changes all resources, and waits until each subscriber was told of each.
+/// Changes all resources, and waits until each subscriber was notified of each.
 async fn change_and_check(folder: &Folder, replicas: &mut [Replica], state: &str) {
     folder.write("state", state);
     let listeners = replicas.iter_mut().flat_map(|replica| &mut replica.listeners);
@@ -120,7 +120,7 @@ async fn sixteen_thousand_resources_are_two_shards_and_every_change_is_told() {
     let nats = NatsServer::start().await;
     let folder = Folder::with_files([("state", "0")]);
     let mut replicas = vec![Replica::start(&nats, &folder).await];
-    // A subscription that was acknowledged while it was pending is told of when it becomes active.
+    // A subscription that was acknowledged while it was pending is notified when it becomes active.
     change_and_check(&folder, &mut replicas, "1").await;
     settle(&replicas).await;
     replicas.push(Replica::start(&nats, &folder).await);

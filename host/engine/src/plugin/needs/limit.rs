@@ -1,4 +1,4 @@
-//! The least that a provider works with of a limit, by the key that has it below `limits`: `"prepare.cpu": { "min": "5m" }`.
+//! The minimum of a limit that a provider declares, by its key below `limits`: `"prepare.cpu": { "min": "5m" }`.
 
 use std::collections::BTreeMap;
 

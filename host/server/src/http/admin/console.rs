@@ -11,7 +11,7 @@
 //! of the same origin (`Sec-Fetch-Site`), and one that changes something must have the origin of this listener. `/mcp` is another
 //! listener, and takes no cookies.
 //!
-//! Without the feature `console` there are no files, and nobody can log in.
+//! Without the feature `console` there are no files, and a login is not possible.
 
 mod files;
 pub(super) mod policy;
@@ -111,7 +111,7 @@ impl Console {
         self.sessions.ended()
     }
 
-    /// Returns who has the session that a request is of.
+    /// Returns the owner of the session that a request belongs to.
     fn identity(&self, method: &Method, headers: &HeaderMap) -> Option<Identity> {
         let is_of_page = matches!(*method, Method::GET | Method::HEAD) || self.is_own_page(headers);
         if !is_of_page || headers.get(SEC_FETCH_SITE)? != "same-origin" {
@@ -121,7 +121,7 @@ impl Console {
         self.sessions.find(&self.cookie(headers)?, key)
     }
 
-    /// Returns whether an `Origin` is that of a page of this listener, which has the name in `Host`.
+    /// Returns whether an `Origin` is this listener's own, with the name in `Host`.
     pub(super) fn is_own_origin(&self, origin: &HeaderValue, headers: &HeaderMap) -> bool {
         let scheme = if self.is_tls { "https" } else { "http" };
         let own = headers.get(HOST).and_then(|host| host.to_str().ok());

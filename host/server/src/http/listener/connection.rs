@@ -2,10 +2,10 @@
 //!
 //! HTTP/1.1 and HTTP/2 are detected by the first bytes of a connection ([`version`](super::version)).
 //!
-//! [`limits`](mcp_host_config::http::HttpServerLimits) of the config bounds the number of connections, overall and per client, the time
-//! of the handshake and of the first request, the idle timeout, the write timeout, and the size of the head of a request. A head has at
-//! most [`MAX_HEADER_FIELDS`](super::super::head::MAX_HEADER_FIELDS) fields, and unused fields are dropped
-//! ([`head`](super::super::head)).
+//! [`limits`](mcp_host_config::http::HttpServerLimits) of the config bounds the number of connections, overall and per
+//! client, the time of the handshake and of the first request (slowloris), the idle timeout, the write timeout, and the
+//! size of the head of a request. A head has at most [`MAX_HEADER_FIELDS`](super::super::head::MAX_HEADER_FIELDS)
+//! fields, and unused fields are dropped ([`head`](super::super::head)).
 //!
 //! For a response that the client does not read, a connection holds the charged bytes (see [`budget`](crate::budget)), and over HTTP/2
 //! at most [`MAX_SEND_BUFFER`] further bytes for each stream. A client that resets streams faster than they are answered

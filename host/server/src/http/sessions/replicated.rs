@@ -15,7 +15,7 @@
 //! |---|---|---|
 //! | `initialize` | the record is written before the answer | – |
 //! | a request of a session that is not known here | the record is read; a copy is made within `http.limits.sessions` | – |
-//! | there is no record | the [replica that opened it](without_record) may not have been able to write it: 404 once it has said that it has written all records, and else 503 | – |
+//! | there is no record | the [replica that opened it](without_record) may not have been able to write it: 404 once it has reported that all records are written, otherwise 503 | – |
 //! | a change: a subscription, a log level, `notifications/initialized` | the record is written before the answer | a copy with an event stream, and the replica that opened the session, read the record; the former subscribes. Others read it at their next request |
 //! | an event stream begins | the record is read, and each resource is notified once if the previous stream was elsewhere | the stream there ends |
 //! | `DELETE` | a tombstone replaces the record | each copy ends |
@@ -23,7 +23,7 @@
 //! | a session that was opened here makes room for another one | a tombstone replaces the record | each copy ends |
 //! | no request uses the session for `http.limits.session-idle-timeout` | NATS drops the record a third of that time later | – |
 //!
-//! # If NATS is slow, split or gone
+//! # If NATS is slow, partitioned or down
 //!
 //! Known sessions continue with their cached record. Changes wait and are written later, except changes of a session whose stream is at another
 //! replica, which fail. While the cluster is unreachable, reads and writes are not tried, so that no request waits for them. A request for an

@@ -7,8 +7,8 @@
 //!
 //! | found in place of the record | meaning |
 //! |---|---|
-//! | a tombstone | the session has ended, at whichever replica |
-//! | nothing, in a bucket that was made anew | the store has lost the record: it is written again |
+//! | a tombstone | the session has ended, here or at another replica |
+//! | nothing, in a bucket that was created again | the store has lost the record: it is written again |
 //! | nothing otherwise | the session was deleted, or was used at no replica: it has ended. The replica that opened it writes its record again if it could not renew it in time |
 //! | no record, or one of another principal | a foreign writer has replaced it: it is written again |
 

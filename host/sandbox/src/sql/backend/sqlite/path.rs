@@ -64,8 +64,8 @@ mod linux {
     }
 }
 
-/// Lets SQLite in this process open a path through a descriptor as it is: it asks `stat` whether an entry is a symbolic link, and not
-/// `lstat`, so it finds no link to resolve. Returns whether this worked.
+/// Lets SQLite in this process open a path through a descriptor as it is: SQLite then calls `stat` to find out whether
+/// an entry is a symbolic link, and not `lstat`, so it finds no link to resolve. Returns whether this worked.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code, reason = "the library has no function for this; see the comment below")]
 pub(super) fn keep_descriptor_paths() -> bool {

@@ -135,7 +135,8 @@ fn operations(what: &str) -> &'static [Operation] {
         "list" => &[Operation::List],
         "templates" => &[Operation::Templates],
         "complete" => &[Operation::Complete],
-        // The required scopes depend on the watched resources. Those of the built-in providers are added for each path.
+        // The required scopes depend on the watched resources. The scopes of the built-in providers are added for each
+        // path.
         "watch" => &[],
         _ => &[Operation::List, Operation::Read],
     }

@@ -213,7 +213,7 @@ struct Queue {
     is_complete: CancellationToken,
 }
 
-/// The lines that were sent. The lock makes the counts of the last line those of the lines before it.
+/// The lines that were sent. The lock ensures that the last line counts exactly the lines before it.
 #[derive(Default)]
 struct Sent {
     /// All bytes of the recording.

@@ -226,7 +226,7 @@ mod tests {
         assert!(goes_on(&admin) && goes_on(&b));
         let (ended, left) = of_a.split_at(of_a.len() - MAX_OF_CLIENT);
         assert!(!ended.iter().any(goes_on) && left.iter().all(goes_on));
-        // Many clients: whoever has most gives one up.
+        // Many clients: the client with the most sessions loses one.
         let others: Vec<_> = (0..MAX_SESSIONS).map(|n| sessions.begin(user(&n.to_string())).unwrap()).collect();
         assert!(goes_on(&admin) && others.iter().rev().take(MAX_SESSIONS - 2 - MAX_OF_CLIENT).all(goes_on));
         assert!(of_a.iter().filter(|login| goes_on(login)).count() <= 1);
