@@ -1,7 +1,8 @@
-//! Compares what clients were told with what was changed: nothing lost, nothing foreign.
+//! Compares the updates that clients received with the changes: nothing lost, nothing foreign.
 //!
-//! A change is an edit of a resource at a moment. A stream is told of it if it hears an update of the resource at that moment or later: one
-//! update may be of several changes. It has to be told if it was subscribed before the edit, and is open until the bound after it.
+//! A change is an edit of a resource at a moment. A stream is notified of it if it receives an update of the resource
+//! at that moment or later: one update may be of several changes. It has to be notified if it was subscribed before the
+//! edit, and is open until the bound after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -30,7 +31,7 @@ pub struct StreamLog {
     pub heard: BTreeMap<String, Vec<Instant>>,
 }
 
-/// A change that a stream was not told of.
+/// A change that a stream was not notified of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
     /// The name of the stream.
@@ -46,10 +47,10 @@ pub struct Verdict {
     pub changes: usize,
     /// The number of updates that streams have heard.
     pub notifications: usize,
-    /// The times from a change to the first update, for each stream that was told, sorted. The key is the scheme of the
-    /// resource.
+    /// The times from a change to the first update, for each stream that was notified, sorted. The key is the scheme of
+    /// the resource.
     pub delays: BTreeMap<String, Vec<Duration>>,
-    /// Changes of which streams were not told that had to be.
+    /// The missing notifications.
     pub lost: Vec<Lost>,
     /// Updates of resources that a stream is not subscribed to: the name of the stream, and the resource.
     pub foreign: Vec<(String, String)>,
@@ -66,14 +67,14 @@ impl StreamLog {
         self.heard.entry(uri.to_owned()).or_default().push(Instant::now());
     }
 
-    /// When it was told of a change; none if it was not.
+    /// Returns when it was notified of a change; `None` if it was not.
     fn told(&self, change: &Change) -> Option<Instant> {
         let heard = self.heard.get(&change.uri)?;
         heard.get(heard.partition_point(|at| *at < change.at)).copied()
     }
 }
 
-/// Whether each stream that is open was told of all changes so far. Changes are in the order of their times.
+/// Returns whether each open stream was notified of all changes so far. Changes are in the order of their times.
 pub fn are_told<'a>(changes: impl IntoIterator<Item = &'a Change>, streams: &[StreamLog]) -> bool {
     let mut latest = BTreeMap::new();
     for change in changes {
@@ -121,12 +122,12 @@ fn scheme(uri: &str) -> &str {
 }
 
 impl Verdict {
-    /// The number of changes that streams were told of.
+    /// The number of changes that streams were notified of.
     pub fn told(&self) -> usize {
         self.delays.values().map(Vec::len).sum()
     }
 
-    /// The time within which that part of the changes, from 0 to 1, of resources of that scheme was told.
+    /// The time within which that part of the changes, from 0 to 1, of resources of that scheme was notified.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

@@ -58,7 +58,7 @@ impl Kind {
 }
 
 impl ChangingResources {
-    /// Makes so many resources.
+    /// Creates `count` resources.
     pub(crate) async fn new(count: usize) -> Self {
         let database_folder = Folder::with_files::<&str, &str>([]);
         let database = Connection::open(database_folder.path().join("t.db")).expect("a database");
@@ -106,7 +106,7 @@ impl ChangingResources {
         self.uri_of(Kind::of(number), Some(number))
     }
 
-    /// The resources that nobody may see.
+    /// The resources that are hidden from all clients.
     pub(crate) fn secrets(&self) -> Vec<String> {
         KINDS.map(|kind| self.uri_of(kind, None)).to_vec()
     }

@@ -144,7 +144,7 @@ impl ReplicaSet {
         config.rule(ChangingResources::rule()).append(&cluster)
     }
 
-    /// Changes the next resource, in turn, and one that nobody may see.
+    /// Changes the next resource, in turn, and one that is hidden from all clients.
     pub fn change(&mut self) {
         let change = self.resources.change();
         self.logs.lock().expect("a log").changes.push(change);
@@ -157,8 +157,8 @@ impl ReplicaSet {
         wait("all clients listen", async || open() == self.clients.len()).await;
     }
 
-    /// Changes every resource once, and waits until every stream that stays open was told of all changes so far, except
-    /// those of pages: what is polled once a second would make up most of the time of a round.
+    /// Changes every resource once, and waits until every stream that stays open was notified of all changes so far,
+    /// except changes of pages, which are polled once a second and would make up most of the time of a round.
     pub async fn round(&mut self) {
         for _ in 0..self.load.resources {
             self.change();
@@ -166,7 +166,7 @@ impl ReplicaSet {
         self.wait_until_told_of(ChangingResources::is_found_soon).await;
     }
 
-    /// Waits until every stream that stays open was told of all changes so far.
+    /// Waits until every stream that stays open was notified of all changes so far.
     pub async fn wait_until_told(&self) {
         self.wait_until_told_of(|_| true).await;
     }
@@ -179,7 +179,7 @@ impl ReplicaSet {
         .await;
     }
 
-    /// Compares what was heard so far with what was changed. A stream has to be told within the bound.
+    /// Compares the received updates with the changes so far. A stream has to be notified within the bound.
     pub fn verdict(&self, bound: Duration) -> Verdict {
         let logs = self.logs.lock().expect("a log");
         check(&logs.changes, &logs.streams, bound, Instant::now())
@@ -207,7 +207,7 @@ impl ReplicaSet {
         metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix("{} ")?.parse().ok()).unwrap_or(0.0)
     }
 
-    /// Waits until each replica that runs counts so many live ones.
+    /// Waits until each running replica counts `live` live ones.
     pub async fn wait_for_live(&self, live: u32) {
         self.wait_for_metric("mcp_host_cluster_live_replicas", live).await;
     }

@@ -4,8 +4,9 @@
 //! chunks in one of two [slots](Slot), and a description that names the slot. The next snapshot is written into the other slot, so a
 //! snapshot that was not completed leaves the published one as it is, and a place never has more than two.
 //!
-//! A store drops what was written a [lifetime](SNAPSHOT_LIFETIME) ago, so a place that nobody uses any more, because a plugin was removed
-//! or a version replaced, is empty after that time. Whoever publishes a snapshot must publish it again in time.
+//! A store drops everything that was written a [lifetime](SNAPSHOT_LIFETIME) ago, so a place that is no longer used,
+//! because a plugin was removed or a version replaced, is empty after that time. A publisher must publish its snapshot
+//! again in time.
 //!
 //! Search defines the content of chunks, encrypts it and authenticates it: a store only keeps bytes. Everything that a store returns is
 //! untrusted input, and the store bounds it. A request whose future is dropped may have been executed.

@@ -32,7 +32,7 @@ impl Default for MemoryPool {
 }
 
 impl MemoryPool {
-    /// Creates a pool of so many bytes.
+    /// Creates a pool of this number of bytes.
     pub(crate) const fn new(max: usize) -> Self {
         Self { max, used: AtomicUsize::new(0) }
     }

@@ -66,7 +66,7 @@ impl Version {
         }
     }
 
-    /// Returns the numbers of streams of the connections that have so many streams together.
+    /// Returns the numbers of streams of the connections that have this number of streams together.
     pub(crate) fn connections(self, streams: usize) -> Vec<usize> {
         let of_connection = match self {
             Self::Http1 => 1,
@@ -76,7 +76,8 @@ impl Version {
         first.map(|first| of_connection.min(streams - first)).collect()
     }
 
-    /// Connects, and opens so many streams that listen for changes of a resource, each when the last one is acknowledged.
+    /// Connects, and opens this number of streams that listen for changes of a resource, each when the last one is
+    /// acknowledged.
     pub(crate) async fn open(self, address: SocketAddr, uri: &str, streams: usize) -> Connection {
         let tcp = connect(address).await;
         match self {
@@ -103,7 +104,7 @@ impl Connection {
         }
     }
 
-    /// Skips the updates that have arrived: a subscription that has just begun is told once more.
+    /// Skips the updates that have arrived: a subscription that has just begun is notified once more.
     pub(crate) fn skip_updates(&mut self) {
         for stream in &mut self.streams {
             // Otherwise sockets seem to have nothing after some that have something.

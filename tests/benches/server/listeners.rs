@@ -106,7 +106,7 @@ fn config(folder: &Folder, count: usize) -> WrittenConfig {
         .write()
 }
 
-/// Opens so many streams, each when the last one is acknowledged.
+/// Opens this number of streams, each when the last one is acknowledged.
 async fn open(version: Version, address: SocketAddr, count: usize) -> Vec<Connection> {
     let mut connections = Vec::new();
     for streams in version.connections(count) {
@@ -124,15 +124,15 @@ async fn updated(connections: Vec<Connection>) -> Vec<Connection> {
     updated.collect::<JoinSet<_>>().join_all().await
 }
 
-/// Waits until the server has closed the connections that it did not have when it had so many descriptors.
+/// Waits until the server has closed the connections that it did not have when it had this number of descriptors.
 async fn wait_until_closed(server: &Server, descriptors: usize) {
     while server.descriptors() > descriptors + OTHER_DESCRIPTORS {
         sleep(PAUSE).await;
     }
 }
 
-/// Opens so many streams, on all connections at once, while the resource is edited again and again. Returns the time until each has had an
-/// update.
+/// Opens this number of streams, on all connections at once, while the resource is edited again and again. Returns the
+/// time until each has had an update.
 async fn reopen(version: Version, address: SocketAddr, count: usize, folder: &Path) -> Duration {
     let file = folder.join("a.txt");
     let editing = tokio::spawn(async move {

@@ -1,6 +1,6 @@
 //! `cargo xtask cluster`: three replicas, three nodes of NATS and a balancer on loopback, clients that listen, files,
 //! tables and pages that change all the time, and a fault each ten seconds. Ends with the line
-//! `N changes, M notifications, 0 lost`; fails if something was lost, or told to a client that may not see it.
+//! `N changes, M notifications, 0 lost`; fails if an update was lost, or sent to a client that may not see it.
 #![allow(clippy::print_stdout, clippy::expect_used, reason = "it prints what it does, and fails by panicking")]
 
 use std::process::ExitCode;
@@ -26,7 +26,7 @@ const FAULT_INTERVAL: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(5);
 /// The delay of a slow link.
 const LATE: Duration = Duration::from_millis(200);
-/// The time within which a stream has to be told: the lease, the interval, and the deadline of a poll.
+/// The time within which a stream has to be notified: the lease, the interval, and the deadline of a poll.
 const BOUND: Duration = LEASE.saturating_add(Duration::from_secs(10));
 
 /// What is broken, one after the other.

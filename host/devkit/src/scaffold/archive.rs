@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use flate2::read::ZlibDecoder;
 
-/// The path of each file within the repository, and the end of its bytes, where those of the next file begin.
+/// The path of each file within the repository, and the end of its bytes, where the bytes of the next file begin.
 const FILES: &[(&str, usize)] = include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
 /// The bytes of all files, compressed.

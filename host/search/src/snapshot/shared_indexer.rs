@@ -7,8 +7,9 @@
 //! A snapshot is published again before the store drops it ([`RENEWAL`]), although the index has not changed. So the store keeps what is used,
 //! and drops what was published by replicas of earlier versions, or for plugins that were removed.
 //!
-//! If an index is too large, the store refuses it, or three uploads fail, the replica publishes a snapshot without documents whose report has
-//! the error. So the others index for themselves, and do not rely on an earlier snapshot that nobody replaces.
+//! If an index is too large, the store refuses it, or three uploads fail, the replica publishes a snapshot without
+//! documents whose report has the error. So the others index for themselves, and do not rely on an earlier snapshot
+//! that no replica replaces.
 
 use std::convert::Infallible;
 use std::time::Duration;

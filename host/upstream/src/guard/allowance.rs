@@ -25,7 +25,7 @@ const EVENTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(1000).unwrap();
 const BYTES: NonZeroU32 = NonZeroU32::new(16 << 20).unwrap();
 /// The rate of bytes.
 const BYTES_PER_SECOND: NonZeroU32 = NonZeroU32::new(1 << 20).unwrap();
-/// The buckets of all identities together have this many times the size of those of one.
+/// The buckets of all identities together have this many times the size of one identity's buckets.
 const IDENTITIES: NonZeroU32 = NonZeroU32::new(4).unwrap();
 /// The part of its buckets that an identity can always take, whatever the others have taken: this fraction.
 const OWN_PART: u32 = 64;
@@ -128,7 +128,8 @@ impl Buckets {
         Arc::new(Self::new(tokens, None, max_message.saturating_mul(concurrency.max(MIN_INCOMPLETE))))
     }
 
-    /// The buckets of one identity. What is taken from them beyond its own part is also taken from those of all identities.
+    /// The buckets of one identity. What is taken from them beyond its own part is also taken from the buckets of all
+    /// identities.
     pub(crate) fn of_identity(all: Arc<Self>) -> Arc<Self> {
         let part = |number: NonZeroU32| number.get().checked_div(OWN_PART).and_then(NonZeroU32::new);
         let own_part = Tokens::scaled(|number| part(number).unwrap_or(NonZeroU32::MIN));

@@ -17,7 +17,7 @@ const BOUND: Duration = Duration::from_secs(60);
 /// The maximum number of attempts of what a busy machine may prevent.
 const ATTEMPTS: usize = 20;
 
-/// A plugin whose responses are cached for an hour if nobody reports a change.
+/// A plugin whose responses are cached for an hour if no change is reported.
 fn plugin(folder: &Folder) -> Plugin {
     Plugin::watched("f", folder.path()).config("ttl", 3600)
 }

@@ -8,13 +8,13 @@ use tokio::time::timeout;
 use super::replicas::{Replica, have_roles};
 
 const EDITED: &str = "files://f/edited.txt";
-/// A file that nobody edits.
+/// A file that is never edited.
 const STEADY: &str = "files://f/steady.txt";
 const HEARS: &str = "mcp_host_cluster_hears{}";
 const GAPS: &str = "mcp_host_plugin_poll_gaps_total{plugin=\"f\"}";
 
-/// Edits the file, and reads until the client of each replica was told. Returns how often each was told of the file
-/// that nobody edits.
+/// Edits the file, and reads until the client of each replica was notified. Returns how often each was notified of the
+/// file that is never edited.
 async fn edit_and_check(folder: &Folder, replicas: &mut [Replica], content: &str) -> Vec<u64> {
     folder.write("edited.txt", content);
     let mut steady = Vec::new();
