@@ -185,13 +185,18 @@ impl ReplicaSet {
         check(&logs.changes, &logs.streams, bound, Instant::now())
     }
 
-    /// The replica that polls for all, once there is one and the others that answer follow it.
+    /// The replica that polls the files for all, once there is one and the others that answer follow it.
     pub async fn holder(&self) -> usize {
+        self.holder_of("f").await
+    }
+
+    /// The same of a plugin: `f` with the files, `t` with the tables, `w` with the pages.
+    pub async fn holder_of(&self, plugin: &str) -> usize {
         let mut holder = None;
         wait("one replica polls for all", async || {
             let mut roles = BTreeMap::new();
             for (index, replica) in self.replicas.iter().enumerate().filter(|(_, replica)| replica.server.is_some()) {
-                roles.insert(index, role(&replica.metrics().await));
+                roles.insert(index, role(&replica.metrics().await, plugin));
             }
             let count = |wanted: &str| roles.values().filter(|role| *role == wanted).count();
             holder = roles.iter().find(|(_, role)| *role == "holding").map(|(index, _)| *index);
@@ -265,9 +270,10 @@ impl ReplicaSet {
     }
 }
 
-/// The role in the polls of the plugin.
-fn role(metrics: &str) -> String {
-    let series = metrics.lines().find_map(|line| line.strip_prefix("mcp_host_plugin_poll_role{plugin=\"f\",role=\""));
+/// The role in the polls of a plugin.
+fn role(metrics: &str, plugin: &str) -> String {
+    let prefix = format!("mcp_host_plugin_poll_role{{plugin=\"{plugin}\",role=\"");
+    let series = metrics.lines().find_map(|line| line.strip_prefix(&prefix));
     series.and_then(|series| series.split('"').next()).unwrap_or_default().to_owned()
 }
 

@@ -7,6 +7,7 @@ mod facade;
 mod model;
 mod replica_caches;
 mod replica_certificates;
+mod replica_check;
 mod replica_faults;
 mod replica_operations;
 mod replica_shards;
