@@ -1,7 +1,8 @@
 //! Archives the files for `mcp-host new`: the templates, the SDKs and the contract.
 //!
-//! `OUT_DIR/archive.zlib` has the bytes of all files, one after the other, compressed: most of them are text. `OUT_DIR/files.rs` is the
-//! source of a constant: the path of each file within the repository, and the end of its bytes.
+//! `OUT_DIR/archive.zlib` has the bytes of all files, one after the other, compressed: most of them are text.
+//! `OUT_DIR/files.rs` is the source of a constant: the path of each file within the repository, and the end of its
+//! bytes.
 #![allow(clippy::print_stdout, reason = "that is how a build script talks to cargo")]
 
 use std::fmt::Write as _;
@@ -12,12 +13,12 @@ use std::{env, fs};
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
-/// The files and directories of the archive: links into the repository, at the same paths. The published package of this crate
-/// has the files themselves.
+/// The files and directories of the archive: links into the repository, at the same paths. The published package of
+/// this crate has the files themselves.
 const EMBEDDED: &str = "embedded";
 
-/// The suffix of some names there: cargo does not package a directory with a `Cargo.toml`, and git follows no link called
-/// `.gitignore`.
+/// The suffix of some names there: cargo does not package a directory with a `Cargo.toml`, and git follows no link
+/// called `.gitignore`.
 const SUFFIX: &str = ".in";
 
 /// Names in these directories that are not for users: the tests of the SDKs, and output of tools.
@@ -80,8 +81,8 @@ fn collect_embedded(dir: &Path, path: &Path, files: &mut Vec<(PathBuf, PathBuf)>
     Ok(())
 }
 
-/// Collects the regular files below a file or directory. Links are skipped: the SDKs' link to the contract is replaced by the
-/// contract itself.
+/// Collects the regular files below a file or directory. Links are skipped: the SDKs' link to the contract is replaced
+/// by the contract itself.
 fn collect(file: &Path, path: &Path, files: &mut Vec<(PathBuf, PathBuf)>) -> io::Result<()> {
     let kind = fs::symlink_metadata(file)?.file_type();
     if is_excluded(path) {

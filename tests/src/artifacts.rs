@@ -21,8 +21,8 @@ pub fn host_binary() -> PathBuf {
     found.unwrap_or_else(|| panic!("no binary `mcp-host` beside {}: run `cargo xtask test`", exe.display()))
 }
 
-/// Returns the path of the program that the tests made of `examples/NAME.rs`. If there are several, made with other features or
-/// flags, it is the newest.
+/// Returns the path of the program that the tests made of `examples/NAME.rs`. If there are several, made with other
+/// features or flags, it is the newest.
 ///
 /// # Panics
 ///
@@ -74,8 +74,8 @@ pub fn optional_client(path: &str) -> Option<PathBuf> {
     file.exists().then_some(file)
 }
 
-/// Returns the path of the Node.js that is installed beside the conformance suite: programs of the tests need a newer one than
-/// most machines have. Where there is none for the machine, it is the machine's own.
+/// Returns the path of the Node.js that is installed beside the conformance suite: programs of the tests need a newer
+/// one than most machines have. Where there is none for the machine, it is the machine's own.
 ///
 /// # Panics
 ///

@@ -44,8 +44,8 @@ impl Client {
         Self { service: service.expect("the server answers") }
     }
 
-    /// Starts a server that speaks over its standard streams, and connects to it in that revision. The server is killed when the process
-    /// is dropped.
+    /// Starts a server that speaks over its standard streams, and connects to it in that revision. The server is killed
+    /// when the process is dropped.
     pub async fn of_program(mut command: Command, revision: Revision) -> (Self, Child) {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
         let mut child = command.spawn().expect("the server starts");

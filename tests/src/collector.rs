@@ -129,8 +129,8 @@ impl Collector {
         attributes(&resource.expect("spans have been sent").attributes)
     }
 
-    /// Waits for a span of that name, and returns its trace as far as it is there. A request is sent when it has ended, and with it
-    /// everything below.
+    /// Waits for a span of that name, and returns its trace as far as it is there. A request is sent when it has ended,
+    /// and with it everything below.
     pub async fn trace_with(&self, name: &str) -> CollectedTrace {
         let is_there = || self.spans().iter().any(|span| span.name == name);
         wait_until(&format!("there is a span `{name}`"), is_there).await;

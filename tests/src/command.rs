@@ -23,7 +23,8 @@ pub fn host_command() -> Command {
     command
 }
 
-/// Whether this machine allows user namespaces with mounts of their own. A test that needs them says that it is skipped.
+/// Whether this machine allows user namespaces with mounts of their own. A test that needs them says that it is
+/// skipped.
 pub fn has_user_namespaces() -> bool {
     let unshare = ["--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"];
     let namespace = std::process::Command::new("unshare").args(unshare).output();
@@ -41,7 +42,8 @@ pub async fn run<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Out
     Output::of(&mut command).await
 }
 
-/// Runs `mcp-host` with those arguments and a terminal of 100 columns as standard output, and returns what the terminal received.
+/// Runs `mcp-host` with those arguments and a terminal of 100 columns as standard output, and returns what the terminal
+/// received.
 pub async fn run_on_terminal<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Output {
     run_on_terminal_of(100, arguments).await
 }
@@ -54,8 +56,8 @@ pub async fn run_on_terminal_of<A: AsRef<OsStr>>(columns: u16, arguments: impl I
     on_terminal(command, ours).await
 }
 
-/// Runs `mcp-host` in a directory with both outputs on a terminal of 100 columns, as a user does, without what it logs; and returns what
-/// the terminal received, whatever the exit code.
+/// Runs `mcp-host` in a directory with both outputs on a terminal of 100 columns, as a user does, without what it logs;
+/// and returns what the terminal received, whatever the exit code.
 pub async fn type_on_terminal<A: AsRef<OsStr>>(directory: &Path, arguments: impl IntoIterator<Item = A>) -> String {
     let (ours, theirs) = open_terminal(100);
     let mut command = host_command();

@@ -214,7 +214,8 @@ impl Plugin {
         Self(table)
     }
 
-    /// A provider that ships, mounted at `SCHEME://NAME/`. Its calls have time, since they share the processors with all other tests.
+    /// A provider that ships, mounted at `SCHEME://NAME/`. Its calls have time, since they share the processors with
+    /// all other tests.
     pub fn shipped(name: &str, component: &str, scheme: &str) -> Self {
         let plugin = Self::new(name, &artifacts::component(component), &format!("{scheme}://{name}/"));
         plugin.limit("cpu", "10s").limit("deadline", "1m").limit("queue-timeout", "1m")

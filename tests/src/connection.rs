@@ -68,7 +68,8 @@ impl Connection {
         Self::tls_as(address, authority, protocols, None).await
     }
 
-    /// Connects over TLS like [`tls`](Self::tls), with a client certificate. The server may refuse it only when it is used.
+    /// Connects over TLS like [`tls`](Self::tls), with a client certificate. The server may refuse it only when it is
+    /// used.
     pub async fn tls_as(
         address: &str,
         authority: &CertificateAuthority,
@@ -121,7 +122,8 @@ impl Connection {
         self.certificate.as_deref()
     }
 
-    /// Sends a request. Returns whether there is a response: a server that refuses the client certificate closes the connection.
+    /// Sends a request. Returns whether there is a response: a server that refuses the client certificate closes the
+    /// connection.
     pub async fn is_answered(&mut self, request: RequestBuilder) -> bool {
         let Sender::Http1(sender) = &mut self.sender else { panic!("only HTTP/1.1 is expected here") };
         if sender.ready().await.is_err() {

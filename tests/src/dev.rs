@@ -12,8 +12,8 @@ use crate::process::{Exit, Process};
 use crate::terminal::Terminal;
 use crate::{Client, Folder, Revision, TIMEOUT, component, fixture, host_command};
 
-/// A project that is built by copying a component: its source `choice` names it, at first `hello`, or `sample`. While it has the
-/// source `slow`, a build does not end.
+/// A project that is built by copying a component: its source `choice` names it, at first `hello`, or `sample`. While
+/// it has the source `slow`, a build does not end.
 #[derive(Debug)]
 pub struct DevProject {
     folder: Folder,

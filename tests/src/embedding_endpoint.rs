@@ -1,7 +1,7 @@
 //! An OpenAI-compatible endpoint of embeddings for one test, whose vectors say what a text is about.
 //!
-//! Each dimension is a topic, a few words of which are synonyms: `car` and `automobile` have the same vector. A text about no topic
-//! has a vector of its own dimension, the last one.
+//! Each dimension is a topic, a few words of which are synonyms: `car` and `automobile` have the same vector. A text
+//! about no topic has a vector of its own dimension, the last one.
 //!
 //! ```no_run
 //! # use mcp_host_tests::{ConfigFile, EmbeddingEndpoint, Folder, Plugin, Reply};

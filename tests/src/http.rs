@@ -49,7 +49,8 @@ impl HttpServer {
         server
     }
 
-    /// Starts a server with further arguments, and waits until it listens and every plugin is loaded or has failed to load.
+    /// Starts a server with further arguments, and waits until it listens and every plugin is loaded or has failed to
+    /// load.
     pub async fn start_with(config: &WrittenConfig, arguments: &[&str]) -> Self {
         let mut server = Self::start_process(&config.path(), LOOPBACK, arguments).await;
         server.process.keep(config);
@@ -64,8 +65,8 @@ impl HttpServer {
         server
     }
 
-    /// Starts a server with a config that is not of a test, and waits until it listens and every plugin is loaded or has
-    /// failed to load.
+    /// Starts a server with a config that is not of a test, and waits until it listens and every plugin is loaded or
+    /// has failed to load.
     pub async fn start_file(config: &Path) -> Self {
         let server = Self::start_process(config, LOOPBACK, &[]).await;
         server.process.wait_plugins_loaded().await;

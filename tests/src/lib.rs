@@ -103,7 +103,8 @@ pub use token_server::TokenServer;
 pub use wat_provider::{ComponentFile, WatProvider};
 pub use wire::{RpcResponse, initialize_params, initialized_notification, request};
 
-/// The timeout of every wait: so long that only a hang reaches it, even while the largest component is compiled on a busy machine.
+/// The timeout of every wait: so long that only a hang reaches it, even while the largest component is compiled on a
+/// busy machine.
 pub const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(900);
 
 /// The interval at which conditions without notification are polled.

@@ -74,8 +74,8 @@ impl Postgresql {
         server
     }
 
-    /// Makes and starts a server by a script of the shell, in which `dir` is the directory of its data, for which one of the test
-    /// stands.
+    /// Makes and starts a server by a script of the shell, in which `dir` is the directory of its data, for which one
+    /// of the test stands.
     pub fn start_by_script(script: &str, dir: &str) -> Self {
         let server = Self { dir: tempfile::tempdir().expect("a directory for the server"), settings: String::new() };
         chown(server.dir.path(), Some(user_id("-u")), Some(user_id("-g"))).expect("the server may write to it");

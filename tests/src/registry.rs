@@ -59,7 +59,8 @@ impl Registry {
         Self::start_with(Arc::new(CertificateAuthority::new()), |_| String::new()).await
     }
 
-    /// Starts a pull-through mirror of an open one, with the same certificate authority: it keeps nothing of one with a password.
+    /// Starts a pull-through mirror of an open one, with the same certificate authority: it keeps nothing of one with a
+    /// password.
     pub async fn mirror_of(upstream: &Self) -> Self {
         let proxy = format!("proxy: {{ remoteurl: \"https://{}\" }}\n", upstream.name());
         Self::start_with(Arc::clone(&upstream.authority), |_| proxy).await

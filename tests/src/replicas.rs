@@ -97,8 +97,8 @@ impl Replica {
 }
 
 impl ReplicaSet {
-    /// Starts the cluster. Each client subscribes to resources that change, and to some that it may not see. Every fourth
-    /// client has a session, of the revision 2025-11-25; the others use 2026-07-28.
+    /// Starts the cluster. Each client subscribes to resources that change, and to some that it may not see. Every
+    /// fourth client has a session, of the revision 2025-11-25; the others use 2026-07-28.
     pub async fn start(load: Load) -> Self {
         let nats = NatsCluster::start().await;
         let resources = ChangingResources::new(load.resources).await;

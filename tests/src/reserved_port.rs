@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use tokio::net::TcpSocket;
 
-/// A loopback port that is bound, but not listened on: no other process gets it as an ephemeral port, and a server that sets
-/// `SO_REUSEADDR`, as usual, can listen on it. A server whose config has its own URL needs one.
+/// A loopback port that is bound, but not listened on: no other process gets it as an ephemeral port, and a server that
+/// sets `SO_REUSEADDR`, as usual, can listen on it. A server whose config has its own URL needs one.
 #[derive(Debug)]
 pub struct ReservedPort {
     _socket: TcpSocket,

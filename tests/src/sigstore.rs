@@ -1,4 +1,5 @@
-//! Keyless signatures for tests: by Sigstore's own signer, with its services as a mock, and verified a second time by its verifier in Python.
+//! Keyless signatures for tests: by Sigstore's own signer, with its services as a mock, and verified a second time by
+//! its verifier in Python.
 
 use std::path::Path;
 use std::process::Stdio;

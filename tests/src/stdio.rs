@@ -107,7 +107,8 @@ impl RawStdio {
         Self::uninitialized(config, revision).initialize_when_loaded().await
     }
 
-    /// Starts a server by a command that makes it speak over its standard streams, with the handshake if that revision has one.
+    /// Starts a server by a command that makes it speak over its standard streams, with the handshake if that revision
+    /// has one.
     pub async fn start_command(command: Command, revision: Revision) -> Self {
         let (process, stdin, stdout) = Process::start(command);
         let lines = BufReader::new(stdout).lines();

@@ -56,8 +56,8 @@ struct State {
 impl TokenServer {
     /// The scope of what it issues.
     pub const SCOPE: &str = "https://www.googleapis.com/auth/drive.readonly";
-    /// Texts of credentials and tokens, none of which may be visible anywhere: the beginning of the private key, the first
-    /// refresh token, the client secret, and what all access tokens contain.
+    /// Texts of credentials and tokens, none of which may be visible anywhere: the beginning of the private key, the
+    /// first refresh token, the client secret, and what all access tokens contain.
     pub const SECRETS: [&str; 4] = ["BEGIN PRIVATE KEY", "refresh-hunter2", "secret-hunter2", "ya29."];
 
     /// Starts a server without TLS, whose tokens are valid for an hour.

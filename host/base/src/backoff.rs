@@ -1,5 +1,5 @@
-//! Exponential back-off with jitter: an initial delay, doubled after each failure up to a maximum. The jitter of a tenth keeps retries
-//! from coinciding (thundering herd).
+//! Exponential back-off with jitter: an initial delay, doubled after each failure up to a maximum. The jitter of a
+//! tenth keeps retries from coinciding (thundering herd).
 
 use std::time::Duration;
 

@@ -1,10 +1,11 @@
-//! A semaphore with a queue that its users share fairly: the calls of a plugin by its clients, the instance slots by all plugins.
+//! A semaphore with a queue that its users share fairly: the calls of a plugin by its clients, the instance slots by
+//! all plugins.
 //!
-//! **Dynamic threshold.** A [`Sharer`] may take another permit only while more permits are free than it holds, and another place
-//! in the queue only while more places are free than it holds. Of `N` permits one sharer gets `N/2`, two get `N/3` each, and `p`
-//! get `N/(p+1)` each, with as many free. So however many sharers take all they can, one that has nothing gets its first permit
-//! immediately (up to `N − 1` sharers), or at least a place in the queue. A sharer that [has no others](Sharer::has_no_others)
-//! beside it may take everything.
+//! **Dynamic threshold.** A [`Sharer`] may take another permit only while more permits are free than it holds, and
+//! another place in the queue only while more places are free than it holds. Of `N` permits one sharer gets `N/2`, two
+//! get `N/3` each, and `p` get `N/(p+1)` each, with as many free. So however many sharers take all they can, one that
+//! has nothing gets its first permit immediately (up to `N − 1` sharers), or at least a place in the queue. A sharer
+//! that [has no others](Sharer::has_no_others) beside it may take everything.
 //!
 //! | sharers that take all they can get | of 8 permits each | of 256 |
 //! |---|---|---|
@@ -12,15 +13,15 @@
 //! | 2 | 3 or 2 | 85 or 86 |
 //! | 8 | 1 or none | 28 or 29 |
 //!
-//! **Max-min fairness.** A released permit goes to the waiting call whose sharer holds the fewest permits. Among equals, it goes
-//! to the sharer whose last waiting call was admitted first, or whose call has waited longest. A sharer with many waiting calls
-//! delays one with a single call only by the running calls.
+//! **Max-min fairness.** A released permit goes to the waiting call whose sharer holds the fewest permits. Among
+//! equals, it goes to the sharer whose last waiting call was admitted first, or whose call has waited longest. A sharer
+//! with many waiting calls delays one with a single call only by the running calls.
 //!
 //! A [`ShareLimiter`](crate::share_limiter) has neither a queue nor thresholds that depend on free permits: it refuses
 //! immediately, by limits of the config.
 //!
-//! A call that is cancelled while it waits, or as it is admitted, releases everything. Bounded: there is one entry for each
-//! sharer that holds a permit or waits, so at most one per call; a release scans all entries once.
+//! A call that is cancelled while it waits, or as it is admitted, releases everything. Bounded: there is one entry for
+//! each sharer that holds a permit or waits, so at most one per call; a release scans all entries once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;

@@ -5,12 +5,12 @@
 //! | [`FileWatcher`] | single files, wherever their paths lead through links | the config, components, secrets in files |
 //! | [`DirectoryWatcher`] | whole trees | granted directories |
 //!
-//! Both use [`EventSource`], which only receives events of changes. If it received opens and reads, every build or search in a
-//! watched tree would fill the event queue, and so would guests that read the tree after each event. Neither promises an event for
-//! each change: an event is a hint that something may have changed.
+//! Both use [`EventSource`], which only receives events of changes. If it received opens and reads, every build or
+//! search in a watched tree would fill the event queue, and so would guests that read the tree after each event.
+//! Neither promises an event for each change: an event is a hint that something may have changed.
 //!
-//! Links inside a tree are not followed: a link could lead to the whole file system, and all writes there would wake the host. A
-//! watched directory that is itself a link is followed.
+//! Links inside a tree are not followed: a link could lead to the whole file system, and all writes there would wake
+//! the host. A watched directory that is itself a link is followed.
 
 mod directories;
 mod file_state;
@@ -38,8 +38,8 @@ pub enum Depth {
 }
 
 impl EventSource {
-    /// Calls `handler` for each event of a change: creation, removal, rename, data or metadata. An error means that events
-    /// were lost.
+    /// Calls `handler` for each event of a change: creation, removal, rename, data or metadata. An error means that
+    /// events were lost.
     pub fn new(handler: impl Fn(notify::Result<Event>) + Send + 'static) -> notify::Result<Self> {
         let config = Config::default().with_event_kinds(EventKindMask::CORE).with_follow_symlinks(false);
         RecommendedWatcher::new(handler, config).map(Self)

@@ -1,8 +1,8 @@
 //! A bound on informational responses (1xx) of servers to the host's requests.
 //!
-//! A server may send any number of them before the final response (RFC 9110, section 15.2). The client library reads and drops
-//! them, so a server that sends nothing else would use the processor until the timeout of the exchange. The size of each is
-//! bounded by the library's buffer, whose size its users set.
+//! A server may send any number of them before the final response (RFC 9110, section 15.2). The client library reads
+//! and drops them, so a server that sends nothing else would use the processor until the timeout of the exchange. The
+//! size of each is bounded by the library's buffer, whose size its users set.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
 //! A rate limit for each key (GCRA).
 //!
-//! Each key has a token bucket. Only full buckets are evicted, so eviction never resets a limit. When the table is full, new keys
-//! hash into a fixed number of shared buckets (`bounded_states`).
+//! Each key has a token bucket. Only full buckets are evicted, so eviction never resets a limit. When the table is
+//! full, new keys hash into a fixed number of shared buckets (`bounded_states`).
 
 mod bounded_states;
 

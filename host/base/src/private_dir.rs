@@ -121,11 +121,11 @@ impl PrivateDir {
         Ok(None)
     }
 
-    /// Removes unlocked files with this name ending, and unlocked temporary files, that were last modified before `since`. Skips files
-    /// that other users own or can write. Returns the number of removed files.
+    /// Removes unlocked files with this name ending, and unlocked temporary files, that were last modified before
+    /// `since`. Skips files that other users own or can write. Returns the number of removed files.
     ///
-    /// A process that opened such a file before its removal gets the lock afterwards, and detects that the file has lost its name
-    /// ([`lock_file`](Self::lock_file)).
+    /// A process that opened such a file before its removal gets the lock afterwards, and detects that the file has
+    /// lost its name ([`lock_file`](Self::lock_file)).
     pub fn remove_abandoned_files(&self, ending: &str, since: SystemTime) -> io::Result<usize> {
         let mut removed = 0_usize;
         for entry in std::fs::read_dir(&self.path)? {
@@ -236,8 +236,8 @@ pub fn mac(secret: &[u8; SECRET_LEN]) -> Hmac<Sha256> {
     Hmac::new(&block)
 }
 
-/// Returns a value that depends on a secret and on each part, and reveals nothing about the secret (HMAC-SHA256). Different lists of parts
-/// have different values.
+/// Returns a value that depends on a secret and on each part, and reveals nothing about the secret (HMAC-SHA256).
+/// Different lists of parts have different values.
 pub fn derive(secret: &[u8; SECRET_LEN], parts: &[&[u8]]) -> [u8; SECRET_LEN] {
     let mut mac = mac(secret);
     for part in parts {

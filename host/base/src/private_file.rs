@@ -6,8 +6,8 @@
 //! | a secret of a [`PrivateDir`](crate::private_dir::PrivateDir) | refused | refused, without blocking | this user | neither readable nor writable by others (`go-rw`) |
 //! | an output at a path that the user names ([`create`]) | followed | opened as they are | this user | set to 0600 |
 //!
-//! Owner and mode are checked on the descriptor of the opened file (`fstat`), so a file cannot be replaced between check and use.
-//! Every function of this module blocks: call it on a thread that may block.
+//! Owner and mode are checked on the descriptor of the opened file (`fstat`), so a file cannot be replaced between
+//! check and use. Every function of this module blocks: call it on a thread that may block.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -123,7 +123,8 @@ impl Others {
     }
 }
 
-/// Opens a file of a directory with this access, and checks it. A file that this creates is accessible to this user only.
+/// Opens a file of a directory with this access, and checks it. A file that this creates is accessible to this user
+/// only.
 pub(crate) fn open_in(dir: &File, name: &str, access: OFlags, others: Others) -> Result<File, PrivateError> {
     let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = match rustix::fs::openat(dir, name, flags, Mode::RUSR | Mode::WUSR) {
@@ -138,8 +139,8 @@ pub(crate) fn open_in(dir: &File, name: &str, access: OFlags, others: Others) ->
     Ok(file)
 }
 
-/// Opens a file to write what only this user may read: creates it with mode 0600, or empties it and sets this mode. Follows symbolic
-/// links. A file of another kind, such as a terminal or a pipe, is opened as it is, which may block.
+/// Opens a file to write what only this user may read: creates it with mode 0600, or empties it and sets this mode.
+/// Follows symbolic links. A file of another kind, such as a terminal or a pipe, is opened as it is, which may block.
 ///
 /// # Errors
 ///

@@ -210,7 +210,8 @@ impl<K: Eq + Hash> Waiters<K> {
 }
 
 impl<K: Clone + Eq + Hash> Releases<K> {
-    /// Waits for a release that may make room below the limit that was reached. Cancel-safe: the release then wakes another waiter.
+    /// Waits for a release that may make room below the limit that was reached. Cancel-safe: the release then wakes
+    /// another waiter.
     pub async fn next(&self, reached: LimitReached) {
         self.notify(reached).notified().await;
     }

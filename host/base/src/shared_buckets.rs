@@ -1,14 +1,16 @@
-//! The interface of plugins' key-value buckets to a store that several hosts share (`shared = true` in `grants.keyvalue`).
+//! The interface of plugins' key-value buckets to a store that several hosts share (`shared = true` in
+//! `grants.keyvalue`).
 //!
-//! The sandbox implements the operations of `wasi:keyvalue` by these requests, and the cluster implements them, so neither crate depends
-//! on the other.
+//! The sandbox implements the operations of `wasi:keyvalue` by these requests, and the cluster implements them, so
+//! neither crate depends on the other.
 //!
-//! Each write of a key has a revision, which is greater than all earlier revisions in its bucket. So a compare-and-swap cannot be deceived
-//! by a value that was written again (ABA problem), and a listing in the order of revisions, from the revision at which the last page
-//! ended, never misses a key that exists throughout. A key that is written during the listing may appear twice.
+//! Each write of a key has a revision, which is greater than all earlier revisions in its bucket. So a compare-and-swap
+//! cannot be deceived by a value that was written again (ABA problem), and a listing in the order of revisions, from
+//! the revision at which the last page ended, never misses a key that exists throughout. A key that is written during
+//! the listing may appear twice.
 //!
-//! Everything that a store returns is untrusted input: the store bounds it, and the caller charges it to the plugin. A request whose
-//! future is dropped may have been executed.
+//! Everything that a store returns is untrusted input: the store bounds it, and the caller charges it to the plugin. A
+//! request whose future is dropped may have been executed.
 
 use std::fmt;
 use std::pin::Pin;
@@ -104,8 +106,8 @@ pub enum BucketError {
 
 /// A store of buckets that hosts share.
 pub trait SharedBuckets: fmt::Debug + Send + Sync {
-    /// Returns a plugin's bucket. Sends no request: the bucket is made, and gets its limits, at the first one. Different pairs of names
-    /// are different buckets.
+    /// Returns a plugin's bucket. Sends no request: the bucket is made, and gets its limits, at the first one.
+    /// Different pairs of names are different buckets.
     fn bucket(&self, plugin: &str, name: &str, limits: BucketLimits) -> Arc<dyn SharedBucket>;
 }
 

@@ -1,15 +1,17 @@
-//! The interface of search to a store of index snapshots that the replicas of a cluster share (`[search] shared = true`).
+//! The interface of search to a store of index snapshots that the replicas of a cluster share
+//! (`[search] shared = true`).
 //!
-//! One replica holds the lease of a snapshot's *place*, builds the index and publishes it; the others fetch it. A snapshot is a sequence of
-//! chunks in one of two [slots](Slot), and a description that names the slot. The next snapshot is written into the other slot, so a
-//! snapshot that was not completed leaves the published one as it is, and a place never has more than two.
+//! One replica holds the lease of a snapshot's *place*, builds the index and publishes it; the others fetch it. A
+//! snapshot is a sequence of chunks in one of two [slots](Slot), and a description that names the slot. The next
+//! snapshot is written into the other slot, so a snapshot that was not completed leaves the published one as it is, and
+//! a place never has more than two.
 //!
 //! A store drops everything that was written a [lifetime](SNAPSHOT_LIFETIME) ago, so a place that is no longer used,
 //! because a plugin was removed or a version replaced, is empty after that time. A publisher must publish its snapshot
 //! again in time.
 //!
-//! Search defines the content of chunks, encrypts it and authenticates it: a store only keeps bytes. Everything that a store returns is
-//! untrusted input, and the store bounds it. A request whose future is dropped may have been executed.
+//! Search defines the content of chunks, encrypts it and authenticates it: a store only keeps bytes. Everything that a
+//! store returns is untrusted input, and the store bounds it. A request whose future is dropped may have been executed.
 
 use std::fmt;
 use std::pin::Pin;
@@ -130,14 +132,15 @@ pub trait SnapshotStore: fmt::Debug + Send + Sync {
     /// Returns the place with this name, of at most 64 of `0-9` and `a-f`. Sends no request.
     fn place(&self, name: &str) -> Arc<dyn SnapshotPlace>;
 
-    /// Returns the time of a lease: after half of it without an answer, its holder no longer relies on it, and another replica may take it
-    /// a little later.
+    /// Returns the time of a lease: after half of it without an answer, its holder no longer relies on it, and another
+    /// replica may take it a little later.
     fn lease(&self) -> Duration;
 }
 
 /// The place of the snapshots of one index.
 pub trait SnapshotPlace: fmt::Debug + Send + Sync {
-    /// Renews or takes the lease, if that is possible. Returns whether this replica holds it. Must be called several times per lease.
+    /// Renews or takes the lease, if that is possible. Returns whether this replica holds it. Must be called several
+    /// times per lease.
     fn hold(&self) -> Answer<'_, bool>;
 
     /// Returns what is published. Sees all descriptions that were acknowledged before.

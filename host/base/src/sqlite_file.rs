@@ -1,8 +1,9 @@
-//! SQLite databases of this host, in a [`PrivateDir`]: creation and opening. Several processes may open one at the same time.
+//! SQLite databases of this host, in a [`PrivateDir`]: creation and opening. Several processes may open one at the same
+//! time.
 //!
-//! A database is created under a temporary name, and renamed when it is complete, so a file with its name never comes from an
-//! interrupted creation. It has a write-ahead log from then on, because switching to one briefly needs the whole database, and
-//! SQLite does not always wait for that.
+//! A database is created under a temporary name, and renamed when it is complete, so a file with its name never comes
+//! from an interrupted creation. It has a write-ahead log from then on, because switching to one briefly needs the
+//! whole database, and SQLite does not always wait for that.
 
 use std::io;
 use std::path::Path;
@@ -38,8 +39,8 @@ pub fn check_auxiliary(dir: &PrivateDir, name: &str) -> Result<(), PrivateError>
     AUXILIARY.iter().try_for_each(|suffix| dir.has_file(&format!("{name}{suffix}")).map(drop))
 }
 
-/// Creates a database with its tables, accessible to this user only. SQLite gives the auxiliary files the same mode. If another
-/// process creates the database first, that one is kept.
+/// Creates a database with its tables, accessible to this user only. SQLite gives the auxiliary files the same mode. If
+/// another process creates the database first, that one is kept.
 pub fn create<E: From<rusqlite::Error> + From<PrivateError>>(
     dir: &PrivateDir,
     name: &str,
@@ -74,8 +75,8 @@ pub fn open(file: &Path, busy_timeout: Duration) -> rusqlite::Result<Connection>
     Ok(connection)
 }
 
-/// Switches a database to a write-ahead log, unless it has one. Only a copy that another program made, such as a recovered one,
-/// has none. Waits at most `timeout` for other processes that use the database.
+/// Switches a database to a write-ahead log, unless it has one. Only a copy that another program made, such as a
+/// recovered one, has none. Waits at most `timeout` for other processes that use the database.
 pub fn enable_wal(connection: &Connection, timeout: Duration) -> rusqlite::Result<()> {
     let began = Instant::now();
     enable_wal_with(connection, || {

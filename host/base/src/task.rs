@@ -1,7 +1,8 @@
 //! Tasks of the current runtime whose futures are type-erased.
 //!
-//! tokio compiles the code of a task anew for each type of future, and for each of its two schedulers: several KiB. These functions cost
-//! one allocation instead, so they are for tasks that start rarely: with the server, a connection or a session, not with a request.
+//! tokio compiles the code of a task anew for each type of future, and for each of its two schedulers: several KiB.
+//! These functions cost one allocation instead, so they are for tasks that start rarely: with the server, a connection
+//! or a session, not with a request.
 
 use std::pin::Pin;
 

@@ -31,7 +31,8 @@ pub fn prefix(text: &str, max_bytes: usize) -> &str {
     text.split_at_checked(text.floor_char_boundary(max_bytes)).map_or(text, |(shown, _)| shown)
 }
 
-/// Returns the beginning of what a value writes: at most `max_bytes`, in whole characters. The value does not write more.
+/// Returns the beginning of what a value writes: at most `max_bytes`, in whole characters. The value does not write
+/// more.
 pub fn formatted_prefix(value: impl fmt::Display, max_bytes: usize) -> String {
     let mut written = Prefix { text: String::new(), max_bytes };
     // It fails at the bound.
@@ -66,9 +67,9 @@ pub fn estimate_tokens(text: &str) -> usize {
     ascii.div_ceil(4).saturating_add(others)
 }
 
-/// Breaks a line into lines of at most `columns` columns. Each line except the first is indented by `indent` blanks; `used` columns
-/// of the first are taken. Breaks are at blanks. Text between backticks is broken only if it is longer than a line, because users
-/// copy a command or a value as a whole. The indentation is at most half of the columns.
+/// Breaks a line into lines of at most `columns` columns. Each line except the first is indented by `indent` blanks;
+/// `used` columns of the first are taken. Breaks are at blanks. Text between backticks is broken only if it is longer
+/// than a line, because users copy a command or a value as a whole. The indentation is at most half of the columns.
 pub fn wrap(line: &str, columns: usize, used: usize, indent: usize) -> String {
     let indent = indent.min(columns.div_euclid(2));
     let room = |taken: usize| u32::try_from(columns.saturating_sub(taken)).map_or(f64::MAX, f64::from);
@@ -118,8 +119,8 @@ pub fn fit(line: &str, columns: usize) -> Cow<'_, str> {
     Cow::Owned(fitting)
 }
 
-/// Returns the text of an error with its causes, in one line. A cause whose text is already contained is left out, because many
-/// errors include the text of their cause.
+/// Returns the text of an error with its causes, in one line. A cause whose text is already contained is left out,
+/// because many errors include the text of their cause.
 pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -37,8 +37,8 @@ thread_local! {
     static HAS_YIELDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Yields to other tasks, and is ready again immediately, so that a call of a plugin moves to a worker. [`tokio::task::yield_now`]
-/// would wake the task only after others have run, which would count as a wait of the call.
+/// Yields to other tasks, and is ready again immediately, so that a call of a plugin moves to a worker.
+/// [`tokio::task::yield_now`] would wake the task only after others have run, which would count as a wait of the call.
 pub async fn yield_ready() {
     let mut has_yielded = false;
     poll_fn(|context| match std::mem::replace(&mut has_yielded, true) {

@@ -55,8 +55,8 @@ impl Throttle {
     }
 }
 
-/// A throttle for each reason of a warning, so that a frequent reason does not hide the others. Reasons are constants, so their
-/// number is bounded.
+/// A throttle for each reason of a warning, so that a frequent reason does not hide the others. Reasons are constants,
+/// so their number is bounded.
 #[derive(Debug)]
 pub struct ThrottlePerReason {
     period: Duration,
@@ -69,7 +69,8 @@ impl ThrottlePerReason {
         Self { period, by_reason: Mutex::default() }
     }
 
-    /// Records one more occurrence. If it must be logged, returns the number suppressed since the last line with this reason.
+    /// Records one more occurrence. If it must be logged, returns the number suppressed since the last line with this
+    /// reason.
     pub fn record(&self, reason: &'static str) -> Option<u64> {
         self.by_reason.lock().entry(reason).or_insert_with(|| Throttle::new(self.period)).record()
     }

@@ -15,8 +15,8 @@ pub fn thread_cpu_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
-/// Returns the processor time of a child process that has not been waited for yet, in user mode and in system calls; none if
-/// the system does not report it.
+/// Returns the processor time of a child process that has not been waited for yet, in user mode and in system calls;
+/// none if the system does not report it.
 #[cfg(target_os = "linux")]
 pub fn process_cpu_time(process: u32) -> Option<Duration> {
     let mut clock = 0;

@@ -1,9 +1,10 @@
 //! TLS clients of this host: which certificates of servers they accept.
 //!
-//! A server sends its certificate, and others that may lead to an authority. The server selects them, and the time to search a path
-//! through them grows with the sixth power of their number: rustls makes at most 200,000 steps, each of which parses all of them. A
-//! server that sends 300 (64 KiB) would occupy a thread for about half a minute in one piece, which no deadline interrupts. So a server
-//! with more than [`MAX_INTERMEDIATES`] is refused before the search, which takes some 100 ms at most then.
+//! A server sends its certificate, and others that may lead to an authority. The server selects them, and the time to
+//! search a path through them grows with the sixth power of their number: rustls makes at most 200,000 steps, each of
+//! which parses all of them. A server that sends 300 (64 KiB) would occupy a thread for about half a minute in one
+//! piece, which no deadline interrupts. So a server with more than [`MAX_INTERMEDIATES`] is refused before the search,
+//! which takes some 100 ms at most then.
 
 use std::sync::Arc;
 
@@ -59,8 +60,8 @@ pub fn client_config(roots: RootCertStore) -> Result<ClientConfig, Error> {
         .with_no_client_auth())
 }
 
-/// Implements the methods of a verifier of certificates, of servers or of clients, for the signatures of handshakes with these algorithms.
-/// The crate that uses it depends on `rustls`.
+/// Implements the methods of a verifier of certificates, of servers or of clients, for the signatures of handshakes
+/// with these algorithms. The crate that uses it depends on `rustls`.
 #[macro_export]
 macro_rules! verify_handshake_signatures {
     ($this:ident, $algorithms:expr) => {

@@ -1,11 +1,12 @@
 //! Traces: the spans that the host exports, and the trace contexts that clients send (W3C Trace Context, SEP-414).
 //!
-//! A sampled request has a span with the target [`TARGET`], and child spans for the operations that it waits for. Without a layer
-//! that takes spans of this target ([`is_span`]), no span is created, at the cost of one comparison each. These spans are not part
-//! of the log. The exporting layer takes a span that is not a request only below another one, so a request that is not sampled has
-//! no spans at all.
+//! A sampled request has a span with the target [`TARGET`], and child spans for the operations that it waits for.
+//! Without a layer that takes spans of this target ([`is_span`]), no span is created, at the cost of one comparison
+//! each. These spans are not part of the log. The exporting layer takes a span that is not a request only below another
+//! one, so a request that is not sampled has no spans at all.
 //!
-//! The trace id is a field of a span with the target [`log_target::REQUEST`](super::log_target::REQUEST), which is part of the log.
+//! The trace id is a field of a span with the target [`log_target::REQUEST`](super::log_target::REQUEST), which is part
+//! of the log.
 //!
 //! Code that continues on another thread runs in the spans in which it began: [`CurrentSpans`].
 
@@ -24,7 +25,8 @@ pub const REQUEST: &str = "request";
 /// The maximum length of text from outside in an attribute, in bytes.
 pub const MAX_ATTRIBUTE: usize = 1024;
 
-/// Returns whether a span is exported if its request is sampled. Numbers in its fields are `i64` or `f64`, as in attributes.
+/// Returns whether a span is exported if its request is sampled. Numbers in its fields are `i64` or `f64`, as in
+/// attributes.
 pub fn is_span(metadata: &Metadata<'_>) -> bool {
     metadata.is_span() && metadata.target() == TARGET
 }
@@ -39,8 +41,8 @@ pub fn set_admission(admits_request: impl Fn() -> bool + Send + Sync + 'static) 
 
 /// Returns whether a new request has a span, if it is sampled.
 ///
-/// A layer's filter cannot decide this as cheaply: `tracing_subscriber::Registry` creates a span even if the filters of all layers
-/// reject it, and enters it at each poll of the request.
+/// A layer's filter cannot decide this as cheaply: `tracing_subscriber::Registry` creates a span even if the filters of
+/// all layers reject it, and enters it at each poll of the request.
 pub fn admits_request() -> bool {
     ADMISSION.get().is_none_or(|admits_request| admits_request())
 }
@@ -82,15 +84,15 @@ impl ClientContext {
         self.message.or(self.http)
     }
 
-    /// Makes a span continue the trace of the client. If there are both contexts, the span also links to the context of the HTTP
-    /// request.
+    /// Makes a span continue the trace of the client. If there are both contexts, the span also links to the context of
+    /// the HTTP request.
     pub fn apply_to(&self, span: &Span) {
         export::apply(self, span);
     }
 }
 
-/// Returns a span below the current one. Without a current one, as in a request that is not sampled, no span is created, and no
-/// layer is called.
+/// Returns a span below the current one. Without a current one, as in a request that is not sampled, no span is
+/// created, and no layer is called.
 pub fn child(make: impl FnOnce() -> Span) -> Span {
     if Span::current().is_none() { Span::none() } else { make() }
 }
@@ -118,7 +120,8 @@ impl CurrentSpans {
         Self { outer: Span::current(), exported }
     }
 
-    /// Returns a span below the exported one. Without an exported span, nothing is created, at the cost of one comparison.
+    /// Returns a span below the exported one. Without an exported span, nothing is created, at the cost of one
+    /// comparison.
     pub fn child(&self, make: impl FnOnce() -> Span) -> Span {
         if self.exported.is_disabled() { Span::none() } else { make() }
     }
@@ -129,7 +132,8 @@ impl CurrentSpans {
     }
 }
 
-/// Parses a `traceparent`: `VERSION-TRACE-PARENT-FLAGS`, in lower-case hexadecimal digits. Versions after 00 may have more fields.
+/// Parses a `traceparent`: `VERSION-TRACE-PARENT-FLAGS`, in lower-case hexadecimal digits. Versions after 00 may have
+/// more fields.
 impl FromStr for TraceParent {
     type Err = InvalidTraceParent;
 

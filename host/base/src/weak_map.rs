@@ -1,6 +1,6 @@
-//! A map of weak references: an entry exists while another owner holds its value. For values that several users of one key share,
-//! such as the semaphore of a client. Bounded: an insertion removes entries whose values are gone, so there are at most as many
-//! entries as values that were in use concurrently.
+//! A map of weak references: an entry exists while another owner holds its value. For values that several users of one
+//! key share, such as the semaphore of a client. Bounded: an insertion removes entries whose values are gone, so there
+//! are at most as many entries as values that were in use concurrently.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -32,7 +32,8 @@ pub enum LauncherProgram {
     /// The current executable. Its `main` must begin with [`run_launcher`](crate::run_launcher).
     #[default]
     CurrentExe,
-    /// Another program whose `main` begins with [`run_launcher`](crate::run_launcher), such as `mcp-host` or `mcp-host-launcher`.
+    /// Another program whose `main` begins with [`run_launcher`](crate::run_launcher), such as `mcp-host` or
+    /// `mcp-host-launcher`.
     Program(PathBuf),
 }
 

@@ -11,8 +11,8 @@
 //! | [`supervisor`] | reads the request, starts the program, measures its processes once a second, kills them above their limits | its program has ended, the host closes the connection, or the host ends |
 //! | [`init`] | creates the file system and the network of the program, drops its privileges, starts the program, reaps its orphans | the program has ended, or the supervisor has: then the kernel kills all processes of the namespace |
 //!
-//! Without namespaces there is no init. The supervisor adopts the orphans of the program (`PR_SET_CHILD_SUBREAPER`), and
-//! kills them one by one.
+//! Without namespaces there is no init. The supervisor adopts the orphans of the program (`PR_SET_CHILD_SUBREAPER`),
+//! and kills them one by one.
 
 mod cgroup;
 mod init;

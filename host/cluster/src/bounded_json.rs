@@ -1,8 +1,9 @@
 //! JSON of bounded size: data from the engine is untrusted input, and data for it must be readable by other
 //! replicas.
 //!
-//! A task that decodes messages yields between them, by their bytes ([`DecodeBudget`]). Tokio makes it yield after 128 received messages,
-//! however long they are: with messages of 512 KiB, it would decode 64 MiB in one piece, and no other task of the thread would run.
+//! A task that decodes messages yields between them, by their bytes ([`DecodeBudget`]). Tokio makes it yield after 128
+//! received messages, however long they are: with messages of 512 KiB, it would decode 64 MiB in one piece, and no
+//! other task of the thread would run.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -1,22 +1,24 @@
 //! The names of plugins' shared buckets in the engine, and the bound of their values.
 //!
-//! The interface is [`mcp_host_base::shared_buckets`]; [`engine::nats`](crate::engine) and [`engine::model`](crate::engine::model)
-//! implement it.
+//! The interface is [`mcp_host_base::shared_buckets`]; [`engine::nats`](crate::engine) and
+//! [`engine::model`](crate::engine::model) implement it.
 
 use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
 
-/// The maximum size of a value in bytes. The maximum message of the servers (`max_payload`, 1 MiB by default) may be smaller.
+/// The maximum size of a value in bytes. The maximum message of the servers (`max_payload`, 1 MiB by default) may be
+/// smaller.
 pub const MAX_VALUE: usize = 1024 * 1024;
 /// The maximum length of a name that is written out. A stream, `KV_` and the name, has at most 255 characters.
 const MAX_WRITTEN_OUT: usize = 200;
 
-/// Returns the name of a plugin's bucket: of letters, digits, `-` and `_`, and different for different clusters, plugins and buckets.
+/// Returns the name of a plugin's bucket: of letters, digits, `-` and `_`, and different for different clusters,
+/// plugins and buckets.
 ///
-/// `mcp-host-CLUSTER-KV-PLUGIN-BUCKET`, in which each character of the plugin and the bucket that is not a letter or digit is written as
-/// `_` and two hexadecimal digits. No cluster's name has capital letters, so the first `-KV-` ends it; the escaped names have no `-`. A
-/// name that would be too long ends in a hash instead, after `-KH-`.
+/// `mcp-host-CLUSTER-KV-PLUGIN-BUCKET`, in which each character of the plugin and the bucket that is not a letter or
+/// digit is written as `_` and two hexadecimal digits. No cluster's name has capital letters, so the first `-KV-` ends
+/// it; the escaped names have no `-`. A name that would be too long ends in a hash instead, after `-KH-`.
 pub(crate) fn bucket_name(cluster: &str, plugin: &str, bucket: &str) -> String {
     let name = format!("mcp-host-{cluster}-KV-{}-{}", escape(plugin), escape(bucket));
     if name.len() <= MAX_WRITTEN_OUT {

@@ -1,22 +1,24 @@
 //! The division of a plugin's watched paths into shards, at one replica.
 //!
-//! A shard is a [`Member`](crate::member::Member) of its own, with its own lease, rounds and tokens. A hash of the path determines its
-//! shard, and the number of shards is a power of two, up to [`MAX_SHARDS`]. So all replicas with the same number compute the same shard.
-//! The key of the hash is the name of the plugin, which clients do not know.
+//! A shard is a [`Member`](crate::member::Member) of its own, with its own lease, rounds and tokens. A hash of the path
+//! determines its shard, and the number of shards is a power of two, up to [`MAX_SHARDS`]. So all replicas with the
+//! same number compute the same shard. The key of the hash is the name of the plugin, which clients do not know.
 //!
 //! # The number of shards
 //!
-//! The holder of the first shard publishes it with each record that it writes ([`Member::shards`](crate::member::Member::shards)): it
-//! doubles it, at most once in a lease, when the first shard has more than three quarters of [`MAX_PATHS`] paths, and halves it when the
-//! shard has had less than an eighth for long. Replicas announce how many shards their own paths need, and none uses fewer.
+//! The holder of the first shard publishes it with each record that it writes
+//! ([`Member::shards`](crate::member::Member::shards)): it doubles it, at most once in a lease, when the first shard
+//! has more than three quarters of [`MAX_PATHS`] paths, and halves it when the shard has had less than an eighth for
+//! long. Replicas announce how many shards their own paths need, and none uses fewer.
 //!
-//! Replicas need not agree: **each replica has each of its paths in a shard at any time**, and the holder of a shard polls the paths that
-//! replicas want there, whatever their hash. While replicas have different numbers, some paths are polled in two shards.
+//! Replicas need not agree: **each replica has each of its paths in a shard at any time**, and the holder of a shard
+//! polls the paths that replicas want there, whatever their hash. While replicas have different numbers, some paths are
+//! polled in two shards.
 //!
 //! # A path that moves
 //!
-//! A new path in a shard is compared with its state at the next poll, so a change between the last poll in the old shard and the first one
-//! in the new shard must not be lost. Therefore these polls overlap:
+//! A new path in a shard is compared with its state at the next poll, so a change between the last poll in the old
+//! shard and the first one in the new shard must not be lost. Therefore these polls overlap:
 //!
 //! | step | shards of the path | it ends with |
 //! |---|---|---|
@@ -24,12 +26,12 @@
 //! | leaving | both | a poll in the *old* shard that has begun after the end of the first step, and has served the path |
 //! | moved | the new one | |
 //!
-//! A change before the first poll in the new shard is found by the last one in the old shard, and each later change by the new shard. A
-//! change may be notified twice. A path for which the provider fails moves when it is served again.
+//! A change before the first poll in the new shard is found by the last one in the old shard, and each later change by
+//! the new shard. A change may be notified twice. A path for which the provider fails moves when it is served again.
 //!
-//! The last poll in the old shard must compare the path with the last state that was known here. A replica that
-//! [relies on rounds](crate::member::Member::relies_on_rounds) of the shard knows changes only by them, and its own polls do not count;
-//! otherwise the rounds do not count.
+//! The last poll in the old shard must compare the path with the last state that was known here. A replica that [relies
+//! on rounds](crate::member::Member::relies_on_rounds) of the shard knows changes only by them, and its own polls do
+//! not count; otherwise the rounds do not count.
 
 use std::collections::{HashMap, HashSet};
 
@@ -125,8 +127,8 @@ impl Division {
         Self { key, places: HashMap::new(), is_divided: false, is_fresh: true, moving: 0, shards: vec![Some(0)] }
     }
 
-    /// Divides the watched paths. `count` is the number of shards that the holder of the first one has published, and `requested` the number
-    /// of polls that were requested before the paths were collected.
+    /// Divides the watched paths. `count` is the number of shards that the holder of the first one has published, and
+    /// `requested` the number of polls that were requested before the paths were collected.
     pub(crate) fn divide(&mut self, watched: Vec<(Uri, Path)>, count: u32, requested: u64) -> Divided {
         let need = needed_shards(watched.len());
         let count = shard_count(count.max(need));
@@ -185,8 +187,9 @@ impl Division {
         }
     }
 
-    /// Records a poll of a shard that has served all requests up to this number, except of the `unanswered` paths. `is_compared` is whether
-    /// it has compared paths with the last state that was known here. Returns whether paths can go on moving.
+    /// Records a poll of a shard that has served all requests up to this number, except of the `unanswered` paths.
+    /// `is_compared` is whether it has compared paths with the last state that was known here. Returns whether paths
+    /// can go on moving.
     pub(crate) fn polled(&mut self, shard: u32, number: u64, unanswered: &HashSet<Path>, is_compared: bool) -> bool {
         self.served(shard, number);
         #[cfg(test)]
@@ -231,7 +234,8 @@ impl Division {
 }
 
 impl Place {
-    /// Begins the next step of the path, if there is one. Returns whether it begins, and needs a poll that is requested later.
+    /// Begins the next step of the path, if there is one. Returns whether it begins, and needs a poll that is requested
+    /// later.
     fn go_on(&mut self, mask: u32, requested: u64) -> bool {
         let (target, later) = (self.hash & mask, requested.saturating_add(1));
         match &mut self.moving {

@@ -49,8 +49,8 @@ pub trait Engine: Clone + Send + Sync + 'static {
         expected: Option<u64>,
     ) -> impl Future<Output = Result<u64, EngineError>> + Send;
 
-    /// Writes the value of a key as [`write`](Self::write) does. The value expires after `lifetime`, unless it is written
-    /// again.
+    /// Writes the value of a key as [`write`](Self::write) does. The value expires after `lifetime`, unless it is
+    /// written again.
     fn write_expiring(
         &self,
         key: &str,
@@ -59,7 +59,8 @@ pub trait Engine: Clone + Send + Sync + 'static {
         lifetime: Duration,
     ) -> impl Future<Output = Result<u64, EngineError>> + Send;
 
-    /// Writes the value of a key, whatever its revision. The value expires after `lifetime`, unless it is written again.
+    /// Writes the value of a key, whatever its revision. The value expires after `lifetime`, unless it is written
+    /// again.
     fn overwrite(
         &self,
         key: &str,
@@ -67,8 +68,8 @@ pub trait Engine: Clone + Send + Sync + 'static {
         lifetime: Duration,
     ) -> impl Future<Output = Result<u64, EngineError>> + Send;
 
-    /// Sends a message to all subscribers of the subject, including this process. It may be lost. Messages of one process to
-    /// one subject arrive in order, and before its later writes are visible.
+    /// Sends a message to all subscribers of the subject, including this process. It may be lost. Messages of one
+    /// process to one subject arrive in order, and before its later writes are visible.
     fn publish(&self, subject: &str, message: Vec<u8>) -> impl Future<Output = Result<(), EngineError>> + Send;
 
     /// Subscribes to a subject. The subscription ends when the receiver is dropped. It survives reconnections; messages

@@ -54,8 +54,8 @@ impl<E: Engine> Lease<E> {
         Self { engine, key, me, time, state: Mutex::default() }
     }
 
-    /// Renews the lease, or takes it if no other replica renews it. Returns whether this replica holds it. Must be called several times in
-    /// half of its time. Makes at most two requests.
+    /// Renews the lease, or takes it if no other replica renews it. Returns whether this replica holds it. Must be
+    /// called several times in half of its time. Makes at most two requests.
     ///
     /// # Errors
     ///

@@ -1,10 +1,11 @@
 //! Replicas of one host that share their polls of providers over NATS, and detect each other.
 //!
-//! Each replica can poll every provider for itself, and is correct without the others. This crate saves polls: among all replicas that
-//! watch resources of a plugin, one polls the provider for all, and publishes the changes to the others. A replica's knowledge of others
-//! may be late, incomplete or wrong; then it polls for itself, and notifies all its subscribers once. So a failure of the engine never
-//! suppresses a notification; it only affects how soon it comes, and which replica polls. Messages are not signed: anyone else who can
-//! publish can make replicas notify nonexistent changes, or suppress others (docs/cluster.md, "Who can publish").
+//! Each replica can poll every provider for itself, and is correct without the others. This crate saves polls: among
+//! all replicas that watch resources of a plugin, one polls the provider for all, and publishes the changes to the
+//! others. A replica's knowledge of others may be late, incomplete or wrong; then it polls for itself, and notifies all
+//! its subscribers once. So a failure of the engine never suppresses a notification; it only affects how soon it comes,
+//! and which replica polls. Messages are not signed: anyone else who can publish can make replicas notify nonexistent
+//! changes, or suppress others (docs/cluster.md, "Who can publish").
 //!
 //! | module | subject |
 //! |---|---|

@@ -1,7 +1,8 @@
-//! The state machine of one replica for one shard of a plugin: it decides which replica polls, and tracks which changes were published.
+//! The state machine of one replica for one shard of a plugin: it decides which replica polls, and tracks which changes
+//! were published.
 //!
-//! Sans I/O: the state machine performs no input or output and has no clock. The caller passes events with the time, and executes the
-//! [`Output`]s. So a simulation can run the same code (`crate::simulation`).
+//! Sans I/O: the state machine performs no input or output and has no clock. The caller passes events with the time,
+//! and executes the [`Output`]s. So a simulation can run the same code (`crate::simulation`).
 //!
 //! # Roles
 //!
@@ -11,57 +12,62 @@
 //! | following | nothing | the *chain* of the holder's rounds |
 //! | holding | the paths of all replicas, with the tokens of the [`Record`] | its own polls |
 //!
-//! A replica starts alone. It polls for itself until the holder reports that a round of polls covered all paths that the replica now wants.
-//! Then it polls for itself once more (its *last own poll*), so that its own polls and the holder's rounds overlap, and follows.
+//! A replica starts alone. It polls for itself until the holder reports that a round of polls covered all paths that
+//! the replica now wants. Then it polls for itself once more (its *last own poll*), so that its own polls and the
+//! holder's rounds overlap, and follows.
 //!
 //! # A round
 //!
-//! The holder polls, publishes the changes ([`Message::Changes`]), *then* moves the token by a compare-and-swap of the record, and then
-//! publishes [`Message::Counted`]. A holder that dies in between leaves the old token, so the next holder finds the same changes again.
-//! Delivery is at least once: a change may be published twice, and is not lost.
+//! The holder polls, publishes the changes ([`Message::Changes`]), *then* moves the token by a compare-and-swap of the
+//! record, and then publishes [`Message::Counted`]. A holder that dies in between leaves the old token, so the next
+//! holder finds the same changes again. Delivery is at least once: a change may be published twice, and is not lost.
 //!
 //! # The chain
 //!
-//! A follower's chain is unbroken while the follower has received every round by its number, with all parts, and each round covered its
-//! paths. After a gap, or after a whole lease without a message, the follower polls for itself, and notifies everything once. Messages of a
-//! holder before its first round do not count, because it may never make one. Messages may be lost, repeated and late: the cost is
-//! additional polls and repeated notifications.
+//! A follower's chain is unbroken while the follower has received every round by its number, with all parts, and each
+//! round covered its paths. After a gap, or after a whole lease without a message, the follower polls for itself, and
+//! notifies everything once. Messages of a holder before its first round do not count, because it may never make one.
+//! Messages may be lost, repeated and late: the cost is additional polls and repeated notifications.
 //!
 //! # Paths that are not polled
 //!
-//! A provider may fail for some paths and answer for the others. A round is made without the failing paths, and its list of covered
-//! replicas determines which replicas must poll for themselves: a replica that wants a path which the tokens no longer cover is not
-//! covered, and a replica that wants a path which was never polled is covered up to the version before it. While the holder itself wants
-//! such a path, it polls its own paths, too. So a path for which a provider fails only costs polls, and only of the replicas that want it.
+//! A provider may fail for some paths and answer for the others. A round is made without the failing paths, and its
+//! list of covered replicas determines which replicas must poll for themselves: a replica that wants a path which the
+//! tokens no longer cover is not covered, and a replica that wants a path which was never polled is covered up to the
+//! version before it. While the holder itself wants such a path, it polls its own paths, too. So a path for which a
+//! provider fails only costs polls, and only of the replicas that want it.
 //!
-//! Own polls may also omit failed paths in back-off. No other replica knows the changes of these paths since their last poll. So the
-//! last own poll ends only when each path was polled since it began, if necessary in several polls.
+//! Own polls may also omit failed paths in back-off. No other replica knows the changes of these paths since their last
+//! poll. So the last own poll ends only when each path was polled since it began, if necessary in several polls.
 //!
 //! # The lease
 //!
-//! A holder writes its record at least every sixth of the lease. It relies on the lease for half of its duration, from the start of the
-//! last successful write. Another replica takes the lease by a compare-and-swap once it has seen an unchanged record for 11/20 of the
-//! lease. That leaves time to take the lease before the followers have been without a message for a whole lease. So no clock of another
-//! machine matters, and if a paused machine relies on a lost lease, its compare-and-swap fails.
+//! A holder writes its record at least every sixth of the lease. It relies on the lease for half of its duration, from
+//! the start of the last successful write. Another replica takes the lease by a compare-and-swap once it has seen an
+//! unchanged record for 11/20 of the lease. That leaves time to take the lease before the followers have been without a
+//! message for a whole lease. So no clock of another machine matters, and if a paused machine relies on a lost lease,
+//! its compare-and-swap fails.
 //!
 //! # Invalid records
 //!
-//! A value in the bucket that is not a valid [`Record`], or whose numbers no replica reaches, has no holder and no history. A replica that
-//! has seen such a value unchanged for the time after which it would take the lease replaces the value by a new record with another
-//! history, so the followers detect a gap. If the value changes, replicas of another version write it: this replica does not overwrite it,
-//! and polls for itself.
+//! A value in the bucket that is not a valid [`Record`], or whose numbers no replica reaches, has no holder and no
+//! history. A replica that has seen such a value unchanged for the time after which it would take the lease replaces
+//! the value by a new record with another history, so the followers detect a gap. If the value changes, replicas of
+//! another version write it: this replica does not overwrite it, and polls for itself.
 //!
 //! # Shards
 //!
-//! A division (`crate::division`) determines which paths a replica watches in this shard. The holder of the first shard decides how many
-//! shards there are, because it knows the paths of all replicas. Nothing here depends on which paths belong to a shard.
+//! A division (`crate::division`) determines which paths a replica watches in this shard. The holder of the first shard
+//! decides how many shards there are, because it knows the paths of all replicas. Nothing here depends on which paths
+//! belong to a shard.
 //!
 //! # Bounds
 //!
-//! A replica that wants more than [`MAX_PATHS`](crate::division::MAX_PATHS) paths of a shard shares none of them and polls them for itself.
-//! The holder polls at most as many different paths; replicas whose paths do not fit are not covered, and poll for themselves. All members
-//! of a host have [`MAX_WANTS_BYTES`](crate::memory::MAX_WANTS_BYTES) for the wants of other replicas. A replica publishes all of its wants
-//! in response to messages at most 20 times per lease.
+//! A replica that wants more than [`MAX_PATHS`](crate::division::MAX_PATHS) paths of a shard shares none of them and
+//! polls them for itself. The holder polls at most as many different paths; replicas whose paths do not fit are not
+//! covered, and poll for themselves. All members of a host have [`MAX_WANTS_BYTES`](crate::memory::MAX_WANTS_BYTES) for
+//! the wants of other replicas. A replica publishes all of its wants in response to messages at most 20 times per
+//! lease.
 
 mod announce;
 mod events;
@@ -205,8 +211,8 @@ pub struct Member {
 }
 
 impl Member {
-    /// Creates the state of a replica that watches nothing yet. `seed` determines the jitter of its actions, so that replicas do not all
-    /// act at the same time.
+    /// Creates the state of a replica that watches nothing yet. `seed` determines the jitter of its actions, so that
+    /// replicas do not all act at the same time.
     pub fn new(me: ReplicaId, lease: Duration, seed: u64) -> Self {
         Self {
             me,
@@ -273,8 +279,9 @@ impl Member {
         }
     }
 
-    /// Returns whether changes of this replica's paths until now are known only by the rounds of polls for all replicas. Then a poll of its
-    /// own paths may not compare them with the last state that was known; otherwise a round may not.
+    /// Returns whether changes of this replica's paths until now are known only by the rounds of polls for all
+    /// replicas. Then a poll of its own paths may not compare them with the last state that was known; otherwise a
+    /// round may not.
     pub fn relies_on_rounds(&self) -> bool {
         match &self.role {
             Role::Alone => self.relies_on_chain,
@@ -283,7 +290,8 @@ impl Member {
         }
     }
 
-    /// Returns the number of shards of the plugin, as the holder last published it. It means something in the first shard only.
+    /// Returns the number of shards of the plugin, as the holder last published it. It means something in the first
+    /// shard only.
     pub fn shards(&self) -> u32 {
         self.shards
     }
@@ -353,8 +361,8 @@ impl Member {
         self.forget();
     }
 
-    /// Handles that this replica watches too many paths: from now on it polls them for itself, and shares nothing. If it relied on another
-    /// replica, everything is notified once.
+    /// Handles that this replica watches too many paths: from now on it polls them for itself, and shares nothing. If
+    /// it relied on another replica, everything is notified once.
     fn stop_sharing(&mut self, now: Time) {
         if self.is_overfull {
             return;

@@ -51,7 +51,8 @@ impl MemoryShare {
         Self { pool, bytes: 0 }
     }
 
-    /// Changes the size. A greater one is refused, and changes nothing, if the pool has not as much. Returns whether it was changed.
+    /// Changes the size. A greater one is refused, and changes nothing, if the pool has not as much. Returns whether it
+    /// was changed.
     pub(crate) fn resize(&mut self, bytes: usize) -> bool {
         let MemoryPool { max, used } = &*self.pool;
         match bytes.checked_sub(self.bytes) {

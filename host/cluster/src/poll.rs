@@ -1,6 +1,8 @@
-//! The polls of one plugin, without input and output: which paths are polled with which token, and what an answer means.
+//! The polls of one plugin, without input and output: which paths are polled with which token, and what an answer
+//! means.
 //!
-//! [`Polls`] is the state. A poll is a round of calls of `changes`, one for each group of paths, sequentially. A round uses a
+//! [`Polls`] is the state. A poll is a round of calls of `changes`, one for each group of paths, sequentially. A round
+//! uses a
 //! [`Caller`]: the provider, a clock, and the subscribers. So the watch of plugins and the simulation run the same code.
 //!
 //! | module | subject |
@@ -9,8 +11,8 @@
 //! | `shared_groups` | the groups of the paths of all replicas |
 //! | `own_round`, `shared_round` | a round of calls for either |
 //!
-//! The paths of an answer are reduced to a set of watched resources before any notification, so a path that is named twice counts as one
-//! change.
+//! The paths of an answer are reduced to a set of watched resources before any notification, so a path that is named
+//! twice counts as one change.
 
 mod groups;
 mod own_round;
@@ -39,8 +41,9 @@ const BATCH_SIZE: usize = 1024;
 
 /// The environment of a poll: the provider, a clock, and the subscribers.
 ///
-/// For each call of [`call`](Self::call) that is answered, [`answered`](Self::answered) or [`answered_listing`](Self::answered_listing)
-/// follows before the next one, and then [`notify`](Self::notify); except for calls that only determine which paths fail.
+/// For each call of [`call`](Self::call) that is answered, [`answered`](Self::answered) or
+/// [`answered_listing`](Self::answered_listing) follows before the next one, and then [`notify`](Self::notify); except
+/// for calls that only determine which paths fail.
 pub trait Caller: Send {
     /// Why a call has failed.
     type Fault: Clone + Send + Sync;
@@ -83,19 +86,20 @@ pub struct Polls<C, F> {
     groups: PathGroups<C, F>,
     /// The groups of all replicas, while this replica polls for all.
     shared_groups: Option<SharedGroups<F>>,
-    /// The times from which failed groups, and parts of the paths that shared groups leave out, may be polled again. They are independent:
-    /// otherwise a replica that polls both could spend all time for retries on one of them.
+    /// The times from which failed groups, and parts of the paths that shared groups leave out, may be polled again.
+    /// They are independent: otherwise a replica that polls both could spend all time for retries on one of them.
     retries_from: Option<Instant>,
     shared_retries_from: Option<Instant>,
-    /// Whether the next poll notifies all subscribers once, instead of the changes it returns, because changes before it are unknown.
+    /// Whether the next poll notifies all subscribers once, instead of the changes it returns, because changes before
+    /// it are unknown.
     notify_all_once: bool,
     /// The handover that own polls complete, and when the first of them began.
     handover: Option<(u64, Instant)>,
 }
 
 impl<C: Clone + Eq + Hash + Send + Sync, F: Clone + Send + Sync> Polls<C, F> {
-    /// Creates the state before the first poll, of a plugin with this `limits.response-items`. `notify_all_once` is whether the first poll
-    /// notifies everything, because changes before it are unknown.
+    /// Creates the state before the first poll, of a plugin with this `limits.response-items`. `notify_all_once` is
+    /// whether the first poll notifies everything, because changes before it are unknown.
     pub fn new(max_items: usize, notify_all_once: bool) -> Self {
         let groups = PathGroups::new(max_items);
         let (shared_groups, handover) = (None, None);
@@ -113,7 +117,8 @@ impl<C: Clone + Eq + Hash + Send + Sync, F: Clone + Send + Sync> Polls<C, F> {
         self.retries_from
     }
 
-    /// Returns the new paths that a poll did not serve, each with the failure of its group; none for paths that the next poll serves.
+    /// Returns the new paths that a poll did not serve, each with the failure of its group; none for paths that the
+    /// next poll serves.
     pub fn unserved(&self, round: &Round, now: Instant) -> Vec<(Path, Option<&GroupFailure<F>>)> {
         let of_group = |id| self.groups.uncovered(id).into_iter().map(|(_, path)| path);
         let mut unserved: Vec<_> = round.left.iter().flat_map(|id| of_group(*id)).map(|path| (path, None)).collect();
@@ -130,8 +135,8 @@ impl<C: Clone + Eq + Hash + Send + Sync, F: Clone + Send + Sync> Polls<C, F> {
         self.groups.unanswered_since(since).cloned().collect()
     }
 
-    /// Marks each watched path that its group's token does not cover, so that it is notified once its group has an answer. For a caller that
-    /// has notified subscribers by itself.
+    /// Marks each watched path that its group's token does not cover, so that it is notified once its group has an
+    /// answer. For a caller that has notified subscribers by itself.
     pub fn owe_uncovered(&mut self) {
         self.groups.owe_uncovered();
     }
@@ -199,7 +204,8 @@ impl<C: Clone + Eq + Hash + Send + Sync, F: Clone + Send + Sync> Polls<C, F> {
         }
     }
 
-    /// Sets the paths of the next poll of this replica's own paths; many of them in batches, between which other tasks run.
+    /// Sets the paths of the next poll of this replica's own paths; many of them in batches, between which other tasks
+    /// run.
     async fn set_watched(&mut self, watched: Vec<(Uri, Path)>, now: Instant) {
         if watched.len() <= BATCH_SIZE {
             self.groups.set_watched(watched, now);
@@ -219,8 +225,8 @@ impl<C: Clone + Eq + Hash + Send + Sync, F: Clone + Send + Sync> Polls<C, F> {
         self.groups.forget_unwatched(now);
     }
 
-    /// Polls the paths of all replicas, below this mount. Returns what was found, also before a failure; and the provider's hint for the
-    /// next poll, or that the provider does not answer.
+    /// Polls the paths of all replicas, below this mount. Returns what was found, also before a failure; and the
+    /// provider's hint for the next poll, or that the provider does not answer.
     pub async fn poll_shared<A>(
         &mut self,
         caller: &mut A,

@@ -32,8 +32,8 @@ use self::log::{DifferenceLog, log_configs, log_cursor_keys};
 const RETRY: Duration = Duration::from_secs(1);
 /// The maximum time in which a replica announces that it leaves.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// The maximum number of messages that are handled while a period is over, before its end is: as many as wait at most. Others
-/// can send messages faster than they are handled.
+/// The maximum number of messages that are handled while a period is over, before its end is: as many as wait at most.
+/// Others can send messages faster than they are handled.
 const MAX_BEFORE_TICK: usize = 4096;
 /// The minimum time between two warnings of one kind about other replicas.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);

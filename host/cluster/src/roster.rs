@@ -1,42 +1,45 @@
-//! One replica's knowledge of the others, as a state machine: which replicas are alive, and which cached responses must not be
-//! served any more.
+//! One replica's knowledge of the others, as a state machine: which replicas are alive, and which cached responses must
+//! not be served any more.
 //!
 //! It does no input and output, and has no clock, like [`member`](crate::member).
 //!
 //! # Liveness
 //!
-//! Heartbeat: each replica publishes every [`period`](Roster::period) that it is alive, and also receives its own messages. A
-//! replica that has been silent for half of the lease is *missing*, and is removed after [`MISSING_TIME`]. The number of replicas,
-//! by which rates are divided, is updated each period while this replica receives its own messages, and otherwise kept: without the
-//! engine, a replica keeps its share. A replica that announces that it leaves is not counted after two periods of silence. If it is
-//! heard again, it has not left, because anyone can publish that another replica leaves.
+//! Heartbeat: each replica publishes every [`period`](Roster::period) that it is alive, and also receives its own
+//! messages. A replica that has been silent for half of the lease is *missing*, and is removed after [`MISSING_TIME`].
+//! The number of replicas, by which rates are divided, is updated each period while this replica receives its own
+//! messages, and otherwise kept: without the engine, a replica keeps its share. A replica that announces that it leaves
+//! is not counted after two periods of silence. If it is heard again, it has not left, because anyone can publish that
+//! another replica leaves.
 //!
-//! [`Roster::view`] is the only source for displays of the cluster, and all of it is from one moment. A replica that does not
-//! receive its own messages considers no other replica alive.
+//! [`Roster::view`] is the only source for displays of the cluster, and all of it is from one moment. A replica that
+//! does not receive its own messages considers no other replica alive.
 //!
 //! # Cached responses
 //!
-//! A replica whose poll has found a change publishes it ([`Notice::Stale`]) with a number, which it repeats each period. The others
-//! immediately drop their cached responses of the plugin. All cached responses are dropped
+//! A replica whose poll has found a change publishes it ([`Notice::Stale`]) with a number, which it repeats each
+//! period. The others immediately drop their cached responses of the plugin. All cached responses are dropped
 //!
 //! - when a number is missing: a notice was lost;
 //! - when a replica appears, or is heard again: its earlier notices were not received;
-//! - when a replica becomes missing, and then each half of the lease until it is heard or removed: it may be running, and find
-//!   changes;
+//! - when a replica becomes missing, and then each half of the lease until it is heard or removed: it may be running,
+//!   and find changes;
 //! - each period while this replica has not received its own messages for half of the lease.
 //!
-//! Rate limit: at least a sixth of the lease passes between two drops of all responses, however many reasons there are, because
-//! anyone who can publish can cause any number of them. A reason within that time takes effect when the time is over.
+//! Rate limit: at least a sixth of the lease passes between two drops of all responses, however many reasons there are,
+//! because anyone who can publish can cause any number of them. A reason within that time takes effect when the time is
+//! over.
 //!
 //! # Sessions
 //!
-//! A replica that has written the record of a shared session publishes it ([`Notice::Session`]), with a number in the same
-//! sequence. So whenever all cached responses are dropped, known session records may be outdated, too.
+//! A replica that has written the record of a shared session publishes it ([`Notice::Session`]), with a number in the
+//! same sequence. So whenever all cached responses are dropped, known session records may be outdated, too.
 //!
 //! # Bounds in time
 //!
-//! So a response whose invalidation cannot be received is served for at most the lease, and for at most a period if only single
-//! messages are lost. A replica that neither continues nor announces that it leaves is considered gone after [`MISSING_TIME`].
+//! So a response whose invalidation cannot be received is served for at most the lease, and for at most a period if
+//! only single messages are lost. A replica that neither continues nor announces that it leaves is considered gone
+//! after [`MISSING_TIME`].
 
 mod notice;
 
@@ -98,7 +101,8 @@ pub struct ReplicaView {
     pub is_me: bool,
     /// The time since its last message.
     pub silent: Duration,
-    /// Whether it counts as alive: within half of the lease, this replica has received a message of it, and one of its own.
+    /// Whether it counts as alive: within half of the lease, this replica has received a message of it, and one of its
+    /// own.
     pub is_alive: bool,
     /// Whether its config differs from this replica's.
     pub has_other_config: bool,
@@ -193,8 +197,8 @@ impl Roster {
         part(self.lease, 6).min(MAX_PERIOD)
     }
 
-    /// The number by which rates are divided: the live replicas, as of the last time at which this replica received its own
-    /// message.
+    /// The number by which rates are divided: the live replicas, as of the last time at which this replica received its
+    /// own message.
     pub fn divisor(&self) -> NonZeroU32 {
         self.divisor
     }
@@ -359,7 +363,8 @@ impl Roster {
         now.saturating_sub(heard) > part(self.lease, 2)
     }
 
-    /// Drops all cached responses if there is a reason, now or since the last drop, and the last drop is long enough ago.
+    /// Drops all cached responses if there is a reason, now or since the last drop, and the last drop is long enough
+    /// ago.
     fn drop_all(&mut self, now: Time, is_due: bool) -> Dropped {
         self.owes_drop |= is_due;
         let pause = part(self.lease, 6);

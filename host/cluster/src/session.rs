@@ -1,13 +1,14 @@
 //! Records of sessions that any replica can continue, in a separate bucket, by a hash of the session's id.
 //!
-//! A record is untrusted input, and grants no access: it does not authenticate, and it gives its principal nothing that the
-//! principal could not get by opening a session and subscribing. The caller compares the principal of each request with the
-//! record's, and applies its rules to each subscription. A record is bounded ([`MAX_SESSION_BYTES`], [`MAX_SUBSCRIPTIONS`]), and
-//! expires if it is not written for the time that its last writer set.
+//! A record is untrusted input, and grants no access: it does not authenticate, and it gives its principal nothing that
+//! the principal could not get by opening a session and subscribing. The caller compares the principal of each request
+//! with the record's, and applies its rules to each subscription. A record is bounded ([`MAX_SESSION_BYTES`],
+//! [`MAX_SUBSCRIPTIONS`]), and expires if it is not written for the time that its last writer set.
 //!
-//! Writes are compare-and-swaps, so if two replicas change a session concurrently, neither undoes the other's change, and a
-//! replica that has missed a deletion cannot write the record again. A deletion leaves a tombstone, an empty value, for some
-//! seconds. A random number in the bucket, its history, tells a deleted record from one that the engine has lost.
+//! Writes are compare-and-swaps, so if two replicas change a session concurrently, neither undoes the other's change,
+//! and a replica that has missed a deletion cannot write the record again. A deletion leaves a tombstone, an empty
+//! value, for some seconds. A random number in the bucket, its history, tells a deleted record from one that the engine
+//! has lost.
 
 mod store;
 

@@ -1,8 +1,9 @@
 //! All shards of one plugin, shared with other replicas: [`SharedPolls`] for each shard that has paths here.
 //!
-//! The watch of a plugin [divides](Shards::divide) its paths before each poll, and polls each part by the polls of its shard. The first
-//! shard always has a part: changes of the listing belong to it alone. A part's [`SharedPolls`] decide whether this replica polls its
-//! paths for itself, for all replicas, or not at all. Shards begin when they have paths, and end with this value.
+//! The watch of a plugin [divides](Shards::divide) its paths before each poll, and polls each part by the polls of its
+//! shard. The first shard always has a part: changes of the listing belong to it alone. A part's [`SharedPolls`] decide
+//! whether this replica polls its paths for itself, for all replicas, or not at all. Shards begin when they have paths,
+//! and end with this value.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -26,7 +27,8 @@ pub const LISTING_SHARD: u32 = 0;
 pub struct Shards {
     /// Begins a shard.
     start: Box<dyn Fn(u32) -> SharedPolls + Send + Sync>,
-    /// The shards that have begun. Never locked together with `division`, which is locked for as long as a division takes.
+    /// The shards that have begun. Never locked together with `division`, which is locked for as long as a division
+    /// takes.
     begun: Mutex<BTreeMap<u32, Arc<SharedPolls>>>,
     division: Mutex<Division>,
     /// Notified when a shard has news.
@@ -69,8 +71,8 @@ impl fmt::Debug for Shards {
 }
 
 impl Shards {
-    /// Starts sharing the polls of a plugin. `first` is the name of its first shard. The plugins of a host have one `memory` together. The
-    /// tasks run on the current runtime until this value is dropped.
+    /// Starts sharing the polls of a plugin. `first` is the name of its first shard. The plugins of a host have one
+    /// `memory` together. The tasks run on the current runtime until this value is dropped.
     pub fn start<E: Engine>(engine: E, me: ReplicaId, first: ShardName, lease: Duration, memory: WantsMemory) -> Self {
         let (has_news, key) = (Arc::<Notify>::default(), first.plugin().to_owned());
         let news = has_news.clone();
@@ -90,8 +92,9 @@ impl Shards {
         self.division.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Divides the paths that are watched here. `requested` is the number of polls that were requested before the paths were collected.
-    /// Must be called on a runtime, on a thread that may block if there are many paths: each costs about a microsecond.
+    /// Divides the paths that are watched here. `requested` is the number of polls that were requested before the paths
+    /// were collected. Must be called on a runtime, on a thread that may block if there are many paths: each costs
+    /// about a microsecond.
     pub fn divide(&self, watched: Vec<(Uri, Path)>, requested: u64) -> Parts {
         let (count, held) = {
             let begun = self.begun();
@@ -121,14 +124,16 @@ impl Shards {
         Parts { parts, needs_poll }
     }
 
-    /// Records a poll of this replica's own paths in a shard: it has served all requests up to this number, except of the `unanswered` paths.
-    /// `relied` is whether the replica [relied on rounds](SharedPolls::relies_on_rounds) before the poll
-    /// [began](SharedPolls::begin_poll). Returns whether paths can go on moving, for which they must be divided again.
+    /// Records a poll of this replica's own paths in a shard: it has served all requests up to this number, except of
+    /// the `unanswered` paths. `relied` is whether the replica [relied on rounds](SharedPolls::relies_on_rounds) before
+    /// the poll [began](SharedPolls::begin_poll). Returns whether paths can go on moving, for which they must be
+    /// divided again.
     pub fn own_polled(&self, shard: u32, number: u64, unanswered: &HashSet<Path>, relied: bool) -> bool {
         self.division().polled(shard, number, unanswered, !relied)
     }
 
-    /// Records what the news of a shard report: rounds that have served requests. Returns whether paths can go on moving.
+    /// Records what the news of a shard report: rounds that have served requests. Returns whether paths can go on
+    /// moving.
     pub fn heard(&self, shard: u32, news: &News) -> bool {
         let mut division = self.division();
         if let Some(completed) = news.completed {

@@ -1,9 +1,10 @@
-//! A simulation of replicas that run [`Member`](crate::member::Member) and [`Polls`](crate::poll::Polls): seeded, deterministic, with
-//! faults, and with a check that each change is notified in time.
+//! A simulation of replicas that run [`Member`](crate::member::Member) and [`Polls`](crate::poll::Polls): seeded,
+//! deterministic, with faults, and with a check that each change is notified in time.
 //!
-//! One seed is one world: providers with paths that are edited, replicas, streams of clients that come, move and go, and an engine that
-//! delays, loses and disconnects. All randomness comes from the seed, so that a failure can be repeated:
-//! `MCP_HOST_SIMULATION_SEED=N cargo test -p mcp-host-cluster simulation`, or the command that `cargo xtask simulate` prints.
+//! One seed is one world: providers with paths that are edited, replicas, streams of clients that come, move and go,
+//! and an engine that delays, loses and disconnects. All randomness comes from the seed, so that a failure can be
+//! repeated: `MCP_HOST_SIMULATION_SEED=N cargo test -p mcp-host-cluster simulation`, or the command that
+//! `cargo xtask simulate` prints.
 //!
 //! | code | in the simulation |
 //! |---|---|
@@ -14,15 +15,16 @@
 //! | providers | `provider` |
 //! | streams, and what each may see | records, and a table for each version of the rules |
 //!
-//! In a world of `shards`, the number of shards changes, and paths move between them. In all other worlds it stays the same: a world has
-//! one to three *shards*: leases of their own, which different replicas hold. The paths of a shard are polled in *groups*, each
-//! with a token of its own; groups are small here (`max_items`), so that few paths are many groups.
+//! In a world of `shards`, the number of shards changes, and paths move between them. In all other worlds it stays the
+//! same: a world has one to three *shards*: leases of their own, which different replicas hold. The paths of a shard
+//! are polled in *groups*, each with a token of its own; groups are small here (`max_items`), so that few paths are
+//! many groups.
 //!
-//! The checked promise (`world::check`): each stream with an active subscription to a path, which its principal may see, is notified of each
-//! edit of it in time, and each replica notifies each change of the listing, unless in that time the replica or the holder was stopped, or
-//! the provider failed, as a whole or for this path. At the end nothing fails, and nothing may be missing. No stream is notified of a path
-//! that it may not see. If replicas only crash, and nothing worse happens, no replica notifies everything: the next holder continues with
-//! the token.
+//! The checked promise (`world::check`): each stream with an active subscription to a path, which its principal may
+//! see, is notified of each edit of it in time, and each replica notifies each change of the listing, unless in that
+//! time the replica or the holder was stopped, or the provider failed, as a whole or for this path. At the end nothing
+//! fails, and nothing may be missing. No stream is notified of a path that it may not see. If replicas only crash, and
+//! nothing worse happens, no replica notifies everything: the next holder continues with the token.
 //!
 //! The tests can plant bugs (`planted`). Each must be found; if not, the simulation proves nothing.
 

@@ -1,7 +1,9 @@
-//! The names and the stored form of index snapshots in the engine: an object store of JetStream, as documented by NATS (ADR-20).
+//! The names and the stored form of index snapshots in the engine: an object store of JetStream, as documented by NATS
+//! (ADR-20).
 //!
-//! The interface is [`mcp_host_base::shared_snapshots`]; [`engine::nats`](crate::engine) and [`engine::model`](crate::engine::model)
-//! implement it. The place of an index is one object of the store. Its chunks have one of two ids (`nuid`), one for each slot.
+//! The interface is [`mcp_host_base::shared_snapshots`]; [`engine::nats`](crate::engine) and
+//! [`engine::model`](crate::engine::model) implement it. The place of an index is one object of the store. Its chunks
+//! have one of two ids (`nuid`), one for each slot.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};

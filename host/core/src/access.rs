@@ -1,11 +1,14 @@
-//! Access control: which principal may perform which operation on which resource. No other module makes access decisions.
+//! Access control: which principal may perform which operation on which resource. No other module makes access
+//! decisions.
 //!
 //! A [`Policy`] decides about every operation and for every item of a listing, and again when a notification is
-//! delivered. What it denies does not exist for the principal: the response is the same as for a resource that does not exist.
+//! delivered. What it denies does not exist for the principal: the response is the same as for a resource that does not
+//! exist.
 //!
 //! # Evaluation
 //!
-//! A rule applies to a request if it names the principal, one of its groups or `*`, and the operation. Among the rules that apply:
+//! A rule applies to a request if it names the principal, one of its groups or `*`, and the operation. Among the rules
+//! that apply:
 //!
 //! 1. a `deny` glob matches the URI: denied, regardless of all other rules;
 //! 2. an `allow` glob matches: allowed;
@@ -13,17 +16,17 @@
 //!    denies, unless a rule for `local` by name has an `allow` glob.
 //!
 //! Globs are matched against the URI in normal form without its query, so that no spelling of a URI (`%2eenv`, `?x`)
-//! evades a rule. Aliases are unknown here, so `deny` errs on the safe side: a glob also denies URIs that match without their port,
-//! without the trailing dot of the host name, and with their characters in canonical composition (NFC). Templates are matched as
-//! written, with their variables.
+//! evades a rule. Aliases are unknown here, so `deny` errs on the safe side: a glob also denies URIs that match without
+//! their port, without the trailing dot of the host name, and with their characters in canonical composition (NFC).
+//! Templates are matched as written, with their variables.
 //!
 //! # What is known in part
 //!
 //! Some decisions are needed before a URI is known: whether a plugin can list anything for a principal, or whether a
 //! completion may be offered while other variables have no value. Such decisions are made for a pattern of URIs
 //! (`uri::UriPattern`): `Policy::may_allow` is true if the operation may be allowed on one of the URIs, and
-//! `Policy::allows_all` only if it is allowed on all of them. A plugin is not called for a principal that may see nothing
-//! below its mount (`catalog`, `watch`).
+//! `Policy::allows_all` only if it is allowed on all of them. A plugin is not called for a principal that may see
+//! nothing below its mount (`catalog`, `watch`).
 
 mod globs;
 mod policy;
@@ -45,8 +48,8 @@ pub use self::policy::{Decision, Policy};
 pub use self::scopes::CredentialScopes;
 pub use mcp_host_model::principal::Principal;
 
-/// The capacity of the cache of policies, and of the cache that maps principals to policies. Principals with the same rules
-/// share a policy. Eviction prefers rarely used entries.
+/// The capacity of the cache of policies, and of the cache that maps principals to policies. Principals with the same
+/// rules share a policy. Eviction prefers rarely used entries.
 const MAX_POLICIES: usize = 1024;
 
 /// The rules of a config.
@@ -172,7 +175,8 @@ impl Access {
         self.has_views.then(|| Caller::new(self.rule_name(principal), self.groups(principal)))
     }
 
-    /// Like [`caller`](Self::caller), with this access token instead of the token of the current request: for a principal that watches.
+    /// Like [`caller`](Self::caller), with this access token instead of the token of the current request: for a
+    /// principal that watches.
     pub(crate) fn caller_with_token(&self, principal: &Principal, token: Option<AccessToken>) -> Option<Caller> {
         self.has_views.then(|| Caller::with_token(self.rule_name(principal), self.groups(principal), token))
     }
@@ -230,8 +234,8 @@ impl Access {
         named.filter_map(|index| self.rules.get(*index)).any(|rule| !rule.allow.is_empty())
     }
 
-    /// Returns the name by which rules and groups can name the principal. None for an authenticated principal with the name
-    /// of a built-in one.
+    /// Returns the name by which rules and groups can name the principal. None for an authenticated principal with the
+    /// name of a built-in one.
     fn rule_name<'a>(&self, principal: &'a Principal) -> Option<&'a str> {
         let name = principal.name();
         (principal.is_built_in() || !is_built_in_name(name)).then_some(name)

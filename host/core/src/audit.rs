@@ -23,18 +23,19 @@
 //! | `request_id`, `trace_id` | the ids of the JSON-RPC request and of its trace: the client's trace (W3C Trace Context), or one that the host started |
 //! | `administrator` | the administrator who made the request as its principal |
 //!
-//! A failed login has `operation` `authenticate`, `client`, `reason` and `count` (module `failed_logins`). The first line of a
-//! host has `operation` `start` with `version` and `pid`, and the last one of a graceful shutdown `stop`.
+//! A failed login has `operation` `authenticate`, `client`, `reason` and `count` (module `failed_logins`). The first
+//! line of a host has `operation` `start` with `version` and `pid`, and the last one of a graceful shutdown `stop`.
 //!
 //! Absent values are absent members. No line has contents of a resource, a token, or a session id. Characters that
 //! drive terminals or mislead readers are escaped as JSON (`\u202e`), as in the log.
 //!
 //! # When no line can be written
 //!
-//! The lines that are queued stay in the queue, and writing is retried every [`RETRY_INTERVAL`](writer::RETRY_INTERVAL).
-//! While the queue is full, `on-full = "drop"` drops lines and counts them; the count is reported in a line as soon as a
-//! write succeeds. `"refuse"` reserves space in the queue before a request is dispatched, and refuses requests
-//! from the first failed write to the next successful one, so every request that was dispatched has its line.
+//! The lines that are queued stay in the queue, and writing is retried every
+//! [`RETRY_INTERVAL`](writer::RETRY_INTERVAL). While the queue is full, `on-full = "drop"` drops lines and counts them;
+//! the count is reported in a line as soon as a write succeeds. `"refuse"` reserves space in the queue before a request
+//! is dispatched, and refuses requests from the first failed write to the next successful one, so every request that
+//! was dispatched has its line.
 //!
 //! # Bounds
 //!

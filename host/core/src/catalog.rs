@@ -1,26 +1,28 @@
 //! The catalog: the merged listing of all plugins, as one principal sees it.
 //!
-//! Plugins are ordered by name, and each plugin's items in its own order, so the listing is the same on every host and after every
-//! restart. Pagination is stateless: the host fills a page by walking the plugins from the cursor's position, and puts the new
-//! position into the next cursor. The host stores nothing between pages, and the last page costs the same as the first.
+//! Plugins are ordered by name, and each plugin's items in its own order, so the listing is the same on every host and
+//! after every restart. Pagination is stateless: the host fills a page by walking the plugins from the cursor's
+//! position, and puts the new position into the next cursor. The host stores nothing between pages, and the last page
+//! costs the same as the first.
 //!
 //! A plugin that fails is skipped, and the page on which its items would have been listed reports it as missing.
 //!
 //! # Hidden items
 //!
-//! A plugin of which the principal may see nothing is not part of its listing: the plugin is not called, and no page and no cursor
-//! depends on it. Other plugins' hidden items are filtered during the call. Filtering does not shorten pages, and a page has a cursor
-//! only if there is more to list: where items may be hidden, the host looks for the next visible item before it makes the cursor,
-//! which costs one more call. To keep a listing with many hidden items cheap, a page makes at most [`MAX_CALLS`] calls, each for at
-//! least [`FILTERED_PAGE`] items. Such a page may be short or empty, with a cursor to continue. So a principal can notice hidden items
-//! only where more than about [`MAX_CALLS`] pages in a row are hidden.
+//! A plugin of which the principal may see nothing is not part of its listing: the plugin is not called, and no page
+//! and no cursor depends on it. Other plugins' hidden items are filtered during the call. Filtering does not shorten
+//! pages, and a page has a cursor only if there is more to list: where items may be hidden, the host looks for the next
+//! visible item before it makes the cursor, which costs one more call. To keep a listing with many hidden items cheap,
+//! a page makes at most [`MAX_CALLS`] calls, each for at least [`FILTERED_PAGE`] items. Such a page may be short or
+//! empty, with a cursor to continue. So a principal can notice hidden items only where more than about [`MAX_CALLS`]
+//! pages in a row are hidden.
 //!
 //! # Bounds
 //!
-//! Every walk ends. The cursor counts a plugin's listed items, so a provider with an endless sequence of cursors cannot make the
-//! plugins after it unreachable. The rest of a plugin is skipped, and reported as missing, after `limits.listing-items` visible items,
-//! [`MAX_HIDDEN`] times as many hidden items, or [`MAX_EMPTY_PAGES`] consecutive empty pages. A listing below these bounds is returned
-//! completely, however small its pages are.
+//! Every walk ends. The cursor counts a plugin's listed items, so a provider with an endless sequence of cursors cannot
+//! make the plugins after it unreachable. The rest of a plugin is skipped, and reported as missing, after
+//! `limits.listing-items` visible items, [`MAX_HIDDEN`] times as many hidden items, or [`MAX_EMPTY_PAGES`] consecutive
+//! empty pages. A listing below these bounds is returned completely, however small its pages are.
 
 mod cursor;
 mod fingerprint;
@@ -75,8 +77,8 @@ pub(crate) struct PageRequest<'a> {
     pub(crate) max_bytes: usize,
 }
 
-/// A position in a listing: the plugin, the plugin's page, and the number of items to skip from there on. Only visible items count, so
-/// that changes of hidden items make the principal see no item twice and miss none.
+/// A position in a listing: the plugin, the plugin's page, and the number of items to skip from there on. Only visible
+/// items count, so that changes of hidden items make the principal see no item twice and miss none.
 #[derive(Default)]
 struct PagePosition {
     plugin: usize,
@@ -135,8 +137,8 @@ impl Catalog {
             if remaining == 0 && !may_hide {
                 break;
             }
-            // Where items may be hidden, the provider's page size does not depend on the client's: a client with small pages could
-            // count hidden items by short pages.
+            // Where items may be hidden, the provider's page size does not depend on the client's: a client with small
+            // pages could count hidden items by short pages.
             let limit = if may_hide { request.size.max(FILTERED_PAGE) } else { remaining.max(1) };
             let page = prefetcher.page(&position, limit).await;
             let was_client_cursor = std::mem::take(&mut is_client_cursor);

@@ -1,12 +1,12 @@
 //! The façade: every operation of the host, each for one principal, independent of any protocol.
 //!
 //! The MCP server and the command line are two of its users; an application that embeds the host is another. A request
-//! passes straight down (its URI is parsed and routed to a plugin, access is decided, the plugin's provider is called in
-//! its sandbox) and straight back. No request waits here for a lock or in a queue, except for a plugin that is still being
-//! loaded (module `loading`).
+//! passes straight down (its URI is parsed and routed to a plugin, access is decided, the plugin's provider is called
+//! in its sandbox) and straight back. No request waits here for a lock or in a queue, except for a plugin that is still
+//! being loaded (module `loading`).
 //!
-//! A [`Host::reload`] replaces what is served, and so does a plugin that finishes loading in the background. Each request
-//! works with the *generation* that was current when it started.
+//! A [`Host::reload`] replaces what is served, and so does a plugin that finishes loading in the background. Each
+//! request works with the *generation* that was current when it started.
 //!
 //! | module | subject |
 //! |---|---|
@@ -123,8 +123,8 @@ pub use crate::catalog::Disabled;
 
 /// A host with its plugins: loaded, being loaded, or failed.
 ///
-/// It is cheap to share behind an [`Arc`]; every method takes `&self` and may be called from any number of tasks. It needs a
-/// tokio runtime. [`shutdown`](Self::shutdown) ends it gracefully; dropping it cancels the calls in flight.
+/// It is cheap to share behind an [`Arc`]; every method takes `&self` and may be called from any number of tasks. It
+/// needs a tokio runtime. [`shutdown`](Self::shutdown) ends it gracefully; dropping it cancels the calls in flight.
 pub struct Host {
     /// The generation that new requests work with.
     generation: Arc<ArcSwap<Generation>>,
@@ -295,7 +295,8 @@ impl Host {
         .await
     }
 
-    /// Completes a variable of a template. A template that does not exist, or that the principal may not see, is not found.
+    /// Completes a variable of a template. A template that does not exist, or that the principal may not see, is not
+    /// found.
     pub async fn complete(&self, principal: &Principal, request: CompleteRequest<'_>) -> Result<Completion, Error> {
         let (facts, template) = (Facts::default(), request.template);
         let completing = self.complete_inner(principal, request, &facts);
@@ -317,8 +318,8 @@ impl Host {
         self.hub.watched_resources(after, limit)
     }
 
-    /// Returns whether any plugin supports change detection, and the principal may read and subscribe to something of it. A
-    /// plugin that is still being loaded counts, because it may support change detection.
+    /// Returns whether any plugin supports change detection, and the principal may read and subscribe to something of
+    /// it. A plugin that is still being loaded counts, because it may support change detection.
     pub fn supports_subscriptions(&self, principal: &Principal) -> bool {
         let now = self.generation.load();
         let policy = now.access.policy(principal);
@@ -340,8 +341,8 @@ impl Host {
         self.generation.load().access.is_public(operation)
     }
 
-    /// Returns the URI in normal form (RFC 3986), if it is valid and the mount of a plugin owns it. Whether the resource
-    /// exists is not checked.
+    /// Returns the URI in normal form (RFC 3986), if it is valid and the mount of a plugin owns it. Whether the
+    /// resource exists is not checked.
     ///
     /// Every URI in a response of the host is in this form.
     pub fn normalize(&self, uri: &str) -> Option<Uri> {
@@ -363,8 +364,8 @@ impl Host {
                 subscriber.unsubscribe(&routed.uri);
                 Ok(())
             }
-            // If the plugin is gone, so is the normal form, and only the spelling in the subscription identifies it. The
-            // existence of a mount is not public.
+            // If the plugin is gone, so is the normal form, and only the spelling in the subscription identifies it.
+            // The existence of a mount is not public.
             Err(RouteError::NoMount | RouteError::Path { .. }) => {
                 subscriber.unsubscribe_by_spelling(uri);
                 Ok(())

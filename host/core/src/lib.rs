@@ -1,8 +1,8 @@
 //! A native host for resources of the Model Context Protocol (MCP) that sandboxed WebAssembly components provide.
 //!
 //! A *provider* is a component that implements the interface `resource-provider` (the WIT files in the repository's
-//! `wit/`). A [`Host`] runs providers as *plugins*. Each has a sandbox in which only its grants exist, its own limits, and
-//! a URI prefix that it owns. The host merges the plugins' resources into one catalog, and answers each
+//! `wit/`). A [`Host`] runs providers as *plugins*. Each has a sandbox in which only its grants exist, its own limits,
+//! and a URI prefix that it owns. The host merges the plugins' resources into one catalog, and answers each
 //! [`Principal`](access::Principal) with what this principal may see.
 //!
 //! # Embedding a host

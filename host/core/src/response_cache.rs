@@ -2,27 +2,28 @@
 //!
 //! A [`CachedPlugin`] is a plugin behind its cache. The transport makes the JSON, which is opaque here.
 //!
-//! A response is served from the cache if everything in it that the principal may see has a time to live (`ttl-ms`): for the
-//! smallest of these, and at most [`MAX_TTL`]. Hidden items do not count, so that the principal does not learn of them. Entries are
-//! unfiltered, except contents of which a principal may not see all: the caller decides access for each request, before and after
-//! the lookup. Concurrent misses for one key make one call (single flight). A request waits for another request's call at most
-//! once: if that call fails, is cancelled, or is not cacheable, the request makes its own call, under the limits of the plugin. A
-//! response that turns out not to be cacheable leaves a *hit-for-miss* entry, so that for a while requests for it do not wait for
-//! each other.
+//! A response is served from the cache if everything in it that the principal may see has a time to live (`ttl-ms`):
+//! for the smallest of these, and at most [`MAX_TTL`]. Hidden items do not count, so that the principal does not learn
+//! of them. Entries are unfiltered, except contents of which a principal may not see all: the caller decides access for
+//! each request, before and after the lookup. Concurrent misses for one key make one call (single flight). A request
+//! waits for another request's call at most once: if that call fails, is cancelled, or is not cacheable, the request
+//! makes its own call, under the limits of the plugin. A response that turns out not to be cacheable leaves a *hit-for-miss*
+//! entry, so that for a while requests for it do not wait for each other.
 //!
 //! # Invalidation
 //!
-//! After a change notification, no older response for the changed resource is served. A client that subscribes and then reads gets
-//! nothing older than the state from which changes are reported. So before a resource is notified, and when it is first polled, the
-//! responses to its path with any query are [dropped](epochs); a change of the listing drops the pages of the listing. Nothing else
-//! is dropped: other entries keep their time to live, whatever one client subscribes to or one resource changes.
+//! After a change notification, no older response for the changed resource is served. A client that subscribes and then
+//! reads gets nothing older than the state from which changes are reported. So before a resource is notified, and when
+//! it is first polled, the responses to its path with any query are [dropped](epochs); a change of the listing drops
+//! the pages of the listing. Nothing else is dropped: other entries keep their time to live, whatever one client
+//! subscribes to or one resource changes.
 //!
-//! An entry for a view that shows only a part of the plugin is dropped if the visible part has changed, and not because of hidden
-//! changes: times to live would reveal them. So pages of a listing are cached per such view. A response that is being fetched
-//! during the drop is not cached either. Replacing a plugin drops its cache.
+//! An entry for a view that shows only a part of the plugin is dropped if the visible part has changed, and not because
+//! of hidden changes: times to live would reveal them. So pages of a listing are cached per such view. A response that
+//! is being fetched during the drop is not cached either. Replacing a plugin drops its cache.
 //!
-//! [`set_capacity`](ResponseCache::set_capacity) bounds the memory; a new cache has no capacity and stores nothing. There are no
-//! lookups before a plugin has returned its first time to live.
+//! [`set_capacity`](ResponseCache::set_capacity) bounds the memory; a new cache has no capacity and stores nothing.
+//! There are no lookups before a plugin has returned its first time to live.
 
 mod cached_plugin;
 mod encoded;
@@ -54,7 +55,8 @@ const HIT_FOR_MISS_TIME: Duration = Duration::from_secs(10);
 const HIT_FOR_MISS_TIME_AFTER_FAULT: Duration = Duration::from_secs(1);
 /// A response whose JSON may exceed this fraction of the capacity (1/8) is not cached.
 const MAX_PART: u64 = 8;
-/// The maximum number of responses that are encoded for the cache concurrently. Their memory is not part of its capacity.
+/// The maximum number of responses that are encoded for the cache concurrently. Their memory is not part of its
+/// capacity.
 const MAX_ENCODINGS: usize = 2;
 /// The approximate memory of an entry in addition to its parts.
 const ENTRY_OVERHEAD: usize = 256;
@@ -292,7 +294,8 @@ impl Reservation<'_> {
         self.pass(Value::HitForMiss, HIT_FOR_MISS_TIME);
     }
 
-    /// Does the same after a fault, for a shorter time. Without this, the waiting requests would hit the fault one after the other.
+    /// Does the same after a fault, for a shorter time. Without this, the waiting requests would hit the fault one
+    /// after the other.
     fn bypass_after_fault(mut self) {
         self.pass(Value::HitForMiss, HIT_FOR_MISS_TIME_AFTER_FAULT);
     }
@@ -315,8 +318,8 @@ impl Reservation<'_> {
 }
 
 impl Drop for Reservation<'_> {
-    /// A cancelled request lets all waiting requests make their own calls. If one of them were to take its place, a client that
-    /// cancels its requests could make others wait forever.
+    /// A cancelled request lets all waiting requests make their own calls. If one of them were to take its place, a
+    /// client that cancels its requests could make others wait forever.
     fn drop(&mut self) {
         if self.guard.is_some() {
             self.pass(Value::HitForMiss, Duration::ZERO);
@@ -383,8 +386,8 @@ impl Cacheable for EncodedPage {
     }
 }
 
-/// The lookups of one plugin's responses in the response cache, since it was loaded. Requests before the plugin's first time to
-/// live cause no lookup.
+/// The lookups of one plugin's responses in the response cache, since it was loaded. Requests before the plugin's first
+/// time to live cause no lookup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheCounts {

@@ -1,9 +1,9 @@
 //! Skills (SEP-2640): directories with a `SKILL.md`, below the mounts of plugins whose config names them (`skills`).
 //!
-//! A skill is found in the listing of its plugin, and consists of the files that the principal may list and read: a hidden
-//! file is not part of the skill, neither named nor counted. The host stores no index. Each request walks the listing
-//! ([`walk`]), and reads the files of the skills that it returns, to compute their digests ([`build`]). Digests of files with
-//! a known modification time and size are cached ([`Digests`]).
+//! A skill is found in the listing of its plugin, and consists of the files that the principal may list and read: a
+//! hidden file is not part of the skill, neither named nor counted. The host stores no index. Each request walks the
+//! listing ([`walk`]), and reads the files of the skills that it returns, to compute their digests ([`build`]). Digests
+//! of files with a known modification time and size are cached ([`Digests`]).
 //!
 //! A skill that breaks a rule of the [Agent Skills specification](https://agentskills.io/specification) or a limit of
 //! SEP-2640 is not served; `mcp-host check` reports the rule ([`SkillProblem`]).
@@ -12,9 +12,10 @@
 //!
 //! Pages of skills are in the order of URIs, and each page has its own walk. A walk keeps the first [`walk::PAGE`]
 //! directories after a position, with at most [`MAX_FOUND`] bytes of URIs, however long the listing is. The walk of one
-//! plugin ends after [`walk::MAX_PAGES`] pages or [`MAX_TIME`]; then none of the plugin's skills is served. A skill has at
-//! most [`MAX_FILES`] files and [`MAX_BYTES`] bytes, as SEP-2640 recommends, and reading them takes at most [`MAX_TIME`]. A
-//! semaphore bounds the concurrent walks of one plugin, with a fair share for each client ([`SkillState`]).
+//! plugin ends after [`walk::MAX_PAGES`] pages or [`MAX_TIME`]; then none of the plugin's skills is served. A skill has
+//! at most [`MAX_FILES`] files and [`MAX_BYTES`] bytes, as SEP-2640 recommends, and reading them takes at most
+//! [`MAX_TIME`]. A semaphore bounds the concurrent walks of one plugin, with a fair share for each client
+//! ([`SkillState`]).
 
 mod front_matter;
 mod state;
@@ -311,7 +312,8 @@ impl ReadFile for AllFiles<'_> {
     }
 }
 
-/// Returns why directories of a plugin are not served as skills, each with its manifest, for a check: without access rules.
+/// Returns why directories of a plugin are not served as skills, each with its manifest, for a check: without access
+/// rules.
 pub(crate) async fn problems(plugin: &Plugin) -> Vec<String> {
     let begun = Instant::now();
     let (digests, reader, mut problems) = (Digests::default(), AllFiles(plugin), Vec::new());

@@ -17,11 +17,12 @@
 //! # }
 //! ```
 //!
-//! A span that ends is put into a queue of [`MAX_QUEUED`] spans, without waiting. A thread with its own runtime sends them, up to
-//! [`MAX_BATCH`] at a time and within [`EXPORT_BOUNDS`]. Redirects are not followed. Spans that the collector does not accept are
-//! dropped. After a failure the exporter backs off ([`Backoff`], up to [`MAX_PAUSE`]), and the queue fills. Load shedding: a request
-//! that begins while the queue is full has no spans ([`trace::admits_request`]). So a collector that is slow, gone or hostile costs
-//! only spans, which are counted ([`SpanCounts`]).
+//! A span that ends is put into a queue of [`MAX_QUEUED`] spans, without waiting. A thread with its own runtime sends
+//! them, up to [`MAX_BATCH`] at a time and within [`EXPORT_BOUNDS`]. Redirects are not followed. Spans that the
+//! collector does not accept are dropped. After a failure the exporter backs off ([`Backoff`], up to [`MAX_PAUSE`]),
+//! and the queue fills. Load shedding: a request that begins while the queue is full has no spans
+//! ([`trace::admits_request`]). So a collector that is slow, gone or hostile costs only spans, which are counted
+//! ([`SpanCounts`]).
 
 mod exporter;
 mod queue;
@@ -106,8 +107,8 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Starts the thread that sends spans, without contacting the collector. For one instance per process: with several, the queue
-    /// of the first decides whether a request has spans.
+    /// Starts the thread that sends spans, without contacting the collector. For one instance per process: with
+    /// several, the queue of the first decides whether a request has spans.
     ///
     /// # Errors
     ///

@@ -36,8 +36,9 @@
 //! - Updates are throttled: a subscriber gets at most ten notifications per second for one resource, and for the
 //!   listing ([`mailbox`]).
 //! - One call passes at most a thousand paths to a provider ([`poll`](mcp_host_cluster::poll)), unless more than 64,000
-//!   are watched. Paths that make a provider fail are isolated: first one client's paths from other clients', then single
-//!   paths. However many subscribers there are, notifications are sent in batches of about a thousand ([`context`]).
+//!   are watched. Paths that make a provider fail are isolated: first one client's paths from other clients', then
+//!   single paths. However many subscribers there are, notifications are sent in batches of about a thousand
+//!   ([`context`]).
 //! - A dropped [`Subscriber`] leaves no state.
 //!
 //! # Replicas of a cluster
@@ -51,8 +52,9 @@
 //!
 //! # Views
 //!
-//! If changes depend on the caller, as at an upstream with a token for each principal, each identity has a poller of its own. Its
-//! updates, including updates of the listing, go only to subscribers with this identity ([`views`]). Each replica polls its own views.
+//! If changes depend on the caller, as at an upstream with a token for each principal, each identity has a poller of
+//! its own. Its updates, including updates of the listing, go only to subscribers with this identity ([`views`]). Each
+//! replica polls its own views.
 //!
 //! # Preparations
 //!
@@ -195,8 +197,8 @@ pub(crate) struct ListingSnapshot {
     fingerprints: HashMap<String, HashMap<Principal, ListingFingerprint>>,
 }
 
-/// Notifies subscribers of the listing with the principals of `listings`, subscribers of resources below `mounts`, and subscribers of
-/// resources that become readable again under `access`.
+/// Notifies subscribers of the listing with the principals of `listings`, subscribers of resources below `mounts`, and
+/// subscribers of resources that become readable again under `access`.
 async fn notify_of_reload(
     context: Arc<WatchContext>,
     listings: HashSet<Principal>,
@@ -511,8 +513,9 @@ impl Hub {
         self.watchers().values().for_each(|watcher| watcher.retire());
     }
 
-    /// Makes the watchers track the listing of a principal that is new among the subscribers of the listing, except watchers of whose
-    /// plugin it may see nothing. Must be called after the subscriber was added, so that a reload of the rules finds it.
+    /// Makes the watchers track the listing of a principal that is new among the subscribers of the listing, except
+    /// watchers of whose plugin it may see nothing. Must be called after the subscriber was added, so that a reload of
+    /// the rules finds it.
     fn track_listing_of(&self, principal: &Principal) {
         let policy = self.context.access.load().policy(principal);
         self.watchers().values().for_each(|watcher| watcher.watch_listing(&policy));

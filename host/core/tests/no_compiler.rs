@@ -1,5 +1,5 @@
-//! A program that a host starts as its compiler, but whose `main` does not begin with `run_compiler`: this program. Its name
-//! selects what it does.
+//! A program that a host starts as its compiler, but whose `main` does not begin with `run_compiler`: this program. Its
+//! name selects what it does.
 #![allow(
     clippy::panic,
     clippy::print_stdout,

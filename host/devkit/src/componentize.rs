@@ -1,9 +1,9 @@
-//! Makes a component from a core WebAssembly module: the last step of a build with a compiler that makes only core modules, such
-//! as Go, or clang for `wasm32-wasip1`.
+//! Makes a component from a core WebAssembly module: the last step of a build with a compiler that makes only core
+//! modules, such as Go, or clang for `wasm32-wasip1`.
 //!
-//! The WIT of the contract and the adapter from WASI 0.1 (`wasi_snapshot_preview1`) to WASI 0.2 are embedded in the program. The
-//! module is examined first, so that usual mistakes are reported by their cause: [`ComponentizeError`] has a variant for each.
-//! The component imports only interfaces that the module imports, even if its world has more.
+//! The WIT of the contract and the adapter from WASI 0.1 (`wasi_snapshot_preview1`) to WASI 0.2 are embedded in the
+//! program. The module is examined first, so that usual mistakes are reported by their cause: [`ComponentizeError`] has
+//! a variant for each. The component imports only interfaces that the module imports, even if its world has more.
 
 mod core_module;
 mod error;
@@ -30,8 +30,8 @@ const WASI_PREVIEW1: &str = "wasi_snapshot_preview1";
 
 /// Makes a component of a core module that exports the contract.
 ///
-/// Bindings may have embedded the component's type in the module (custom sections `component-type…`). Without it, the type is the
-/// world `world`, or [`DEFAULT_WORLD`].
+/// Bindings may have embedded the component's type in the module (custom sections `component-type…`). Without it, the
+/// type is the world `world`, or [`DEFAULT_WORLD`].
 pub fn componentize(core: &[u8], world: Option<&str>) -> Result<Vec<u8>, ComponentizeError> {
     let module = CoreModule::parse(core)?;
     module.check_exports()?;
@@ -49,8 +49,8 @@ pub fn componentize(core: &[u8], world: Option<&str>) -> Result<Vec<u8>, Compone
     encode(&bytes).map_err(encode_error)
 }
 
-/// Adds the provider's needs to a component, as a custom section at the top level, where it overrides a section in the core
-/// module.
+/// Adds the provider's needs to a component, as a custom section at the top level, where it overrides a section in the
+/// core module.
 pub fn add_needs(component: &mut Vec<u8>, needs: &[u8]) {
     CustomSection { name: NEEDS_SECTION.into(), data: needs.into() }.append_to_component(component);
 }

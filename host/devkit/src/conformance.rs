@@ -1,8 +1,9 @@
 //! Conformance tests of a provider: does it keep the contract?
 //!
-//! [`run`] loads a component as a plugin, with its grants and under its limits, and calls it like a host and like a careless
-//! host: it lists, resumes listings, reads, completes, polls for changes, and passes cursors, paths and tokens that the provider
-//! never issued. Each [`Check`] passes, fails or is skipped; its messages have the finding and the remedy.
+//! [`run`] loads a component as a plugin, with its grants and under its limits, and calls it like a host and like a
+//! careless host: it lists, resumes listings, reads, completes, polls for changes, and passes cursors, paths and tokens
+//! that the provider never issued. Each [`Check`] passes, fails or is skipped; its messages have the finding and the
+//! remedy.
 //!
 //! | module | checks |
 //! |---|---|
@@ -17,11 +18,12 @@
 //!
 //! [`Limits`](Check::Limits) fails when any call exceeds a limit; the check that made the call does not report it.
 //!
-//! If the provider exports `prepare` and the plugin has `limits.prepare`, its data are prepared first, to the end. Without that limit, checks
-//! that need prepared data are skipped.
+//! If the provider exports `prepare` and the plugin has `limits.prepare`, its data are prepared first, to the end.
+//! Without that limit, checks that need prepared data are skipped.
 //!
-//! A run is bounded: at most [`MAX_READ`] entries are read, at most [`MAX_PAGES`] pages of a listing are requested, and calls run
-//! under the plugin's own limits. Key-value buckets are temporary and initially empty; a granted directory is the real one.
+//! A run is bounded: at most [`MAX_READ`] entries are read, at most [`MAX_PAGES`] pages of a listing are requested, and
+//! calls run under the plugin's own limits. Key-value buckets are temporary and initially empty; a granted directory is
+//! the real one.
 
 mod advice;
 mod changes;
@@ -115,8 +117,8 @@ pub enum TestError {
 ///
 /// # Errors
 ///
-/// The engine does not start, or the file is not a component that this host can compile. If the component is not a provider, that
-/// is part of the report.
+/// The engine does not start, or the file is not a component that this host can compile. If the component is not a
+/// provider, that is part of the report.
 pub async fn run(builder: HostBuilder, plugin: &config::Plugin, options: Options<'_>) -> Result<Report, TestError> {
     let mut runtime = builder.runtime().map_err(InspectError::from)?;
     let mut report = Report::new();

@@ -1,14 +1,15 @@
 //! A component that exports each host function that another component imports.
 //!
-//! The passthrough stands between a recorded component and the host functions, which can be called only as exports of a component
-//! ([`recording`](mcp_host_engine::recording)). Function `f3` calls the fourth imported function with the same arguments and
-//! returns its results.
+//! The passthrough stands between a recorded component and the host functions, which can be called only as exports of a
+//! component ([`recording`](mcp_host_engine::recording)). Function `f3` calls the fourth imported function with the
+//! same arguments and returns its results.
 //!
-//! The passthrough is made from the types of the imports, which are in the component's binary. An export has the flat parameters
-//! of the import. If a function has more than one flat result, its import takes a pointer to them as the last parameter, and its
-//! export returns the pointer: the address of one area with the size of the largest result. Arguments and contents of results are
-//! allocated from the end of that area (a bump allocator), and are released together when the caller has read the result
-//! (`cabi_post_…`). The memory grows up to the limit of the store; beyond that the call traps.
+//! The passthrough is made from the types of the imports, which are in the component's binary. An export has the flat
+//! parameters of the import. If a function has more than one flat result, its import takes a pointer to them as the
+//! last parameter, and its export returns the pointer: the address of one area with the size of the largest result.
+//! Arguments and contents of results are allocated from the end of that area (a bump allocator), and are released
+//! together when the caller has read the result (`cabi_post_…`). The memory grows up to the limit of the store; beyond
+//! that the call traps.
 //!
 //! | module | subject |
 //! |---|---|

@@ -5,8 +5,8 @@
 //! | `call_tree` | the samples, added up by callers and callees |
 //! | `flame_graph` | the call tree as blocks, for a terminal |
 //!
-//! A computing guest is sampled at function entries and loops, twice per millisecond, and not during a host call. Each sample has
-//! the CPU time since the previous one, so a guest that yielded is charged only for its own time.
+//! A computing guest is sampled at function entries and loops, twice per millisecond, and not during a host call. Each
+//! sample has the CPU time since the previous one, so a guest that yielded is charged only for its own time.
 //!
 //! Bounded: [`MAX_SAMPLES`] samples, [`MAX_FUNCTIONS`] functions; further samples are only counted.
 

@@ -1,8 +1,8 @@
 //! Project templates for `mcp-host new`.
 //!
-//! A project has a template of `sdk-guest/templates/LANG`, the files of `sdk-guest/templates/common`, and in `sdk/` the SDK of
-//! the language with the contract, so that it builds outside of this repository. All of these are embedded in the program:
-//! `build.rs` archives them. [`update()`] replaces the SDK of a project with the SDK of this program.
+//! A project has a template of `sdk-guest/templates/LANG`, the files of `sdk-guest/templates/common`, and in `sdk/` the
+//! SDK of the language with the contract, so that it builds outside of this repository. All of these are embedded in
+//! the program: `build.rs` archives them. [`update()`] replaces the SDK of a project with the SDK of this program.
 //!
 //! These placeholders in a template are replaced:
 //!
@@ -79,7 +79,8 @@ impl Project {
         }
     }
 
-    /// Returns the sources: directories and globs below the project. Changes elsewhere, such as in `data/`, start no build.
+    /// Returns the sources: directories and globs below the project. Changes elsewhere, such as in `data/`, start no
+    /// build.
     pub(crate) fn watched(&self) -> &'static [&'static str] {
         match self.language {
             Language::Rust => &["Cargo.toml", "src", "sdk"],

@@ -1,9 +1,10 @@
-//! Maps places in a component file to source lines, with the debug information (DWARF) that compilers of C, Rust and Go put into
-//! core modules.
+//! Maps places in a component file to source lines, with the debug information (DWARF) that compilers of C, Rust and Go
+//! put into core modules.
 //!
 //! The engine identifies a place by its offset in the component file
-//! ([`StackFrame::offset`](mcp_host_engine::diagnostics::StackFrame)). So debug information is neither compiled nor loaded with
-//! the code: it is read from the file on demand, and the code of a developed and of a served provider is identical.
+//! ([`StackFrame::offset`](mcp_host_engine::diagnostics::StackFrame)). So debug information is neither compiled nor
+//! loaded with the code: it is read from the file on demand, and the code of a developed and of a served provider is
+//! identical.
 //!
 //! Bounds: the size of a component file, and [`MAX_PLACES`] inlined functions for each offset.
 
@@ -60,8 +61,8 @@ struct Module<'f> {
     sections: Vec<(&'f str, &'f [u8])>,
 }
 
-/// Returns the source places for each offset in a component file, innermost first: inlined functions come before the function
-/// that contains them. Empty for an offset without debug information. Reads the file, and blocks.
+/// Returns the source places for each offset in a component file, innermost first: inlined functions come before the
+/// function that contains them. Empty for an offset without debug information. Reads the file, and blocks.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 //! The tools for building a provider: whether this machine has them, and the commands that install them.
 //!
-//! A tool is searched for in the same way as in a build: in PATH, or at the path in a variable of the build. Its version is
-//! queried. Each query has a timeout ([`probe`]), since a tool may hang, and the tools run concurrently.
+//! A tool is searched for in the same way as in a build: in PATH, or at the path in a variable of the build. Its
+//! version is queried. Each query has a timeout ([`probe`]), since a tool may hang, and the tools run concurrently.
 
 mod install;
 mod probe;

@@ -21,8 +21,8 @@ pub(crate) struct Baseline {
 }
 
 impl Baseline {
-    /// Whether code of Winch is safe to run on this processor. Its backend for AArch64 is in development (wasmtime's documentation, tiers of
-    /// support).
+    /// Whether code of Winch is safe to run on this processor. Its backend for AArch64 is in development (wasmtime's
+    /// documentation, tiers of support).
     pub(crate) const IS_SUPPORTED: bool = cfg!(target_arch = "x86_64");
 
     /// Creates the engine.

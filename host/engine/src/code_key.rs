@@ -1,9 +1,9 @@
-//! Authentication of compiled code: a key for the code of one component, and the tag at the end of a file. The file has the
-//! code, the cost of an instance (module `static_content`), and a tag over both.
+//! Authentication of compiled code: a key for the code of one component, and the tag at the end of a file. The file has
+//! the code, the cost of an instance (module `static_content`), and a tag over both.
 //!
-//! The key is derived from the secret of the cache, the component's digest and the engine. So the process that compiles this
-//! component can have it: with the key, the process can authenticate neither code of another component nor code for another
-//! engine, and cannot compute the secret.
+//! The key is derived from the secret of the cache, the component's digest and the engine. So the process that compiles
+//! this component can have it: with the key, the process can authenticate neither code of another component nor code
+//! for another engine, and cannot compute the secret.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Write};
@@ -57,8 +57,8 @@ impl CodeKey {
         Self(mac.finalize().into_bytes().into())
     }
 
-    /// Derives the key for the functions of a component file's versions (module `compiler::functions`), compiled for this
-    /// engine.
+    /// Derives the key for the functions of a component file's versions (module `compiler::functions`), compiled for
+    /// this engine.
     pub(super) fn derive_for_functions(secret: &[u8; SECRET_LEN], file: &Digest, engine_hash: u64) -> Self {
         let mut mac = private_dir::mac(secret);
         mac.update(FUNCTIONS_DOMAIN);
@@ -97,8 +97,8 @@ impl CodeKey {
         into.flush()
     }
 
-    /// Verifies that the next bytes are code of this length, the cost of an instance, and the tag over both. Returns the
-    /// cost.
+    /// Verifies that the next bytes are code of this length, the cost of an instance, and the tag over both. Returns
+    /// the cost.
     ///
     /// # Errors
     ///

@@ -28,7 +28,8 @@ pub struct CompileMetrics {
     pub succeeded: Counter,
     /// The compilations that ended with an error.
     pub failed: Counter,
-    /// The compilations that were cancelled because their component was no longer wanted, or because another one waited.
+    /// The compilations that were cancelled because their component was no longer wanted, or because another one
+    /// waited.
     pub cancelled: Counter,
     /// The durations of all compilations, without the wait.
     pub durations: Histogram<{ DURATION_BOUNDS.len() }>,

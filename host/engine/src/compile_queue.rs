@@ -1,7 +1,7 @@
 //! The queue for compilers: how many run concurrently, and which compilation is next.
 //!
-//! A compilation for which somebody waits takes its turn in the order of arrival. One in the background runs only while no other
-//! one waits: when one begins to wait, the compiler in the background is ended, and starts again later.
+//! A compilation for which somebody waits takes its turn in the order of arrival. One in the background runs only while
+//! no other one waits: when one begins to wait, the compiler in the background is ended, and starts again later.
 //!
 //! Bounds: one compiler for each permit, of which at most one is in the background.
 
@@ -52,8 +52,8 @@ impl CompileQueue {
     }
 
     /// Runs a compilation in the background, with a permit, after all earlier ones in the background. When another
-    /// compilation waits for a permit, this one is cancelled and dropped, and `compile` is called again later. The token
-    /// of a call is a child of `cancelled`.
+    /// compilation waits for a permit, this one is cancelled and dropped, and `compile` is called again later. The
+    /// token of a call is a child of `cancelled`.
     pub(crate) async fn run_in_background<F: Future>(
         &self,
         cancelled: &CancellationToken,

@@ -10,17 +10,18 @@
 //! changes meanwhile is never mistaken for the checked one (TOCTOU). A crash of the compiler becomes an error message
 //! of the host.
 //!
-//! A child outlives its host if a later host can use its code: clients over stdio end a host seconds after its start, and a
-//! component with an interpreter takes longer to compile. So the child has its own process group, which signals to the host's
-//! process group from a client or a terminal do not reach. The child appends the tag that authenticates its code, with a key
-//! for this component only (module `code_key`), and holds the lock of the file (module `pending_code`). Its limits hold without
-//! a host, too: the kernel limits CPU time and memory, and the child ends itself at its deadline. A component that takes over
-//! the child could sleep beyond the deadline, but not use more than its memory. A live host kills the child of a component that
-//! is no longer wanted. In every other case the child ends with the host.
+//! A child outlives its host if a later host can use its code: clients over stdio end a host seconds after its start,
+//! and a component with an interpreter takes longer to compile. So the child has its own process group, which signals
+//! to the host's process group from a client or a terminal do not reach. The child appends the tag that authenticates
+//! its code, with a key for this component only (module `code_key`), and holds the lock of the file (module
+//! `pending_code`). Its limits hold without a host, too: the kernel limits CPU time and memory, and the child ends
+//! itself at its deadline. A component that takes over the child could sleep beyond the deadline, but not use more than
+//! its memory. A live host kills the child of a component that is no longer wanted. In every other case the child ends
+//! with the host.
 //!
-//! Handshake: [`run_compiler`] first writes [`HANDSHAKE`] to standard error. If a child ends or exceeds its deadline without
-//! this line, its program does not call [`run_compiler`], and the error says so. Such a program runs its own `main`; it exits
-//! where it starts an engine, so it does not start children recursively.
+//! Handshake: [`run_compiler`] first writes [`HANDSHAKE`] to standard error. If a child ends or exceeds its deadline
+//! without this line, its program does not call [`run_compiler`], and the error says so. Such a program runs its own
+//! `main`; it exits where it starts an engine, so it does not start children recursively.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -45,7 +46,8 @@ pub(crate) mod functions;
 mod job;
 mod process;
 
-/// Set in the child, so that a program that does not call [`run_compiler`] exits and does not start children recursively.
+/// Set in the child, so that a program that does not call [`run_compiler`] exits and does not start children
+/// recursively.
 pub(crate) const CHILD_ENV_VAR: &str = "MCP_HOST_COMPILER";
 /// The first line that [`run_compiler`] writes to standard error.
 const HANDSHAKE: &str = "mcp-host compiler";
@@ -64,8 +66,8 @@ const EXIT_OUTPUT: i32 = 6;
 /// The niceness of the child relative to the host's threads, unless an author waits for the code.
 const NICENESS: i32 = 10;
 
-/// Why a component did not compile. The causes are texts, because they come from another process, and the failure is stored
-/// while the config names the component.
+/// Why a component did not compile. The causes are texts, because they come from another process, and the failure is
+/// stored while the config names the component.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompileError {
@@ -104,7 +106,8 @@ pub enum CompileError {
     /// The compiler could not be started.
     #[error("cannot start the compiler: {0}")]
     Start(String),
-    /// The program that was started as the compiler, [`Compiler::CurrentExe`] or [`Compiler::Program`], is not a compiler.
+    /// The program that was started as the compiler, [`Compiler::CurrentExe`] or [`Compiler::Program`], is not a
+    /// compiler.
     #[error(
         "{program} was started as the compiler, and its `main` does not begin with \
          `mcp_resource_host::engine::run_compiler()`: {outcome}"
@@ -121,8 +124,8 @@ pub enum CompileError {
 }
 
 impl CompileError {
-    /// Returns whether the failure is expected to repeat with the same component, limits and compiler. A killed compiler is not
-    /// restarted automatically, because the machine would run out of memory again.
+    /// Returns whether the failure is expected to repeat with the same component, limits and compiler. A killed
+    /// compiler is not restarted automatically, because the machine would run out of memory again.
     pub fn is_permanent(&self) -> bool {
         match self {
             Self::Invalid(_)
@@ -163,26 +166,28 @@ pub(crate) struct CompileRequest {
 
 /// Where components are compiled.
 ///
-/// A compiler is a large program, and hostile input may make it compute for long, use much memory, or crash. `server.compile`
-/// bounds a child process, but not this process. A child process may outlive the host, so that the next host can use its code.
+/// A compiler is a large program, and hostile input may make it compute for long, use much memory, or crash.
+/// `server.compile` bounds a child process, but not this process. A child process may outlive the host, so that the
+/// next host can use its code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Compiler {
-    /// In this process, on a thread for blocking work. No limit of `server.compile` applies: for components that you trust with
-    /// the compiler. Their code still runs in its sandbox, under its limits. Statements of granted SQLite databases run in this
-    /// process, too: they can exceed their `timeout`, and only the memory of the whole process is bounded.
+    /// In this process, on a thread for blocking work. No limit of `server.compile` applies: for components that you
+    /// trust with the compiler. Their code still runs in its sandbox, under its limits. Statements of granted SQLite
+    /// databases run in this process, too: they can exceed their `timeout`, and only the memory of the whole process is
+    /// bounded.
     #[default]
     InProcess,
-    /// In a child process that runs the current executable, under the limits of `server.compile`. Its `main` must begin with
-    /// [`run_compiler`].
+    /// In a child process that runs the current executable, under the limits of `server.compile`. Its `main` must begin
+    /// with [`run_compiler`].
     CurrentExe,
-    /// In a child process that runs another program whose `main` begins with [`run_compiler`], such as `mcp-host`, under the
-    /// limits of `server.compile`.
+    /// In a child process that runs another program whose `main` begins with [`run_compiler`], such as `mcp-host`,
+    /// under the limits of `server.compile`.
     Program(PathBuf),
 }
 
-/// Compiles a component, or runs statements of SQLite, and exits, if a host started this process for that purpose. If not,
-/// returns immediately.
+/// Compiles a component, or runs statements of SQLite, and exits, if a host started this process for that purpose. If
+/// not, returns immediately.
 ///
 /// Must be the first call in the `main` of a program that is used with [`Compiler::CurrentExe`] or
 /// [`Compiler::Program`].

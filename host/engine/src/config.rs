@@ -84,9 +84,9 @@ pub(super) fn engine_config(codegen: Codegen) -> wasmtime::Config {
     config
 }
 
-/// An engine with a pool of `max_instances`, each with as many core instances, tables and memories as a component may have: with less, a
-/// few plugins with many of them would leave none for the instances of others. Memories and tables that are not used take address space
-/// only, some 4 TiB for 256 instances.
+/// An engine with a pool of `max_instances`, each with as many core instances, tables and memories as a component may
+/// have: with less, a few plugins with many of them would leave none for the instances of others. Memories and tables
+/// that are not used take address space only, some 4 TiB for 256 instances.
 pub(super) fn pooling_engine(max_instances: u32, codegen: Codegen) -> wasmtime::Result<wasmtime::Engine> {
     // A recorded instance has a second one between itself and the host.
     let max_instances = max_instances.saturating_add(u32::try_from(MAX_RECORDED).unwrap_or(u32::MAX));

@@ -1,7 +1,7 @@
 //! Confinement of this project's processes by the kernel: defence in depth behind the sandbox of wasmtime.
 //!
-//! Only this project's own processes are confined: the compiler process by [`confine_compiler`], the program `mcp-host` by
-//! `Confinement::install`. The library never confines an application that embeds it.
+//! Only this project's own processes are confined: the compiler process by [`confine_compiler`], the program `mcp-host`
+//! by `Confinement::install`. The library never confines an application that embeds it.
 //!
 //! | mechanism | compiler process | `mcp-host` | `mcp-host serve` with `server.confine` |
 //! |---|---|---|---|

@@ -1,13 +1,14 @@
 //! Processor time of a call: `limits.cpu` bounds it, and it determines the threads that the call runs on.
 //!
-//! The clock counts the processor time of the thread while it polls the call (`CLOCK_THREAD_CPUTIME_ID`). Waiting for a file,
-//! a permit, a page fault, or a processor that other threads and processes use, costs a call nothing. The host's work for the
-//! call within a poll counts like the guest's. Guests check the clock at every tick of the engine's epoch, so the limit also
-//! holds within one long poll. Processor time that tasks and processes of the host use for the call is added (`sandbox::cpu`).
+//! The clock counts the processor time of the thread while it polls the call (`CLOCK_THREAD_CPUTIME_ID`). Waiting for a
+//! file, a permit, a page fault, or a processor that other threads and processes use, costs a call nothing. The host's
+//! work for the call within a poll counts like the guest's. Guests check the clock at every tick of the engine's epoch,
+//! so the limit also holds within one long poll. Processor time that tasks and processes of the host use for the call
+//! is added (`sandbox::cpu`).
 //!
-//! Reading that clock is a system call (0.2 to 0.6 µs), and a call of 6 µs cannot afford two. The wall clock is read without a
-//! system call and is an upper bound: processor time ≤ wall time. So the wall clock is used wherever the difference cannot
-//! matter, with an error of at most twice [`RESOLUTION`] for a whole call:
+//! Reading that clock is a system call (0.2 to 0.6 µs), and a call of 6 µs cannot afford two. The wall clock is read
+//! without a system call and is an upper bound: processor time ≤ wall time. So the wall clock is used wherever the
+//! difference cannot matter, with an error of at most twice [`RESOLUTION`] for a whole call:
 //!
 //! | time of | clock |
 //! |---|---|
@@ -35,8 +36,8 @@ pub(crate) struct CpuClock {
 }
 
 impl CpuClock {
-    /// Returns whether the call has used more processor time than the limit. Within a poll, this must be called on the polling
-    /// thread.
+    /// Returns whether the call has used more processor time than the limit. Within a poll, this must be called on the
+    /// polling thread.
     pub(crate) fn exceeds(&self, limit: Duration) -> bool {
         limit.checked_sub(self.host.cpu()).is_none_or(|rest| self.meter().exceeds(rest, &ThisThread))
     }
@@ -52,16 +53,16 @@ impl CpuClock {
         meter.waited = meter.waited.saturating_add(wait);
     }
 
-    /// Returns the call's own time: its processor time and its waits for events. During the rest of the elapsed time it was
-    /// ready, while other calls or processes had the processor or another resource. Within a poll, this must be called on the
-    /// polling thread.
+    /// Returns the call's own time: its processor time and its waits for events. During the rest of the elapsed time it
+    /// was ready, while other calls or processes had the processor or another resource. Within a poll, this must be
+    /// called on the polling thread.
     pub(crate) fn own_time(&self) -> Duration {
         let meter = self.meter();
         meter.used(&ThisThread).saturating_add(meter.waited).saturating_sub(self.host.contention())
     }
 
-    /// Returns the processor time of the call, including the host's work for it outside of its polls. Within a poll, this must
-    /// be called on the polling thread.
+    /// Returns the processor time of the call, including the host's work for it outside of its polls. Within a poll,
+    /// this must be called on the polling thread.
     pub(crate) fn cpu_time(&self) -> Duration {
         self.meter().used(&ThisThread).saturating_add(self.host.cpu())
     }

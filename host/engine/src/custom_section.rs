@@ -54,8 +54,8 @@ pub(super) fn find(component: impl Read + Seek, name: &str, max: u64) -> Result<
     }
 }
 
-/// Returns which bound of the compiler a component exceeds; none if it exceeds none, or if its sections are invalid, which the
-/// compiler reports.
+/// Returns which bound of the compiler a component exceeds; none if it exceeds none, or if its sections are invalid,
+/// which the compiler reports.
 pub(super) fn find_excess(component: impl Read + Seek) -> Option<String> {
     let mut walk = Walk::new(component, "", 0);
     let _ = walk.file();

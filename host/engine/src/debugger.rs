@@ -1,5 +1,5 @@
-//! A debugger for guests: the [GDB remote serial protocol] over TCP, with the extensions of LLDB for WebAssembly. For authors; a server
-//! that has clients has no debugger.
+//! A debugger for guests: the [GDB remote serial protocol] over TCP, with the extensions of LLDB for WebAssembly. For
+//! authors; a server that has clients has no debugger.
 //!
 //! An [`Engine`](crate::Engine) with a [`Debugger`] compiles components with instrumentation, which costs time and
 //! memory: each instance has its own copy of the code, so that breakpoints can be written into it. A guest that stops
@@ -17,9 +17,9 @@
 //! | `target` | the protocol's operations on a stopped guest |
 //! | `address_space` | addresses for modules and memories |
 //!
-//! Calls have no deadline and a long CPU limit, and run one at a time ([`debuggable_limits`]). The circuit breaker is off, and inputs that
-//! have failed are not refused. The listener has no authentication: any client that connects can read and write the memory of guests. So it
-//! must be on loopback, as in `mcp-host dev`.
+//! Calls have no deadline and a long CPU limit, and run one at a time ([`debuggable_limits`]). The circuit breaker is
+//! off, and inputs that have failed are not refused. The listener has no authentication: any client that connects can
+//! read and write the memory of guests. So it must be on loopback, as in `mcp-host dev`.
 //!
 //! [GDB remote serial protocol]: https://sourceware.org/gdb/current/onlinedocs/gdb.html/Remote-Protocol.html
 
@@ -166,7 +166,8 @@ impl Debugger {
         }
     }
 
-    /// Waits until the debugger needs a running guest, to stop it. Unless a guest has stopped since, this completes again a second later.
+    /// Waits until the debugger needs a running guest, to stop it. Unless a guest has stopped since, this completes
+    /// again a second later.
     async fn call_wanted(&self) {
         let Shared { is_interrupted, call_wanted, .. } = &*self.shared;
         if is_interrupted.load(Ordering::SeqCst) {
@@ -213,8 +214,8 @@ impl Shared {
     }
 }
 
-/// The limits of a plugin whose guests are debugged: its calls run one at a time, wait longer for their turn, and may compute for long. They
-/// have no deadline, either.
+/// The limits of a plugin whose guests are debugged: its calls run one at a time, wait longer for their turn, and may
+/// compute for long. They have no deadline, either.
 pub(crate) fn debuggable_limits(limits: &Limits) -> Limits {
     let mut limits = limits.clone();
     limits.cpu = DEBUGGED_CPU.try_into().unwrap_or(limits.cpu);
@@ -252,8 +253,8 @@ impl DebugHandler for Hook {
                 None
             }
             DebugEvent::Trap(trap) => Some(StopReason::Trap(trap)),
-            // A guest may yield at the entry of a function. There, wasmtime has no record of its frame, and uses the record of the function
-            // before it in the code. At the next instruction the frame is right.
+            // A guest may yield at the entry of a function. There, wasmtime has no record of its frame, and uses the
+            // record of the function before it in the code. At the next instruction the frame is right.
             DebugEvent::EpochYield => {
                 if self.shared.is_interrupted.load(Ordering::SeqCst)
                     && !self.is_interrupting.swap(true, Ordering::SeqCst)

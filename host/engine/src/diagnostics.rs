@@ -1,9 +1,10 @@
-//! Reports about calls of a provider, for its author: the time of each part, the host functions that it called, its memory, and
-//! where it failed.
+//! Reports about calls of a provider, for its author: the time of each part, the host functions that it called, its
+//! memory, and where it failed.
 //!
-//! An observer is notified of each call when it ends ([`CallObserver::called`]), and of stack samples while the guest computes
-//! ([`CallObserver::sampled`]). Without an observer ([`PluginRuntime::observe_calls`](crate::plugin::PluginRuntime::observe_calls)),
-//! as in `serve`, a call has one more branch and no allocation.
+//! An observer is notified of each call when it ends ([`CallObserver::called`]), and of stack samples while the guest
+//! computes ([`CallObserver::sampled`]). Without an observer
+//! ([`PluginRuntime::observe_calls`](crate::plugin::PluginRuntime::observe_calls)), as in `serve`, a call has one more
+//! branch and no allocation.
 //!
 //! | part of a call | from | until |
 //! |---|---|---|
@@ -12,8 +13,8 @@
 //! | guest | the function is called | its answer is copied out of the guest |
 //! | validation | the answer is copied | the answer is validated, composed and filtered |
 //!
-//! The processor time covers all parts except the wait. Names of functions come from the component's `name` section, which has them
-//! mangled. A tool with the component file can look up the lines of the source ([`StackFrame::offset`]).
+//! The processor time covers all parts except the wait. Names of functions come from the component's `name` section,
+//! which has them mangled. A tool with the component file can look up the lines of the source ([`StackFrame::offset`]).
 //!
 //! Reports are never sent to clients.
 
@@ -108,8 +109,8 @@ pub struct CallReport {
 }
 
 impl CallReport {
-    /// Returns whether the provider failed, or a limit ended the call. "Not found" is an answer, and a call that was not made is not
-    /// a failure.
+    /// Returns whether the provider failed, or a limit ended the call. "Not found" is an answer, and a call that was
+    /// not made is not a failure.
     pub fn is_failure(&self) -> bool {
         self.fault
             .as_ref()

@@ -7,7 +7,8 @@
 //! runtime from the beginning. So a guest takes at most two ticks of a transport's thread, plus the host's work for it
 //! in one piece: instantiation, and lifting of the answer, which `limits.response-size` bounds. A call of a native
 //! provider, whose code is the host's, stays on its caller's thread while it only waits and is light: two threads less
-//! are woken for a request to an upstream. It moves to the workers when it yields ([`yield_ready`](threads::yield_ready)).
+//! are woken for a request to an upstream. It moves to the workers when it yields
+//! ([`yield_ready`](threads::yield_ready)).
 //!
 //! Workers run the ready calls in turn. With this alone, calls would delay each other: beside eight spinning guests, a
 //! call would wait eight ticks for each turn. So there are further bounds:

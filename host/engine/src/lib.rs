@@ -124,8 +124,8 @@ impl EngineOptions {
         self
     }
 
-    /// Sets the debugger of all guests of the engine. Their code is instrumented and slow, and their calls have no deadline: for the
-    /// author of a provider, never for a server that has clients.
+    /// Sets the debugger of all guests of the engine. Their code is instrumented and slow, and their calls have no
+    /// deadline: for the author of a provider, never for a server that has clients.
     #[must_use]
     pub fn debugger(mut self, debugger: Debugger) -> Self {
         self.debugger = Some(debugger);
@@ -143,8 +143,8 @@ impl EngineOptions {
     }
 }
 
-/// The engine that runs providers: the instance pool, the worker threads, the epoch thread. Opaque. Several hosts may share one,
-/// and with it the bounds of its [`EngineOptions`].
+/// The engine that runs providers: the instance pool, the worker threads, the epoch thread. Opaque. Several hosts may
+/// share one, and with it the bounds of its [`EngineOptions`].
 ///
 /// ```
 /// use mcp_host_engine::{Engine, EngineOptions};
@@ -180,8 +180,8 @@ impl fmt::Debug for Engine {
 impl Engine {
     /// Reserves the pool, and starts the epoch thread and the worker threads.
     ///
-    /// Ends the process if a host started it as its [compiler](Compiler::CurrentExe): the `main` of such a program must begin
-    /// with [`run_compiler`], which does not return in this case.
+    /// Ends the process if a host started it as its [compiler](Compiler::CurrentExe): the `main` of such a program must
+    /// begin with [`run_compiler`], which does not return in this case.
     ///
     /// # Errors
     ///
@@ -191,7 +191,8 @@ impl Engine {
         let EngineOptions { max_instances, worker_threads, debugger, has_baseline } = options;
         let codegen = codegen_for(debugger.as_ref());
         let wasmtime = pooling_engine(max_instances, codegen).or_else(|error| {
-            // The pool reserves address space (not memory) by the terabyte, which `ulimit -v` or a small machine may refuse.
+            // The pool reserves address space (not memory) by the terabyte, which `ulimit -v` or a small machine may
+            // refuse.
             tracing::warn!(target: log_target::PLUGIN, %error, "no address space for an instance pool: every call will map its own memory, which is slower");
             wasmtime::Engine::new(&engine_config(codegen)).map_err(EngineError::wasmtime)
         })?;
@@ -255,7 +256,8 @@ pub enum CallOrigin {
     Indexer,
     /// The host itself, which makes only a few concurrent calls.
     Host,
-    /// The host itself: the probe of the circuit breaker, in a fresh instance whose memory is separate from clients' calls.
+    /// The host itself: the probe of the circuit breaker, in a fresh instance whose memory is separate from clients'
+    /// calls.
     Probe,
     /// The host itself: a preparation, with the priority of an indexer, in a fresh instance with separate memory.
     Preparation,

@@ -1,12 +1,12 @@
 //! The file for the code of one compilation.
 //!
-//! In a persistent cache, the file has a name that is unique to the component and the engine, and a lock (`flock`) that the
-//! compiler process inherits with its standard output. So the lock is held as long as any process may write to the file: a
-//! compilation that outlives its host still holds it, no other host compiles the same component meanwhile, and the kernel
-//! releases it when the last of these processes ends, for whatever reason. The next owner of the lock finds complete code,
-//! which the tag proves, and moves it to its place; or it begins again in the same file. The file of a compilation that
-//! failed or was cancelled is removed, so there is at most one unfinished file per component. An abandoned file is removed
-//! after a day (module `cache`).
+//! In a persistent cache, the file has a name that is unique to the component and the engine, and a lock (`flock`) that
+//! the compiler process inherits with its standard output. So the lock is held as long as any process may write to the
+//! file: a compilation that outlives its host still holds it, no other host compiles the same component meanwhile, and
+//! the kernel releases it when the last of these processes ends, for whatever reason. The next owner of the lock finds
+//! complete code, which the tag proves, and moves it to its place; or it begins again in the same file. The file of a
+//! compilation that failed or was cancelled is removed, so there is at most one unfinished file per component. An
+//! abandoned file is removed after a day (module `cache`).
 //!
 //! Without a persistent cache, or if files cannot be locked, this is a temporary file that no other host can find.
 

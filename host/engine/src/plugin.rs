@@ -1,9 +1,9 @@
 //! Plugins: providers at their mounts, called under limits.
 //!
-//! `PluginRuntime` loads plugins; a `Plugin` is a loaded one, with one method for each function of the contract. Its provider is a
-//! component in a sandbox, or a native one. Each call of a component gets a fresh instance with the plugin's grants, or a pooled
-//! one if the plugin opted into reuse (`instances`). A call begins on the caller's thread and continues on the engine's worker
-//! threads, under the plugin's limits:
+//! `PluginRuntime` loads plugins; a `Plugin` is a loaded one, with one method for each function of the contract. Its
+//! provider is a component in a sandbox, or a native one. Each call of a component gets a fresh instance with the
+//! plugin's grants, or a pooled one if the plugin opted into reuse (`instances`). A call begins on the caller's thread
+//! and continues on the engine's worker threads, under the plugin's limits:
 //!
 //! | resource | bound |
 //! |---|---|
@@ -17,9 +17,10 @@
 //! | handles, random bytes | the resource table of one instance (`limits.handles`); the random bytes of one request (`limits.random-bytes`) |
 //! | files | permits for what one instance has open (`limits.files`); a quota for each writable directory |
 //!
-//! A trap, a timeout, a limit or a panic ends only its call, with a typed [`Fault`]. A caller that drops the future cancels its
-//! call. A plugin that keeps failing is suspended by a circuit breaker with back-off. A request that makes the provider fail is
-//! refused to the client that sends it. [`NativePlugin`] documents which limits apply to a native provider.
+//! A trap, a timeout, a limit or a panic ends only its call, with a typed [`Fault`]. A caller that drops the future
+//! cancels its call. A plugin that keeps failing is suspended by a circuit breaker with back-off. A request that makes
+//! the provider fail is refused to the client that sends it. [`NativePlugin`] documents which limits apply to a native
+//! provider.
 
 mod admission;
 mod backend;
@@ -120,8 +121,8 @@ pub struct PluginUsage {
     pub dropped_log_bytes: u64,
 }
 
-/// A call of a plugin. The functions that make one, and their filters, are type-erased: what a call does is compiled once, in this crate,
-/// and not again for each caller and filter.
+/// A call of a plugin. The functions that make one, and their filters, are type-erased: what a call does is compiled
+/// once, in this crate, and not again for each caller and filter.
 type Calling<'a, T> = BoxFuture<'a, Result<T, Fault>>;
 
 /// Decides which items of an answer are returned.
@@ -135,7 +136,8 @@ pub struct Plugin {
     digest: Option<Digest>,
     requirements: Requirements,
     watch_interval: Duration,
-    /// A key that determines the changes that its provider reports; none if each replica of a cluster must poll the provider.
+    /// A key that determines the changes that its provider reports; none if each replica of a cluster must poll the
+    /// provider.
     poll_identity: Option<Box<[u8]>>,
     info: ProviderInfo,
     /// The declared needs of its provider, once they have been requested.
@@ -199,8 +201,8 @@ impl Plugin {
         self.watch_interval
     }
 
-    /// A key that determines the changes that its provider reports: all replicas of a cluster with the same key may rely on the
-    /// poll of one of them. None if each replica must poll.
+    /// A key that determines the changes that its provider reports: all replicas of a cluster with the same key may
+    /// rely on the poll of one of them. None if each replica must poll.
     pub fn poll_identity(&self) -> Option<&[u8]> {
         self.poll_identity.as_deref()
     }
@@ -285,7 +287,8 @@ impl Plugin {
         contain_panic(|| provider.outage()).ok().flatten()
     }
 
-    /// Returns the identity that a caller has at its provider; none if the caller sees nothing, or the provider has no views.
+    /// Returns the identity that a caller has at its provider; none if the caller sees nothing, or the provider has no
+    /// views.
     pub fn identity(&self, caller: &Caller) -> Option<Identity> {
         let provider = self.call_context.backend.native().filter(|_| self.info.views > 0)?;
         contain_panic(|| provider.identity(caller)).ok().flatten()
@@ -322,8 +325,8 @@ impl Plugin {
         }
     }
 
-    /// Returns the memory that its calls and idle instances hold, and its limit (`limits.memory`), in bytes. For an upstream that
-    /// is a program, this is the memory of its processes, which has a limit of the same size.
+    /// Returns the memory that its calls and idle instances hold, and its limit (`limits.memory`), in bytes. For an
+    /// upstream that is a program, this is the memory of its processes, which has a limit of the same size.
     pub fn memory(&self) -> (u64, u64) {
         let CallContext { backend, memory, .. } = &*self.call_context;
         let of_provider = backend.native().and_then(|provider| contain_panic(|| provider.memory()).ok().flatten());
@@ -348,8 +351,8 @@ impl Plugin {
         self.health.has_answered()
     }
 
-    /// Closes the circuit breaker, clears its failing state and the client inputs that made it fail, prepares its data again, and lets a
-    /// native provider end its back-off.
+    /// Closes the circuit breaker, clears its failing state and the client inputs that made it fail, prepares its data
+    /// again, and lets a native provider end its back-off.
     pub fn reset(&self) {
         self.reset_preparation();
         self.inform(|provider| provider.reset());
@@ -366,8 +369,9 @@ impl Plugin {
         }
     }
 
-    /// Returns one page of its default listing, or of the children of `parent`, for a client or for the host itself. `limit` is a
-    /// hint: a page may be longer. `keep` runs as part of the call, and returns the part of each entry that is kept.
+    /// Returns one page of its default listing, or of the children of `parent`, for a client or for the host itself.
+    /// `limit` is a hint: a page may be longer. `keep` runs as part of the call, and returns the part of each entry
+    /// that is kept.
     pub fn list<T: Send + 'static>(
         &self,
         origin: CallOrigin,
@@ -409,8 +413,8 @@ impl Plugin {
         Box::pin(self.call(origin, function, check_page(cursor, keep)))
     }
 
-    /// Returns one page of its templates, for a client or for the host itself. `filter` runs as part of the call, and decides
-    /// which templates are returned.
+    /// Returns one page of its templates, for a client or for the host itself. `filter` runs as part of the call, and
+    /// decides which templates are returned.
     pub fn templates(
         &self,
         origin: CallOrigin,
@@ -432,8 +436,8 @@ impl Plugin {
         }))
     }
 
-    /// Reads a resource. Contents whose URI differs from the requested one belong to resources below it. `filter` runs as part of
-    /// the call, and decides which contents are returned: possibly none.
+    /// Reads a resource. Contents whose URI differs from the requested one belong to resources below it. `filter` runs
+    /// as part of the call, and decides which contents are returned: possibly none.
     pub fn read(
         &self,
         path: &Path,
@@ -478,8 +482,8 @@ impl Plugin {
         Box::pin(self.call(origin, function, |check, entry| async move { check.stat_entry(entry, &path).await }))
     }
 
-    /// Completes a variable of one of its path templates. `filter` runs as part of the call, and decides which values are
-    /// returned.
+    /// Completes a variable of one of its path templates. `filter` runs as part of the call, and decides which values
+    /// are returned.
     pub fn complete(
         &self,
         template: &str,
@@ -505,7 +509,8 @@ impl Plugin {
         )
     }
 
-    /// Returns which of the watched paths changed since a token of an earlier answer. Without a token, returns the initial token.
+    /// Returns which of the watched paths changed since a token of an earlier answer. Without a token, returns the
+    /// initial token.
     pub fn changes(&self, watched: &[Path], since: Option<&str>) -> BoxFuture<'_, Result<WatchedChanges, Fault>> {
         let watched: Arc<[String]> = watched.iter().map(ToString::to_string).collect();
         let function = Changes { watched: watched.clone(), since: since.map(str::to_owned) };
@@ -529,16 +534,16 @@ impl Plugin {
         self.faults.record(function, None, fault);
     }
 
-    /// Closes its open resources besides its instances: the database of its key-value buckets, which checkpoints the write-ahead
-    /// log. A later call opens the database again.
+    /// Closes its open resources besides its instances: the database of its key-value buckets, which checkpoints the
+    /// write-ahead log. A later call opens the database again.
     pub async fn close(&self) {
         if let Some(sandbox) = self.call_context.backend.sandbox() {
             sandbox.close().await;
         }
     }
 
-    /// Takes its last lines of standard error, escaped, if they are [kept](PluginRuntime::keep_last_errors). Only for the
-    /// provider's author.
+    /// Takes its last lines of standard error, escaped, if they are [kept](PluginRuntime::keep_last_errors). Only for
+    /// the provider's author.
     pub fn take_last_errors(&self) -> Vec<String> {
         self.call_context.backend.sandbox().map(Sandbox::take_last_errors).unwrap_or_default()
     }
@@ -548,8 +553,8 @@ impl Plugin {
         self.call_context.backend.sandbox().map(Sandbox::denied_buckets).unwrap_or_default()
     }
 
-    /// Returns why a grant cannot be used, or warnings about its grants. Creates no database of buckets. `offline` prevents
-    /// connections to servers.
+    /// Returns why a grant cannot be used, or warnings about its grants. Creates no database of buckets. `offline`
+    /// prevents connections to servers.
     pub async fn check_grants(&self, offline: bool) -> Result<Vec<String>, String> {
         match self.call_context.backend.sandbox() {
             Some(sandbox) => sandbox.check_grants(offline).await,
@@ -557,7 +562,8 @@ impl Plugin {
         }
     }
 
-    /// Runs the checks of its native provider for `mcp-host check`. Returns warnings, or why it does not work with its config.
+    /// Runs the checks of its native provider for `mcp-host check`. Returns warnings, or why it does not work with its
+    /// config.
     pub async fn check_provider(&self) -> Result<Vec<String>, String> {
         match self.call_context.backend.native() {
             Some(provider) => provider.check().await,
@@ -572,8 +578,8 @@ impl Plugin {
         }
     }
 
-    /// Returns why the host refuses the role of a granted database. If the database cannot be reached now, its role is checked on
-    /// connection.
+    /// Returns why the host refuses the role of a granted database. If the database cannot be reached now, its role is
+    /// checked on connection.
     async fn check_roles(&self) -> Result<(), String> {
         match self.call_context.backend.sandbox() {
             Some(sandbox) => sandbox.check_roles().await,

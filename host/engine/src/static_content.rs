@@ -1,11 +1,11 @@
 //! The static content of a component: its declarations, and wasmtime's allocations for them before any code runs.
 //!
 //! Memories and tables are charged to `limits.memory` as they grow. wasmtime allocates everything else that an instance
-//! declares outside of its [`ResourceLimiter`](wasmtime::ResourceLimiter), and partly outside of the bounds of its pool. A
-//! few bytes of a component can declare large allocations: an element of a passive segment is one byte in the file and 16
-//! bytes in each core instance, and a nested component that is instantiated twice on each of 20 levels is a million
-//! instances. So the compiler measures the compiled code, using the tables that wasmtime reads when it loads and
-//! instantiates the code:
+//! declares outside of its [`ResourceLimiter`](wasmtime::ResourceLimiter), and partly outside of the bounds of its
+//! pool. A few bytes of a component can declare large allocations: an element of a passive segment is one byte in the
+//! file and 16 bytes in each core instance, and a nested component that is instantiated twice on each of 20 levels is a
+//! million instances. So the compiler measures the compiled code, using the tables that wasmtime reads when it loads
+//! and instantiates the code:
 //!
 //! | content | cost | bound |
 //! |---|---|---|
@@ -19,10 +19,10 @@
 //! | names, types, exports, adapters | the metadata of the code, decoded once per load | 4 MiB encoded, of that 20,000 core types |
 //!
 //! The numeric bounds are the pool's, and hold without a pool, too. A component beyond them does not compile, and the
-//! message names the bound. The remaining cost, [`StaticContent::instance_bytes`], is stored with the code and charged to
-//! the plugin's `limits.memory` while an instance lives. A component is rejected at loading if no instance fits. Data
-//! segments are not copied: they are mapped from the file of the code, and their pages are charged with the memory. Custom
-//! sections are not loaded.
+//! message names the bound. The remaining cost, [`StaticContent::instance_bytes`], is stored with the code and charged
+//! to the plugin's `limits.memory` while an instance lives. A component is rejected at loading if no instance fits.
+//! Data segments are not copied: they are mapped from the file of the code, and their pages are charged with the
+//! memory. Custom sections are not loaded.
 
 use std::fmt;
 
@@ -36,8 +36,8 @@ use super::config::{
     MAX_CORE_INSTANCES_PER_COMPONENT, MAX_INSTANCE_SIZE, MAX_MEMORIES_PER_COMPONENT, MAX_TABLES_PER_COMPONENT,
 };
 
-/// The maximum size of the encoded metadata of compiled code, in bytes. It is 20 to 200 KB for a provider in Rust or Go,
-/// 560 KB for one in Python.
+/// The maximum size of the encoded metadata of compiled code, in bytes. It is 20 to 200 KB for a provider in Rust or
+/// Go, 560 KB for one in Python.
 const MAX_METADATA: usize = 4 << 20;
 /// The maximum number of core types. wasmtime keeps each in a registry of the engine, with some 500 bytes.
 const MAX_CORE_TYPES: usize = 20_000;
@@ -45,8 +45,8 @@ const MAX_CORE_TYPES: usize = 20_000;
 const MAX_FUNCTION_NAME: usize = 64 << 10;
 /// The size of an element of a passive segment in bytes: a `ValRaw`.
 const ELEMENT_SIZE: u64 = 16;
-/// An upper bound of the overhead: for each core instance in addition to its context, for each of its memories, tables and
-/// passive segments, for each module in the registry of the store, and for the component instance.
+/// An upper bound of the overhead: for each core instance in addition to its context, for each of its memories, tables
+/// and passive segments, for each module in the registry of the store, and for the component instance.
 const ITEM_OVERHEAD: u64 = 1024;
 
 /// The cost of a component's instance before any of its code runs.
@@ -82,7 +82,8 @@ impl StaticContent {
     ///
     /// # Errors
     ///
-    /// It exceeds a bound of a component's declarations, or is not the code of a component. The message names the bound.
+    /// It exceeds a bound of a component's declarations, or is not the code of a component. The message names the
+    /// bound.
     pub(super) fn measure(code: &[u8]) -> Result<Self, String> {
         let metadata = metadata(code)?;
         at_most(

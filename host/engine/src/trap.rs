@@ -65,8 +65,9 @@ impl CallEnd {
 
 /// Returns the message of an error, without the backtrace that the engine attaches as a context.
 ///
-/// Of each context at most [`MAX_TRAP_MESSAGE`] bytes are formatted, and one character more, by which the message is known to be longer.
-/// The backtrace has the names of up to `MAX_FRAMES` functions, which have tens of kilobytes each if the guest wants.
+/// Of each context at most [`MAX_TRAP_MESSAGE`] bytes are formatted, and one character more, by which the message is
+/// known to be longer. The backtrace has the names of up to `MAX_FRAMES` functions, which have tens of kilobytes each
+/// if the guest wants.
 fn message(error: &wasmtime::Error) -> String {
     let max = MAX_TRAP_MESSAGE.saturating_add(char::MAX.len_utf8());
     let shown = |part: &dyn fmt::Display| formatted_prefix(part, max);

@@ -1,14 +1,15 @@
-//! The caller: the client on whose behalf a native provider is called, for providers whose answers depend on the client.
+//! The caller: the client on whose behalf a native provider is called, for providers whose answers depend on the
+//! client.
 //!
-//! A provider gets no principal, because the host decides about access. The exception is a provider whose data is on a server that knows the
-//! user: a client of an upstream with a token for each principal. It uses the [caller](Caller::current), and must not reuse an answer for
-//! another caller. The host's own calls (probes, the index, polls of what is the same for all) have no caller, so such a provider answers
-//! them with no data.
+//! A provider gets no principal, because the host decides about access. The exception is a provider whose data is on a
+//! server that knows the user: a client of an upstream with a token for each principal. It uses the
+//! [caller](Caller::current), and must not reuse an answer for another caller. The host's own calls (probes, the index,
+//! polls of what is the same for all) have no caller, so such a provider answers them with no data.
 //!
-//! The caller is a task-local variable: the façade sets it for the task of a request, and the engine for the call of a native provider,
-//! which may run on another thread. Calls by which the host watches for the subscribers of one [`Identity`] have one of those subscribers
-//! as their caller. This is another variable ([`Caller::scope_view`]), so that no call of the host for itself, made during a request, has
-//! the caller of the request.
+//! The caller is a task-local variable: the façade sets it for the task of a request, and the engine for the call of a
+//! native provider, which may run on another thread. Calls by which the host watches for the subscribers of one
+//! [`Identity`] have one of those subscribers as their caller. This is another variable ([`Caller::scope_view`]), so
+//! that no call of the host for itself, made during a request, has the caller of the request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +27,8 @@ tokio::task_local! {
     static VIEW: Option<Caller>;
 }
 
-/// The access token that an issuer gave to a client. It may only be exchanged for another one. `Debug` does not show it.
+/// The access token that an issuer gave to a client. It may only be exchanged for another one. `Debug` does not show
+/// it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct AccessToken(Arc<str>);
 
@@ -58,13 +60,14 @@ impl fmt::Debug for AccessToken {
     }
 }
 
-/// The key by which a provider distinguishes callers: callers with the same identity see the same data. Only a digest, so that it can
-/// be a key for the lifetime of a subscription without being a secret.
+/// The key by which a provider distinguishes callers: callers with the same identity see the same data. Only a digest,
+/// so that it can be a key for the lifetime of a subscription without being a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity(Digest);
 
 impl Identity {
-    /// Creates the identity with this unique description, such as an access token, or the holder of a token of the config.
+    /// Creates the identity with this unique description, such as an access token, or the holder of a token of the
+    /// config.
     pub fn of(description: &[u8]) -> Self {
         Self(Digest::compute(description))
     }
@@ -87,8 +90,9 @@ struct Inner {
 }
 
 impl Caller {
-    /// Creates a caller for the principal of the current request, with the request's access token. `name` is the principal's name in rules:
-    /// `None` if an application authenticated it under the name of a built-in principal. `groups` includes the groups of the config.
+    /// Creates a caller for the principal of the current request, with the request's access token. `name` is the
+    /// principal's name in rules: `None` if an application authenticated it under the name of a built-in principal.
+    /// `groups` includes the groups of the config.
     pub fn new<'a>(name: Option<&str>, groups: impl IntoIterator<Item = &'a str>) -> Self {
         Self::with_token(name, groups, AccessToken::current())
     }
@@ -127,7 +131,8 @@ impl Caller {
         CURRENT.scope(caller, task)
     }
 
-    /// Returns the caller for which the current task calls a provider; none if it is unknown, or the host calls for itself.
+    /// Returns the caller for which the current task calls a provider; none if it is unknown, or the host calls for
+    /// itself.
     pub fn current() -> Option<Self> {
         CURRENT.try_with(Option::clone).ok().flatten()
     }

@@ -13,8 +13,8 @@ pub const ANONYMOUS: &str = "anonymous";
 /// The identity on whose behalf a request is made: the user who started the host, or a user that the host or an
 /// application authenticated.
 ///
-/// A principal is its name and its groups. Rules of the config name both; a principal that no rule names gets the access
-/// of the rules for `*`. It is cheap to clone.
+/// A principal is its name and its groups. Rules of the config name both; a principal that no rule names gets the
+/// access of the rules for `*`. It is cheap to clone.
 ///
 /// The built-in principals are constants. No name makes a principal equal to one of them, so a user named `local` has
 /// none of the rights of [`Principal::LOCAL`]. Prefix names with an issuer, as in `users/ada`: rules of a config file

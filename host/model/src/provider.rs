@@ -1,9 +1,9 @@
 //! Native providers: Rust types that an application mounts beside components.
 //!
-//! A [`Provider`] implements the functions of the contract (`wit/provider.wit`) in this process, without a sandbox. Its types
-//! have the names and the shape of the guest SDK's, so a provider can be ported by hand. Answers of components become the same
-//! types, and both are validated in the same way: a path that leaves the mount is dropped from a listing and rejected in a
-//! read, invalid hints are dropped, and each such fault is counted and logged.
+//! A [`Provider`] implements the functions of the contract (`wit/provider.wit`) in this process, without a sandbox. Its
+//! types have the names and the shape of the guest SDK's, so a provider can be ported by hand. Answers of components
+//! become the same types, and both are validated in the same way: a path that leaves the mount is dropped from a
+//! listing and rejected in a read, invalid hints are dropped, and each such fault is counted and logged.
 //!
 //! ```
 //! use mcp_host_model::provider::{Body, Contents, Entry, Failure, Page, Provider, Result, async_trait};
@@ -41,10 +41,10 @@
 //!
 //! # Threads
 //!
-//! The first poll of a call runs on its caller's thread, which may belong to a transport; later polls run on the engine's
-//! worker threads, shared with components. **A provider that blocks in a poll blocks that thread**, and neither `cpu` nor
-//! `deadline` can end the call before the poll returns: use asynchronous I/O, or [`tokio::task::spawn_blocking`], which runs on
-//! the engine's runtime.
+//! The first poll of a call runs on its caller's thread, which may belong to a transport; later polls run on the
+//! engine's worker threads, shared with components. **A provider that blocks in a poll blocks that thread**, and
+//! neither `cpu` nor `deadline` can end the call before the poll returns: use asynchronous I/O, or
+//! [`tokio::task::spawn_blocking`], which runs on the engine's runtime.
 
 mod contents;
 mod entry;
@@ -68,13 +68,13 @@ pub use self::program::{Program, ProgramEnd, ProgramEndReason, ProgramLimits, Pr
 
 /// Implements the functions of the contract for one mount.
 ///
-/// Calls overlap, up to `limits.concurrency`. No function gets the principal: the host decides about access, before the call
-/// and again for each item of the answer.
+/// Calls overlap, up to `limits.concurrency`. No function gets the principal: the host decides about access, before the
+/// call and again for each item of the answer.
 ///
 /// # Paths
 ///
-/// Every path is percent-encoded and in normal form (see [`uri`](crate::uri)), without dot segments, and must be returned in
-/// this form. The empty path is the mount itself.
+/// Every path is percent-encoded and in normal form (see [`uri`](crate::uri)), without dot segments, and must be
+/// returned in this form. The empty path is the mount itself.
 #[async_trait]
 pub trait Provider: Send + Sync + 'static {
     /// Describes the provider. Called once, when it is mounted. By default it has no name and does not watch.
@@ -84,22 +84,22 @@ pub trait Provider: Send + Sync + 'static {
 
     /// Lists the direct children of `parent`, or without a parent the resources that are most useful to see first.
     ///
-    /// `cursor` is the `next_cursor` of the previous page. `limit`, at least 1, is the maximum number of entries that the host
-    /// can use; a page may have fewer.
+    /// `cursor` is the `next_cursor` of the previous page. `limit`, at least 1, is the maximum number of entries that
+    /// the host can use; a page may have fewer.
     ///
     /// # Errors
     ///
-    /// [`Failure::NotFound`] if there is no such parent; [`Failure::InvalidRequest`] if the parent is not listable, or the
-    /// cursor is not from this provider.
+    /// [`Failure::NotFound`] if there is no such parent; [`Failure::InvalidRequest`] if the parent is not listable, or
+    /// the cursor is not from this provider.
     async fn list(&self, parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page>;
 
-    /// Reads a resource: at least one content. Several contents with the same path are formats of the resource, the preferred
-    /// one first; contents with other paths are resources below it.
+    /// Reads a resource: at least one content. Several contents with the same path are formats of the resource, the
+    /// preferred one first; contents with other paths are resources below it.
     ///
     /// # Errors
     ///
-    /// [`Failure::NotFound`] if there is no such resource; [`Failure::InvalidRequest`] if the path has no form that this
-    /// provider knows.
+    /// [`Failure::NotFound`] if there is no such resource; [`Failure::InvalidRequest`] if the path has no form that
+    /// this provider knows.
     async fn read(&self, path: &str) -> Result<Vec<Contents>>;
 
     /// Returns a resource without its content.
@@ -118,33 +118,34 @@ pub trait Provider: Send + Sync + 'static {
         Ok(Vec::new())
     }
 
-    /// Completes a variable of one of the [`templates`](Self::templates), with at most [`Completion::MAX_OFFERED`] values. Default: no
-    /// values.
+    /// Completes a variable of one of the [`templates`](Self::templates), with at most [`Completion::MAX_OFFERED`]
+    /// values. Default: no values.
     ///
     /// # Errors
     ///
-    /// [`Failure::InvalidRequest`] if there is no such template or variable. No match is an empty answer, not a failure.
+    /// [`Failure::InvalidRequest`] if there is no such template or variable. No match is an empty answer, not a
+    /// failure.
     async fn complete(&self, template: &str, argument: &Argument, context: &[Argument]) -> Result<Completion> {
         let _ = (template, argument, context);
         Ok(Completion::default())
     }
 
-    /// Returns which of the `watched` paths changed since a token, and whether the default listing did. Without a token nothing
-    /// has changed, and the token of the answer is the starting point. Called only if [`ProviderInfo::watches`]. Default: no
-    /// changes.
+    /// Returns which of the `watched` paths changed since a token, and whether the default listing did. Without a token
+    /// nothing has changed, and the token of the answer is the starting point. Called only if
+    /// [`ProviderInfo::watches`]. Default: no changes.
     ///
     /// # Errors
     ///
-    /// The provider cannot determine the changes at the moment; the host retries. An unknown token is not a failure: see
-    /// [`ChangeSet::all`].
+    /// The provider cannot determine the changes at the moment; the host retries. An unknown token is not a failure:
+    /// see [`ChangeSet::all`].
     async fn changes(&self, watched: &[String], since: Option<&str>) -> Result<ChangeSet> {
         let _ = (watched, since);
         Ok(ChangeSet::none(""))
     }
 
-    /// Completes when there may be changes that [`changes`](Self::changes) has not returned, so that the host polls immediately
-    /// and not only at its interval. Awaited while a client watches. An event before that is not lost if the next call
-    /// completes immediately. Default: never completes.
+    /// Completes when there may be changes that [`changes`](Self::changes) has not returned, so that the host polls
+    /// immediately and not only at its interval. Awaited while a client watches. An event before that is not lost if
+    /// the next call completes immediately. Default: never completes.
     async fn changed(&self) {
         std::future::pending().await
     }
@@ -156,57 +157,58 @@ pub trait Provider: Send + Sync + 'static {
         None
     }
 
-    /// Returns whether the host is to watch the listing for this identity, on behalf of a client that watches no resource: not if the
-    /// provider cannot report its changes. A provider that begins something for each identity, such as a connection, returns true once the
-    /// identity has called it, and [`changes`](Self::changes) without watched paths begins nothing. Called often, so it must return
-    /// immediately. Default: true.
+    /// Returns whether the host is to watch the listing for this identity, on behalf of a client that watches no
+    /// resource: not if the provider cannot report its changes. A provider that begins something for each identity,
+    /// such as a connection, returns true once the identity has called it, and [`changes`](Self::changes) without
+    /// watched paths begins nothing. Called often, so it must return immediately. Default: true.
     fn reports_listing(&self, identity: &Identity) -> bool {
         let _ = identity;
         true
     }
 
-    /// Completes when [`reports_listing`](Self::reports_listing) may have become true for an identity. An event before that is not lost if
-    /// the next call completes immediately. Default: never completes.
+    /// Completes when [`reports_listing`](Self::reports_listing) may have become true for an identity. An event before
+    /// that is not lost if the next call completes immediately. Default: never completes.
     async fn identities_changed(&self) {
         std::future::pending().await
     }
 
-    /// Called, also repeatedly, while the listing is watched for this identity and no subscriber of a resource has it. Must return
-    /// immediately. Default: nothing.
+    /// Called, also repeatedly, while the listing is watched for this identity and no subscriber of a resource has it.
+    /// Must return immediately. Default: nothing.
     fn end_subscriptions(&self, identity: &Identity) {
         let _ = identity;
     }
 
-    /// Called when no subscriber has this identity any more, before the next call of [`changes`](Self::changes) with this identity.
-    /// Must return immediately. Default: nothing.
+    /// Called when no subscriber has this identity any more, before the next call of [`changes`](Self::changes) with
+    /// this identity. Must return immediately. Default: nothing.
     fn end_view(&self, identity: &Identity) {
         let _ = identity;
     }
 
-    /// Returns why its data cannot be reached now, and since when: for a provider whose data is elsewhere. Called often, so it
-    /// must return known state immediately. During an outage the plugin is shown as unreachable, and a required one makes the
-    /// server not ready (readiness); calls are still made. Default: no outage.
+    /// Returns why its data cannot be reached now, and since when: for a provider whose data is elsewhere. Called
+    /// often, so it must return known state immediately. During an outage the plugin is shown as unreachable, and a
+    /// required one makes the server not ready (readiness); calls are still made. Default: no outage.
     fn outage(&self) -> Option<Outage> {
         None
     }
 
-    /// Returns the memory that it holds besides its calls, in bytes, for administrators: for example the memory of a separate
-    /// process. Default: none.
+    /// Returns the memory that it holds besides its calls, in bytes, for administrators: for example the memory of a
+    /// separate process. Default: none.
     fn memory(&self) -> Option<u64> {
         None
     }
 
-    /// Returns the programs that it runs, for administrators. Called often, so it must return immediately. Default: none.
+    /// Returns the programs that it runs, for administrators. Called often, so it must return immediately. Default:
+    /// none.
     fn programs(&self) -> Option<Programs> {
         None
     }
 
-    /// Called when an administrator resets the plugin: a provider whose data is elsewhere ends its back-off, and tries to reach them
-    /// immediately. Must return immediately. Default: nothing.
+    /// Called when an administrator resets the plugin: a provider whose data is elsewhere ends its back-off, and tries
+    /// to reach them immediately. Must return immediately. Default: nothing.
     fn reset(&self) {}
 
-    /// Tries parts that a call does not cover, for `mcp-host check`, after the first page was listed. Returns warnings for an
-    /// admin.
+    /// Tries parts that a call does not cover, for `mcp-host check`, after the first page was listed. Returns warnings
+    /// for an admin.
     ///
     /// # Errors
     ///
@@ -303,8 +305,8 @@ impl<P: Provider + ?Sized> Provider for Arc<P> {
 
 /// The changes since a token.
 ///
-/// The host stores the token, which is opaque to it, and passes it back as `since`: it represents the current state of the
-/// provider's data.
+/// The host stores the token, which is opaque to it, and passes it back as `since`: it represents the current state of
+/// the provider's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChangeSet {
@@ -324,8 +326,8 @@ impl ChangeSet {
         Self { token: token.into(), changed: Vec::new(), listing_changed: false, poll_after: None }
     }
 
-    /// All watched paths and the listing changed: the answer to an unknown token. A superfluous change costs a read; a missing
-    /// change is never noticed.
+    /// All watched paths and the listing changed: the answer to an unknown token. A superfluous change costs a read; a
+    /// missing change is never noticed.
     pub fn all(token: impl Into<String>, watched: &[String]) -> Self {
         Self { changed: watched.to_vec(), listing_changed: true, ..Self::none(token) }
     }
@@ -352,8 +354,8 @@ impl ChangeSet {
     }
 }
 
-/// A provider's description of itself, not of the state of its data. For each loaded plugin the host stores names truncated to
-/// 1 KiB each, and the description truncated to 64 KiB.
+/// A provider's description of itself, not of the state of its data. For each loaded plugin the host stores names
+/// truncated to 1 KiB each, and the description truncated to 64 KiB.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProviderInfo {
     /// A short name for programs, such as `git`.
@@ -364,13 +366,13 @@ pub struct ProviderInfo {
     pub title: Option<String>,
     /// What the provider serves and how its paths are built, for people and models that are about to use it.
     pub description: Option<String>,
-    /// Whether [`Provider::changes`](Provider::changes) is implemented. If not, the host never calls it, and no resource can be
-    /// subscribed to.
+    /// Whether [`Provider::changes`](Provider::changes) is implemented. If not, the host never calls it, and no
+    /// resource can be subscribed to.
     pub watches: bool,
-    /// The maximum number of identities that may have subscriptions to resources at a time, if changes and tokens depend on the
-    /// [identity](Provider::identity) of the [caller](crate::caller::Caller), as at an upstream with a token for each principal; 0 if they
-    /// are the same for all. With views, [`Provider::changes`] and [`Provider::changed`] are called for each identity separately, and
-    /// listable resources cannot be subscribed to.
+    /// The maximum number of identities that may have subscriptions to resources at a time, if changes and tokens
+    /// depend on the [identity](Provider::identity) of the [caller](crate::caller::Caller), as at an upstream with a
+    /// token for each principal; 0 if they are the same for all. With views, [`Provider::changes`] and
+    /// [`Provider::changed`] are called for each identity separately, and listable resources cannot be subscribed to.
     pub views: usize,
 }
 

@@ -1,15 +1,15 @@
-//! The requester: the client on whose behalf the current task executes a request, for shares of resources that the clients
-//! of a plugin have in common.
+//! The requester: the client on whose behalf the current task executes a request, for shares of resources that the
+//! clients of a plugin have in common.
 //!
-//! An authenticated principal is one requester, from any address. Any other client over HTTP is its address, or its network
-//! with IPv6, as for the limits of `[http.limits]`. The server sets the requester, because only the transport knows the
-//! address; for a request without a transport, the requester is the principal. It is a task-local variable, like the context
-//! of the audit log: everything between the façade and a plugin runs on the task of the request.
+//! An authenticated principal is one requester, from any address. Any other client over HTTP is its address, or its
+//! network with IPv6, as for the limits of `[http.limits]`. The server sets the requester, because only the transport
+//! knows the address; for a request without a transport, the requester is the principal. It is a task-local variable,
+//! like the context of the audit log: everything between the façade and a plugin runs on the task of the request.
 //!
 //! Requesters share the permits of a plugin ([`FairSemaphore`]): for its calls (`limits.concurrency`), for their HTTP
-//! exchanges (`limits.http.concurrency`), and for the connections to a database. One requester may take half of the free
-//! permits. The client over stdio, the command line and the host's own indexers compete with no other client, and may take
-//! everything.
+//! exchanges (`limits.http.concurrency`), and for the connections to a database. One requester may take half of the
+//! free permits. The client over stdio, the command line and the host's own indexers compete with no other client, and
+//! may take everything.
 
 use std::net::IpAddr;
 

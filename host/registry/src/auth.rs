@@ -1,9 +1,9 @@
 //! Credentials for registries, and the tokens that registries issue for them.
 //!
-//! Credentials come from `docker login`: from `~/.docker/config.json`, or from the credential helper in it. A helper is another
-//! program; its timeout is [`HELPER_TIMEOUT`]. Without credentials, or if a helper fails, requests are anonymous; a later error
-//! mentions both causes. A token is requested at the `realm` of the registry's challenge (RFC 6750, Docker's token
-//! authentication), which must be `https`; it is kept for this command only.
+//! Credentials come from `docker login`: from `~/.docker/config.json`, or from the credential helper in it. A helper is
+//! another program; its timeout is [`HELPER_TIMEOUT`]. Without credentials, or if a helper fails, requests are
+//! anonymous; a later error mentions both causes. A token is requested at the `realm` of the registry's challenge (RFC
+//! 6750, Docker's token authentication), which must be `https`; it is kept for this command only.
 
 use std::time::Duration;
 
@@ -45,7 +45,8 @@ struct Token {
     access_token: Option<String>,
 }
 
-/// Returns the stored credentials for a registry; `None` if there are none. The error is the reason why they are unavailable.
+/// Returns the stored credentials for a registry; `None` if there are none. The error is the reason why they are
+/// unavailable.
 pub(crate) async fn login(registry: &str) -> Result<Option<Login>, String> {
     let names = stored_names(registry);
     let looked = task::spawn_blocking(move || first_credential(names));
@@ -73,8 +74,8 @@ pub(crate) async fn login(registry: &str) -> Result<Option<Login>, String> {
     }
 }
 
-/// Returns the names under which credentials of a registry can be stored: `docker login` and `podman login` have different ones for
-/// Docker Hub.
+/// Returns the names under which credentials of a registry can be stored: `docker login` and `podman login` have
+/// different ones for Docker Hub.
 fn stored_names(registry: &str) -> Vec<String> {
     if DOCKER_HUB.contains(&registry) {
         vec!["https://index.docker.io/v1/".to_owned(), "docker.io".to_owned()]

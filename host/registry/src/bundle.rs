@@ -1,8 +1,9 @@
 //! Signature bundles: Sigstore's bundle 0.3 with a DSSE envelope, as cosign v3 and `mcp-host push --sign` write them.
 //!
-//! The envelope signs its payload with pre-authentication encoding (PAE), and the payload is verified before it is parsed. The
-//! payload is an in-toto `statement` with the digest of the manifest as a subject. For a signature by a key in the config, the
-//! bundle's log entries, timestamps and hints are ignored; `keyless` verifies a bundle with a certificate.
+//! The envelope signs its payload with pre-authentication encoding (PAE), and the payload is verified before it is
+//! parsed. The payload is an in-toto `statement` with the digest of the manifest as a subject. For a signature by a key
+//! in the config, the bundle's log entries, timestamps and hints are ignored; `keyless` verifies a bundle with a
+//! certificate.
 //!
 //! Bounded: [`MAX_BUNDLE_SIZE`] bytes, [`MAX_SIGNATURES`] signatures.
 
@@ -106,7 +107,8 @@ fn shown_hint(hint: &str) -> String {
     }
 }
 
-/// Returns the signed bytes (DSSE 1.0): type and payload, each with its length, so that neither can be mistaken for the other.
+/// Returns the signed bytes (DSSE 1.0): type and payload, each with its length, so that neither can be mistaken for the
+/// other.
 fn pre_authentication_encoding(payload: &[u8]) -> Vec<u8> {
     let head = format!("DSSEv1 {} {IN_TOTO} {} ", IN_TOTO.len(), payload.len());
     [head.as_bytes(), payload].concat()

@@ -11,8 +11,8 @@
 //! | `sockets` | the import, which the host denies in any case |
 //!
 //! A capability without a target covers only itself, and the grants limit what the provider reaches. `dirs:rw` covers
-//! `dirs:ro`, and a pattern covers the origins that match it. The imports of a component are facts. Its needs are declared by
-//! the publisher, and are part of the component's digest.
+//! `dirs:ro`, and a pattern covers the origins that match it. The imports of a component are facts. Its needs are
+//! declared by the publisher, and are part of the component's digest.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -93,7 +93,8 @@ impl Kind {
         }
     }
 
-    /// Returns the kind of an interface; `None` for an interface without access outside of its instance, apart from the log.
+    /// Returns the kind of an interface; `None` for an interface without access outside of its instance, apart from the
+    /// log.
     pub fn of_import(import: &str) -> Option<Self> {
         let interface = import.split('@').next().unwrap_or(import);
         let (package, name) = interface.split_once('/').unwrap_or((interface, ""));

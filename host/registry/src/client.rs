@@ -83,7 +83,8 @@ impl Client {
         Err(HttpError::TooLarge { host: repository.registry().to_owned(), max: (MAX_TAG_PAGES * PAGE_SIZE) as u64 })
     }
 
-    /// Returns the bytes of a manifest or an index, by tag or by digest. If requested by digest, the bytes have that digest.
+    /// Returns the bytes of a manifest or an index, by tag or by digest. If requested by digest, the bytes have that
+    /// digest.
     pub(crate) async fn manifest(&self, repository: &Repository, name: &str) -> Result<Bytes, HttpError> {
         let mut call = Call::get(self.url(repository, &format!("manifests/{name}")));
         let accept = format!("{MANIFEST}, {INDEX}");
@@ -145,8 +146,8 @@ impl Client {
         incoming.finish(digest).map_err(stored)
     }
 
-    /// Returns the referrers of a manifest with this artifact type, from the referrers API; `None` if the registry does not
-    /// have the API.
+    /// Returns the referrers of a manifest with this artifact type, from the referrers API; `None` if the registry does
+    /// not have the API.
     pub(crate) async fn referrers(
         &self,
         repository: &Repository,

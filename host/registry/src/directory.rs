@@ -1,9 +1,9 @@
 //! A directory with an OCI image layout as a mirror: a disk from another machine, or an unpacked archive of
 //! `mcp-host store export`.
 //!
-//! The tag of a manifest is in the annotation `org.opencontainers.image.ref.name` of its entry in `index.json`. A directory can
-//! have several repositories, so the following names match the repository `registry.example.com/acme/web` at the prefix
-//! `registry.example.com/acme`:
+//! The tag of a manifest is in the annotation `org.opencontainers.image.ref.name` of its entry in `index.json`. A
+//! directory can have several repositories, so the following names match the repository `registry.example.com/acme/web`
+//! at the prefix `registry.example.com/acme`:
 //!
 //! | name | use |
 //! |---|---|
@@ -11,8 +11,8 @@
 //! | `web:1.4.2` | the part after the prefix |
 //! | `1.4.2` | only if the prefix is the whole repository |
 //!
-//! A referrer is an entry with its artifact type whose manifest has the subject. All content is verified by its digest. Bounded
-//! like the answers of registries, and to [`MAX_ENTRIES`] entries of the index.
+//! A referrer is an entry with its artifact type whose manifest has the subject. All content is verified by its digest.
+//! Bounded like the answers of registries, and to [`MAX_ENTRIES`] entries of the index.
 
 use std::fmt;
 use std::io::Read;

@@ -21,8 +21,8 @@ pub fn manifest(data: &[u8]) {
     said.into_iter().flatten().for_each(|text| harmless(&text));
 }
 
-/// Parses a bundle, verifies it with a trusted root that has signed none of the inputs, and parses its statement without
-/// verification.
+/// Parses a bundle, verifies it with a trusted root that has signed none of the inputs, and parses its statement
+/// without verification.
 pub fn bundle(data: &[u8]) {
     let manifest = Digest::compute(b"manifest");
     if let Ok(bundle) = Bundle::parse(data) {

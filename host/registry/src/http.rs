@@ -9,9 +9,9 @@
 //! | redirects | [`MAX_REDIRECTS`], to `https` only |
 //! | retries if the registry is busy (429, 503) | [`MAX_ATTEMPTS`], each after at most [`MAX_RETRY_AFTER`] |
 //!
-//! `Authorization` is sent only to the host and port for which it was made. Names must resolve to public addresses (protection
-//! against SSRF), except the registry's own name if it is `localhost`, an address, or listed in `private` of `[registry]`. Each
-//! exchange has its own connection. Proxies are not used.
+//! `Authorization` is sent only to the host and port for which it was made. Names must resolve to public addresses
+//! (protection against SSRF), except the registry's own name if it is `localhost`, an address, or listed in `private`
+//! of `[registry]`. Each exchange has its own connection. Proxies are not used.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -176,14 +176,14 @@ impl Call {
 }
 
 impl HttpClient {
-    /// Creates a client that trusts the authorities of this machine and the given ones. It accepts private addresses for the
-    /// hosts in `private`.
+    /// Creates a client that trusts the authorities of this machine and the given ones. It accepts private addresses
+    /// for the hosts in `private`.
     pub(crate) fn new(authorities: Vec<CertificateDer<'static>>, private: BTreeSet<String>) -> Self {
         Self { authorities, private, tls: OnceCell::new() }
     }
 
-    /// Sends a request of a registry, follows redirects, and retries if the registry is busy. `registry` is the host in the
-    /// config: if that is an IP address, it may be private.
+    /// Sends a request of a registry, follows redirects, and retries if the registry is busy. `registry` is the host in
+    /// the config: if that is an IP address, it may be private.
     pub(crate) async fn send(&self, call: &Call, registry: &str) -> Result<Answer, HttpError> {
         let mut attempt = 1_usize;
         loop {

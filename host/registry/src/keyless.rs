@@ -1,7 +1,7 @@
 //! Keyless signatures, made with a short-lived certificate of a Sigstore authority and logged in a transparency log.
 //!
-//! Only this module uses Sigstore's own crate, whose API changes with each release. The following parts are verified, without a
-//! network:
+//! Only this module uses Sigstore's own crate, whose API changes with each release. The following parts are verified,
+//! without a network:
 //!
 //! | part | against |
 //! |---|---|
@@ -11,12 +11,12 @@
 //! | the time, from the log or from timestamps (RFC 3161); at least one | `tlogs`, `timestampAuthorities` |
 //! | the signature over the payload, and the digest of the manifest among its subjects | the certificate |
 //!
-//! A root without `ctlogs` or `tlogs` belongs to an instance without such logs, and none is required; a timestamp is then
-//! required for the time. Issuer and subject are taken from the certificate; the caller (`trust`) decides whether they are
-//! trusted.
+//! A root without `ctlogs` or `tlogs` belongs to an instance without such logs, and none is required; a timestamp is
+//! then required for the time. Issuer and subject are taken from the certificate; the caller (`trust`) decides whether
+//! they are trusted.
 //!
-//! Bounded: [`MAX_ENTRIES`] log entries, timestamps and certificates each per bundle, so that a bundle costs few signature
-//! verifications.
+//! Bounded: [`MAX_ENTRIES`] log entries, timestamps and certificates each per bundle, so that a bundle costs few
+//! signature verifications.
 
 use std::sync::Once;
 

@@ -1,4 +1,5 @@
-//! OCI image layouts in a tar archive: the locked components with their signatures and the lock, for machines without a network.
+//! OCI image layouts in a tar archive: the locked components with their signatures and the lock, for machines without a
+//! network.
 //!
 //! | entry | holds |
 //! |---|---|
@@ -6,9 +7,9 @@
 //! | `blobs/sha256/DIGITS` | manifests, configs, components, bundles and bills of materials |
 //! | `mcp-host.lock` | the lock entries of the archive, before the contents |
 //!
-//! Equal locks give equal archives, and an unpacked archive is a mirror (`directory`). Archives are not trusted: a file is
-//! accepted only if its content has the digest in its name, and no path of the archive is written to (path traversal). Bounded:
-//! 65536 entries; locked contents, each by its size; 64 MiB of other contents.
+//! Equal locks give equal archives, and an unpacked archive is a mirror (`directory`). Archives are not trusted: a file
+//! is accepted only if its content has the digest in its name, and no path of the archive is written to (path
+//! traversal). Bounded: 65536 entries; locked contents, each by its size; 64 MiB of other contents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
@@ -112,9 +113,9 @@ pub fn export(components: &[LockedComponent], store: &Store, archive: impl Write
 
 /// Reads an archive into the store. Returns the part of its lock with these references, unverified.
 ///
-/// The lock precedes the contents. Locked contents are bounded by their size in the lock; other contents, such as the configs of
-/// components, by [`MAX_OTHERS`] in total. Extension headers, which can make a reader allocate any amount of memory, are refused:
-/// an export has none.
+/// The lock precedes the contents. Locked contents are bounded by their size in the lock; other contents, such as the
+/// configs of components, by [`MAX_OTHERS`] in total. Extension headers, which can make a reader allocate any amount of
+/// memory, are refused: an export has none.
 ///
 /// # Errors
 ///

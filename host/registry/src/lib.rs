@@ -1,7 +1,7 @@
 //! Components from OCI registries: resolves a reference, verifies its component, stores it by its digest, and locks it.
 //!
-//! Only the commands of an admin use this crate (`mcp-host add`, `lock`, `update`, `store fetch`, `push`). Serving reads the
-//! config, the lock and the store (`mcp_host_config::registry`), and never requests a registry.
+//! Only the commands of an admin use this crate (`mcp-host add`, `lock`, `update`, `store fetch`, `push`). Serving
+//! reads the config, the lock and the store (`mcp_host_config::registry`), and never requests a registry.
 //!
 //! The order of [`Registries::obtain`], in which each step relies only on the steps before it:
 //!
@@ -17,12 +17,12 @@
 //!
 //! Each step requests mirrors first: registries (`client`), or directories with an OCI image layout (`directory`).
 //!
-//! Then the caller inspects the component in the confined compiler process, compares its [capabilities](Capability) with the
-//! agreed ones, and writes the [lock](LockFile).
+//! Then the caller inspects the component in the confined compiler process, compares its [capabilities](Capability)
+//! with the agreed ones, and writes the [lock](LockFile).
 //!
-//! Data from a registry is not trusted before it is verified, and everything is bounded: `http` has timeouts and size limits,
-//! redirects carry no credentials to another host, and names must resolve to public addresses unless the config lists them. Texts
-//! of publishers are escaped in messages.
+//! Data from a registry is not trusted before it is verified, and everything is bounded: `http` has timeouts and size
+//! limits, redirects carry no credentials to another host, and names must resolve to public addresses unless the config
+//! lists them. Texts of publishers are escaped in messages.
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 

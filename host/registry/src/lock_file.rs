@@ -1,7 +1,7 @@
 //! Changing the lock: one command at a time reads, changes and writes it.
 //!
-//! A command holds `flock` on the lock's directory from reading until writing. The file is replaced by an atomic rename of a
-//! synced temporary file: if a process is killed, the lock is either the old or the new one.
+//! A command holds `flock` on the lock's directory from reading until writing. The file is replaced by an atomic rename
+//! of a synced temporary file: if a process is killed, the lock is either the old or the new one.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Write as _};

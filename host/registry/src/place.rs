@@ -39,7 +39,8 @@ impl Place {
         }
     }
 
-    /// Returns the bytes of a manifest or an index, by tag or by digest. If requested by digest, the bytes have that digest.
+    /// Returns the bytes of a manifest or an index, by tag or by digest. If requested by digest, the bytes have that
+    /// digest.
     pub(crate) async fn manifest(&self, client: &Client, name: &str) -> Result<Bytes, HttpError> {
         match self {
             Self::Registry(repository) => client.manifest(repository, name).await,

@@ -1,9 +1,9 @@
-//! Publishing a component: the layout of CNCF TAG Runtime, and the referrers of its manifest: signature bundles, a provenance, a
-//! bill of materials.
+//! Publishing a component: the layout of CNCF TAG Runtime, and the referrers of its manifest: signature bundles, a
+//! provenance, a bill of materials.
 //!
-//! Equal bytes with an equal version give an equal manifest: nothing in it depends on the time. An existing version is not replaced.
-//! If it has the same component, because another program has published it (`wkg`), its manifest is kept, and the referrers refer to
-//! that one.
+//! Equal bytes with an equal version give an equal manifest: nothing in it depends on the time. An existing version is
+//! not replaced. If it has the same component, because another program has published it (`wkg`), its manifest is kept,
+//! and the referrers refer to that one.
 
 use std::collections::{BTreeMap, BTreeSet};
 

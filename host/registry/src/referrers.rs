@@ -1,8 +1,9 @@
-//! The referrers of a manifest: signature bundles and bills of materials, from the referrers API, or from the tag that the
-//! specification defines for registries without it.
+//! The referrers of a manifest: signature bundles and bills of materials, from the referrers API, or from the tag that
+//! the specification defines for registries without it.
 //!
-//! An empty answer means that there are no referrers; a missing answer is an error. Any principal with write access to the
-//! repository can add referrers: a malformed one is skipped, and more than [`MAX_REFERRERS`] of a type are an error.
+//! An empty answer means that there are no referrers; a missing answer is an error. Any principal with write access to
+//! the repository can add referrers: a malformed one is skipped, and more than [`MAX_REFERRERS`] of a type are an
+//! error.
 
 use bytes::Bytes;
 use mcp_host_config::registry::Repository;

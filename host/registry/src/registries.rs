@@ -68,8 +68,8 @@ pub struct Available {
     pub newest: Option<Version>,
 }
 
-/// Checks that a manifest belongs to the version in the tag. The manifest is signed, but the tag is not: without this check, a
-/// client with write access to the registry could present an old version as a new one (downgrade attack).
+/// Checks that a manifest belongs to the version in the tag. The manifest is signed, but the tag is not: without this
+/// check, a client with write access to the registry could present an old version as a new one (downgrade attack).
 pub(crate) fn check_version(
     reference: &Reference,
     version: Option<&Version>,
@@ -146,8 +146,8 @@ impl Registries {
         Ok(Available { within, newest: versions::newest_release(&tags) })
     }
 
-    /// Adds missing or changed contents of a locked component to the store. Returns whether any was missing. Contents are
-    /// requested by digest, so signatures are not verified again.
+    /// Adds missing or changed contents of a locked component to the store. Returns whether any was missing. Contents
+    /// are requested by digest, so signatures are not verified again.
     ///
     /// # Errors
     ///
@@ -228,8 +228,8 @@ impl Registries {
         }
     }
 
-    /// Returns the verified facts about a manifest, and the accepted bundles. All mirrors are requested, because one may have
-    /// no bundles.
+    /// Returns the verified facts about a manifest, and the accepted bundles. All mirrors are requested, because one
+    /// may have no bundles.
     async fn verified(
         &self,
         reference: &Reference,
@@ -273,8 +273,8 @@ impl Registries {
         verifier.verify(subject, &parsed, moment).map(|verified| counting(verified, &found))
     }
 
-    /// Adds the bills of materials of a manifest to the store, from the first place that has any. If they are unavailable, the
-    /// result contains the problem.
+    /// Adds the bills of materials of a manifest to the store, from the first place that has any. If they are
+    /// unavailable, the result contains the problem.
     async fn sboms(&self, repository: &Repository, manifest: &Digest, store: &Store) -> Result<Sboms, RegistryError> {
         let (mut sboms, mut is_answered) = (Sboms::default(), false);
         for place in self.places(repository) {

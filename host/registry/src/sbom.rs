@@ -1,7 +1,7 @@
 //! Bills of materials that refer to a manifest: CycloneDX or SPDX, in JSON.
 //!
-//! Bills of materials are fetched, stored and shown, but never trusted: their author is not verified, and nothing depends on
-//! them. An unavailable one is not an error. Bounded: [`MAX_SBOMS`] of at most [`MAX_SBOM_SIZE`] bytes.
+//! Bills of materials are fetched, stored and shown, but never trusted: their author is not verified, and nothing
+//! depends on them. An unavailable one is not an error. Bounded: [`MAX_SBOMS`] of at most [`MAX_SBOM_SIZE`] bytes.
 
 use std::fmt;
 

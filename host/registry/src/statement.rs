@@ -66,7 +66,8 @@ impl Claims {
         Some(Self { builder, sources })
     }
 
-    /// Returns the lock entry for the provenance, if it meets the requirement. Without a requirement, the first source is used.
+    /// Returns the lock entry for the provenance, if it meets the requirement. Without a requirement, the first source
+    /// is used.
     pub(crate) fn accepted(&self, required: Option<&Provenance>) -> Option<LockedProvenance> {
         let is_source = |source: &&String| {
             required.is_none_or(|required| {

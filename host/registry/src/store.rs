@@ -1,8 +1,8 @@
 //! The store: verified contents, each in a file that is named by its SHA-256, and the locks that refer to them.
 //!
-//! A file is written under a temporary name, synced, and renamed. So it is complete when it has its final name, even if a process
-//! is killed, and concurrent writers of the same content do not conflict. A reader gets the descriptor of the hashed file, not
-//! its path (no TOCTOU race). Only this user can access files and directories ([`PrivateDir`]).
+//! A file is written under a temporary name, synced, and renamed. So it is complete when it has its final name, even if
+//! a process is killed, and concurrent writers of the same content do not conflict. A reader gets the descriptor of the
+//! hashed file, not its path (no TOCTOU race). Only this user can access files and directories ([`PrivateDir`]).
 //!
 //! | below the directory | holds |
 //! |---|---|

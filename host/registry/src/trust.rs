@@ -1,9 +1,9 @@
 //! Verifies that signatures meet the requirements of `[[trust]]`.
 //!
-//! A signature counts if it is by a key of the table before its expiry date, or by a certificate of one of its identities. A key
-//! in two entries is one signer, and so is an identity that matches two entries: each signer is assigned to at most one entry,
-//! and `minimum` is compared with the largest possible assignment. A provenance counts if one of the same keys or identities has
-//! signed it.
+//! A signature counts if it is by a key of the table before its expiry date, or by a certificate of one of its
+//! identities. A key in two entries is one signer, and so is an identity that matches two entries: each signer is
+//! assigned to at most one entry, and `minimum` is compared with the largest possible assignment. A provenance counts
+//! if one of the same keys or identities has signed it.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! Verification without a network: config, lock and store are consistent, and the signatures meet the current `[[trust]]`.
+//! Verification without a network: config, lock and store are consistent, and the signatures meet the current
+//! `[[trust]]`.
 
 use std::collections::BTreeSet;
 
@@ -41,8 +42,8 @@ pub fn verify_one(config: &Config, locked: &LockedComponent, store: &Store) -> R
     verify_at(config, locked, store, Moment::Locked).map(drop)
 }
 
-/// Verifies a component from elsewhere that is locked now: only the references in its lock entry are used. The error has the
-/// problem and the remedy.
+/// Verifies a component from elsewhere that is locked now: only the references in its lock entry are used. The error
+/// has the problem and the remedy.
 pub fn verify_new(config: &Config, named: &LockedComponent, store: &Store) -> Result<Obtained, String> {
     let (verified, manifest) = verify_at(config, named, store, Moment::Now(Timestamp::now()))?;
     let bundles = verified.used.iter().filter_map(|number| named.bundles.get(*number).copied()).collect();

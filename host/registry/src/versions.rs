@@ -6,8 +6,8 @@ use semver::Version;
 /// The maximum number of versions that a message lists.
 const MAX_SUGGESTIONS: usize = 5;
 
-/// Returns the newest version that matches a reference, with its tag. `v1.4.2` is the version 1.4.2; if both tags exist, the
-/// one without the letter is used.
+/// Returns the newest version that matches a reference, with its tag. `v1.4.2` is the version 1.4.2; if both tags
+/// exist, the one without the letter is used.
 pub(crate) fn newest(selector: &Selector, tags: &[String]) -> Option<(Version, String)> {
     let of_selector = versions(tags).filter(|(version, ..)| selector.matches(version));
     of_selector.max().map(|(version, _, tag)| (version, tag.clone()))

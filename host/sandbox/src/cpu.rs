@@ -1,12 +1,13 @@
-//! Times of a call outside of its own polls: processor time that the host uses for the call in addition to its guest, and waits
-//! for resources that other calls hold.
+//! Times of a call outside of its own polls: processor time that the host uses for the call in addition to its guest,
+//! and waits for resources that other calls hold.
 //!
-//! Tasks that receive HTTP responses and processes that run SQLite use processor time for a call. This time is a part of the
-//! call's `limits.cpu`: the call's clock adds it to the guest's time (`engine::cpu`), and the tasks end when their time alone
-//! exceeds the limit, even while the guest waits. The time for suspending the call is estimated (`HAND_OFF`).
+//! Tasks that receive HTTP responses and processes that run SQLite use processor time for a call. This time is a part
+//! of the call's `limits.cpu`: the call's clock adds it to the guest's time (`engine::cpu`), and the tasks end when
+//! their time alone exceeds the limit, even while the guest waits. The time for suspending the call is estimated
+//! (`HAND_OFF`).
 //!
-//! A call that reaches its deadline because other calls held a connection or a database is not at fault. Therefore these waits
-//! are counted.
+//! A call that reaches its deadline because other calls held a connection or a database is not at fault. Therefore
+//! these waits are counted.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,10 +17,10 @@ use std::time::{Duration, Instant};
 
 use mcp_host_base::time::thread_cpu_time;
 
-/// The processor time for suspending a call and continuing it: waking a thread, parking one, the queue between them. No clock
-/// of the call sees it, because it is outside of all polls, and most of it is the kernel's. Measured with guests that repeat one
-/// operation of files or buckets: 20 to 25 µs on a loaded machine. The constant is lower, so that no call pays more than it costs on
-/// a faster machine.
+/// The processor time for suspending a call and continuing it: waking a thread, parking one, the queue between them. No
+/// clock of the call sees it, because it is outside of all polls, and most of it is the kernel's. Measured with guests
+/// that repeat one operation of files or buckets: 20 to 25 µs on a loaded machine. The constant is lower, so that no
+/// call pays more than it costs on a faster machine.
 const HAND_OFF: Duration = Duration::from_micros(10);
 
 /// The times of one call, in nanoseconds.
@@ -105,8 +106,8 @@ impl ChargedThread {
         thread_cpu_time().saturating_sub(self.before)
     }
 
-    /// Whether the thread has used more than the remaining budget. The elapsed time is an upper bound of the used time, and is
-    /// compared first because it needs no system call.
+    /// Whether the thread has used more than the remaining budget. The elapsed time is an upper bound of the used time,
+    /// and is compared first because it needs no system call.
     pub fn is_used_up(&self, begun: Instant) -> bool {
         let left = self.budget.remaining().unwrap_or_default();
         begun.elapsed() > left && self.used() > left

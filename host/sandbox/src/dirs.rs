@@ -19,9 +19,9 @@
 //! All other functions are wasmtime-wasi's own, called on threads that may block ([`disk`]). The frequent ones are
 //! attempted on the guest's own thread first, in a form that cannot block ([`nonblocking`]).
 //!
-//! Not promised: that a special file that reports itself as a regular one never blocks (below `/proc`, or on an unreachable network file
-//! system), that a hard link placed in the directory by a third party does not refer to a file elsewhere, or that a directory that is granted
-//! twice observes the smaller quota.
+//! Not promised: that a special file that reports itself as a regular one never blocks (below `/proc`, or on an
+//! unreachable network file system), that a hard link placed in the directory by a third party does not refer to a file
+//! elsewhere, or that a directory that is granted twice observes the smaller quota.
 
 mod descriptor;
 mod disk;
@@ -111,7 +111,8 @@ impl DirGrants {
         self.granted.iter().map(|granted| granted.host_path.as_path())
     }
 
-    /// Opens the directories for one instance. If a directory has been replaced on the host, later instances get the new one.
+    /// Opens the directories for one instance. If a directory has been replaced on the host, later instances get the
+    /// new one.
     pub(crate) async fn open(&self) -> Result<Files, GrantError> {
         let preopens = if self.granted.is_empty() { Vec::new() } else { self.open_all().await? };
         Ok(Files::new(
@@ -125,8 +126,8 @@ impl DirGrants {
 }
 
 impl DirGrants {
-    /// Opens the directories. Directories that were found on a local file system before are opened on this thread; the others on a thread that
-    /// may block, because they may be on an unreachable network file system.
+    /// Opens the directories. Directories that were found on a local file system before are opened on this thread; the
+    /// others on a thread that may block, because they may be on an unreachable network file system.
     async fn open_all(&self) -> Result<Vec<Preopen>, GrantError> {
         let at_once = self.granted.iter().map(|granted| granted.try_open(&self.log, &self.disk));
         if let Some(opened) = at_once.collect() {

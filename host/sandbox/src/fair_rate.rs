@@ -1,9 +1,10 @@
-//! A rate limit of one plugin (GCRA, a token bucket), shared fairly by its clients: for its calls (`limits.rate`) and for their HTTP
-//! exchanges (`limits.http.rate`).
+//! A rate limit of one plugin (GCRA, a token bucket), shared fairly by its clients: for its calls (`limits.rate`) and
+//! for their HTTP exchanges (`limits.http.rate`).
 //!
-//! One client takes at most half of the rate and of the burst, which leaves the other half for all others. The same limit applies to
-//! all calls of the host together, so that polls of watched resources leave capacity for reads. The client over stdio, the command
-//! line and the host's own indexers compete with no other client, and may take everything.
+//! One client takes at most half of the rate and of the burst, which leaves the other half for all others. The same
+//! limit applies to all calls of the host together, so that polls of watched resources leave capacity for reads. The
+//! client over stdio, the command line and the host's own indexers compete with no other client, and may take
+//! everything.
 //!
 //! Bounded: at most [`MAX_CLIENTS`] clients have a separate state, as in [`keyed_rate`](mcp_host_base::keyed_rate).
 

@@ -1,7 +1,8 @@
 //! `wasi:config/store`: the plugin's `config` table, and the host's values about the plugin's limits and grants.
 //!
-//! Keys that begin with `mcp-host/` belong to the host, and are an error in a `config` table. `get` answers them, but `get-all` leaves them
-//! out, because a provider may refuse unknown keys. A host that does not know such a key answers none.
+//! Keys that begin with `mcp-host/` belong to the host, and are an error in a `config` table. `get` answers them, but
+//! `get-all` leaves them out, because a provider may refuse unknown keys. A host that does not know such a key answers
+//! none.
 //!
 //! | key | value |
 //! |---|---|
@@ -12,10 +13,11 @@
 //! | `mcp-host/grants.http/ORIGIN` | whether requests to the origin are granted, `true` or `false`: `mcp-host/grants.http/https://docs.rs` |
 //! | `mcp-host/grants.keyvalue/NAME` | whether the bucket is granted, `true` or `false` |
 //!
-//! Data that a provider has stored, in a bucket or a directory, remains after a reload has revoked a grant. The key of origins is for a
-//! provider that serves stored responses of web servers. It is answered by the same look-up that decides about requests, so a provider does
-//! not have to parse patterns of origins. For an origin that is invalid or longer than [`MAX_ORIGIN_LEN`], the value is `false`. The key of
-//! buckets is for a provider that can work without a bucket, because an attempt to open a bucket that is not granted is logged.
+//! Data that a provider has stored, in a bucket or a directory, remains after a reload has revoked a grant. The key of
+//! origins is for a provider that serves stored responses of web servers. It is answered by the same look-up that
+//! decides about requests, so a provider does not have to parse patterns of origins. For an origin that is invalid or
+//! longer than [`MAX_ORIGIN_LEN`], the value is `false`. The key of buckets is for a provider that can work without a
+//! bucket, because an attempt to open a bucket that is not granted is logged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -129,7 +131,8 @@ fn milliseconds(duration: Duration) -> String {
 mod tests {
     use super::*;
 
-    /// Returns the config that the plugin in a config file reads. Its component is a file, because the config must not name a missing one.
+    /// Returns the config that the plugin in a config file reads. Its component is a file, because the config must not
+    /// name a missing one.
     fn guest_config(text: &str) -> GuestConfig {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a.wasm"), "").unwrap();

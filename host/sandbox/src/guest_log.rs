@@ -1,8 +1,8 @@
 //! Guests' log messages in the host's log: `wasi:logging`, standard output and standard error.
 //!
-//! Each line is one event under the target `mcp_host::guest`, with the plugin's name, escaped by [`mcp_host_base::escape`]; the lines of a
-//! traceback are one event ([`records`]). The amount of messages is up to the guest, so the cost of each is bounded before any work is
-//! done for it:
+//! Each line is one event under the target `mcp_host::guest`, with the plugin's name, escaped by
+//! [`mcp_host_base::escape`]; the lines of a traceback are one event ([`records`]). The amount of messages is up to the
+//! guest, so the cost of each is bounded before any work is done for it:
 //!
 //! | resource | bound |
 //! |---|---|
@@ -14,8 +14,8 @@
 //!
 //! The last lines are kept for administrators ([`GuestLog::recent`]).
 //!
-//! One line per [`LOG_INTERVAL`] reports the dropped bytes. Repeated warnings are throttled ([`repeats`]), except for the author of a
-//! provider, who wants to see each.
+//! One line per [`LOG_INTERVAL`] reports the dropped bytes. Repeated warnings are throttled ([`repeats`]), except for
+//! the author of a provider, who wants to see each.
 
 use std::fmt::Display;
 use std::num::NonZeroU32;
@@ -202,7 +202,8 @@ impl GuestLog {
         }
     }
 
-    /// Logs a line that a program wrote on standard error, if the allowance suffices. Administrators see it at any log level.
+    /// Logs a line that a program wrote on standard error, if the allowance suffices. Administrators see it at any log
+    /// level.
     pub fn program_line(&self, line: &str) {
         match self.admit("", line) {
             true => self.emit(Level::Info, "", &[line], 1),
@@ -221,8 +222,8 @@ impl GuestLog {
         }
     }
 
-    /// Takes the cost of a line that is logged under another target from the allowance. Returns the truncated and escaped line, or none if
-    /// it is dropped.
+    /// Takes the cost of a line that is logged under another target from the allowance. Returns the truncated and
+    /// escaped line, or none if it is dropped.
     pub fn admit_line(&self, line: &str) -> Option<String> {
         if self.admit("", line) {
             self.report_dropped();
@@ -264,8 +265,8 @@ impl GuestLog {
         }
     }
 
-    /// Logs lines as one event, with the number of their occurrences. All lines but the first are marked, so that none poses as a
-    /// separate event.
+    /// Logs lines as one event, with the number of their occurrences. All lines but the first are marked, so that none
+    /// poses as a separate event.
     fn emit(&self, level: Level, context: &str, lines: &[&str], times: u64) {
         self.report_dropped();
         if lines.iter().all(|line| line.is_empty()) {
@@ -345,8 +346,8 @@ mod tests;
 /// The minimum interval between two lines of one warning.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The warnings about one part of a plugin, each logged at most once per [`WARNING_INTERVAL`] with the number of occurrences since its
-/// previous line.
+/// The warnings about one part of a plugin, each logged at most once per [`WARNING_INTERVAL`] with the number of
+/// occurrences since its previous line.
 #[derive(Debug)]
 pub(crate) struct ThrottledWarnings {
     log: Arc<GuestLog>,
@@ -371,8 +372,8 @@ impl ThrottledWarnings {
         }
     }
 
-    /// Records one occurrence of a reason that is logged elsewhere. If a line is due, returns the number of occurrences that it stands
-    /// for.
+    /// Records one occurrence of a reason that is logged elsewhere. If a line is due, returns the number of occurrences
+    /// that it stands for.
     pub(crate) fn record(&self, reason: &'static str) -> Option<u64> {
         self.throttle.record(reason).map(|suppressed| suppressed.saturating_add(1))
     }

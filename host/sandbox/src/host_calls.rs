@@ -1,13 +1,13 @@
-//! The host calls of one call of a provider, for its author: the number of calls, the time and the bytes of each function, and the last
-//! calls.
+//! The host calls of one call of a provider, for its author: the number of calls, the time and the bytes of each
+//! function, and the last calls.
 //!
-//! The recorder is a task-local variable of the call. It is set only where calls are [observed](HostCalls::scope): `serve` has none. A
-//! caller that knows the functions by name begins a host call ([`HostCalls::begin`]); the command line does so from the `tracing` spans of
-//! the generated bindings. Functions that carry data add its bytes (`transferred`); without a recorder this is one read of a thread-local
-//! variable.
+//! The recorder is a task-local variable of the call. It is set only where calls are [observed](HostCalls::scope):
+//! `serve` has none. A caller that knows the functions by name begins a host call ([`HostCalls::begin`]); the command
+//! line does so from the `tracing` spans of the generated bindings. Functions that carry data add its bytes
+//! (`transferred`); without a recorder this is one read of a thread-local variable.
 //!
-//! Bounded: [`MAX_FUNCTIONS`] functions, [`MAX_LAST`] last calls, [`MAX_ERROR_LINES`] lines of standard error and of errors in the log, of
-//! [`MAX_ERROR_LINE`] bytes.
+//! Bounded: [`MAX_FUNCTIONS`] functions, [`MAX_LAST`] last calls, [`MAX_ERROR_LINES`] lines of standard error and of
+//! errors in the log, of [`MAX_ERROR_LINE`] bytes.
 //!
 //! The contract is synchronous, so one host call is open at a time.
 
@@ -146,7 +146,8 @@ impl HostCalls {
         state.keep_last(call);
     }
 
-    /// The calls of each function, in the order of the first calls. A call that has not returned counts with its time until now.
+    /// The calls of each function, in the order of the first calls. A call that has not returned counts with its time
+    /// until now.
     pub fn totals(&self) -> Vec<HostCallTotal> {
         let state = self.0.lock();
         let mut all = State { totals: state.totals.clone(), ..State::default() };
@@ -173,8 +174,8 @@ impl HostCalls {
 }
 
 impl State {
-    /// Adds a call to the last ones, and merges it with the previous one if both are of the same function. Log calls are left out, because
-    /// their lines are [kept](Self::error_lines).
+    /// Adds a call to the last ones, and merges it with the previous one if both are of the same function. Log calls
+    /// are left out, because their lines are [kept](Self::error_lines).
     fn keep_last(&mut self, call: HostCall) {
         if call.function.starts_with("wasi:logging/") {
             return;

@@ -1,7 +1,8 @@
 //! Outbound HTTP: `grants.http`.
 //!
-//! A guest has no other HTTP: this is `wasi:http` of WASI 0.2, with the host's own [`send_request`](WasiHttpHooks::send_request). The
-//! reference of [`HttpGrants`] defines which requests are allowed. Each request passes these steps, in this order:
+//! A guest has no other HTTP: this is `wasi:http` of WASI 0.2, with the host's own
+//! [`send_request`](WasiHttpHooks::send_request). The reference of [`HttpGrants`] defines which requests are allowed.
+//! Each request passes these steps, in this order:
 //!
 //! | step | mechanism | error if it fails |
 //! |---|---|---|
@@ -15,9 +16,10 @@
 //! | the response's headers are within their size limit, and informational responses (1xx) before it within about twice that | `limits.http.headers`, [`head_limit`] | `HTTP-response-header-section-size` |
 //! | the body is within its size limit, and arrives before the deadline | [`body`], `limits.http.body`, `limits.http.timeout` | an error in the middle of the stream, never a short body |
 //!
-//! The whole exchange, from name resolution to the last byte of the body, is bounded by `limits.http.timeout`; the guest's own timeouts
-//! can only shorten it. Redirects are not followed: the guest receives the `3xx`, and its next request is checked like the first. Each
-//! exchange has a separate connection, so no state of one exchange is visible to another.
+//! The whole exchange, from name resolution to the last byte of the body, is bounded by `limits.http.timeout`; the
+//! guest's own timeouts can only shorten it. Redirects are not followed: the guest receives the `3xx`, and its next
+//! request is checked like the first. Each exchange has a separate connection, so no state of one exchange is visible
+//! to another.
 //!
 //! An exchange belongs to the instance: when the call ends or is dropped, so is the connection. It runs on the guest
 //! threads, in tasks whose processor time is a part of `limits.cpu` of the call ([`HostCpuBudget`]).
@@ -146,8 +148,8 @@ impl OutboundHttp {
         if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
     }
 
-    /// Connects to each granted origin without a wildcard, with a TLS handshake if it is `https`, and sends nothing. Returns a warning
-    /// for each failure.
+    /// Connects to each granted origin without a wildcard, with a TLS handshake if it is `https`, and sends nothing.
+    /// Returns a warning for each failure.
     pub(crate) async fn check_origins(&self) -> Vec<String> {
         let checks = self.grants.iter().map(|grant| async move {
             let origin = grant.origin.exact()?;

@@ -2,12 +2,13 @@
 //!
 //! # Storage
 //!
-//! Each plugin with a bucket has one SQLite database, `keyvalue/PLUGIN.sqlite3` below the state directory, accessible to its user
-//! only. It is SQLite, not an embedded store for a single process, because several hosts may share a state directory: two desktop
-//! clients that each start `mcp-host` with the same config see the same buckets, at the same time.
+//! Each plugin with a bucket has one SQLite database, `keyvalue/PLUGIN.sqlite3` below the state directory, accessible
+//! to its user only. It is SQLite, not an embedded store for a single process, because several hosts may share a state
+//! directory: two desktop clients that each start `mcp-host` with the same config see the same buckets, at the same
+//! time.
 //!
-//! A bucket with `shared = true` is not in this database, but in a store that the replicas of a cluster share ([`shared`]). The
-//! guarantees below apply to buckets in SQLite.
+//! A bucket with `shared = true` is not in this database, but in a store that the replicas of a cluster share
+//! ([`shared`]). The guarantees below apply to buckets in SQLite.
 //!
 //! Guests use `wasi:keyvalue` in the standard's newest draft ([`wasi_draft2`]), or in the previous one
 //! ([`wasi_draft1`]), which other hosts implement. Both are thin: [`Operations`] has one method per operation, and
@@ -15,21 +16,21 @@
 //!
 //! # Guarantees
 //!
-//! - A bucket that is not granted does not exist: opening it returns `no-such-store`. An existing bucket is never denied, because a
-//!   bucket exists exactly if it is granted.
+//! - A bucket that is not granted does not exist: opening it returns `no-such-store`. An existing bucket is never
+//!   denied, because a bucket exists exactly if it is granted.
 //! - Acknowledged writes survive `kill -9`, and writes are atomic: each operation is one transaction of a write-ahead
 //!   log. The log is synchronized at checkpoints, not at each write, so a power failure may lose the last writes, in
 //!   their order; the database stays consistent. A host that shuts down gracefully checkpoints the log and removes it.
 //! - Quotas are exact, also between processes: the totals of a bucket are a row that is read, checked and written in
 //!   the transaction that writes the entry, and a writer takes the write lock before it reads.
-//! - A database that is damaged, was emptied, cannot be written, or does not belong to this user is an error for the guest, and a log
-//!   line for the admin. It is never deleted or recreated: a new database is created with its tables under a temporary name and then
-//!   renamed, so an empty file is never the result of an interrupted creation.
+//! - A database that is damaged, was emptied, cannot be written, or does not belong to this user is an error for the
+//!   guest, and a log line for the admin. It is never deleted or recreated: a new database is created with its tables
+//!   under a temporary name and then renamed, so an empty file is never the result of an interrupted creation.
 //!
 //! # Without the feature `keyvalue`
 //!
-//! The interface is linked, so that components that import it load, but no bucket can be granted: a config that grants one is
-//! rejected. Every operation on a bucket that an application grants in code fails ([`absent`]).
+//! The interface is linked, so that components that import it load, but no bucket can be granted: a config that grants
+//! one is rejected. Every operation on a bucket that an application grants in code fails ([`absent`]).
 //!
 //! # Bounds
 //!
@@ -46,10 +47,10 @@
 //! | file descriptors | three per plugin, from its first use |
 //! | shared buckets: requests at once, and their time | [`shared`] |
 //!
-//! SQLite blocks, so it is called on the runtime's blocking threads, not on the guest threads. The connection is behind a lock that
-//! calls acquire *before* they take such a thread, so a plugin that uses its store constantly takes only one thread. A dedicated
-//! thread per plugin would work, too, but would be idle most of the time. A call that ends while it waits has changed nothing; a call
-//! that ends during its operation may have completed it, unacknowledged.
+//! SQLite blocks, so it is called on the runtime's blocking threads, not on the guest threads. The connection is behind
+//! a lock that calls acquire *before* they take such a thread, so a plugin that uses its store constantly takes only
+//! one thread. A dedicated thread per plugin would work, too, but would be idle most of the time. A call that ends
+//! while it waits has changed nothing; a call that ends during its operation may have completed it, unacknowledged.
 
 #![cfg_attr(not(feature = "keyvalue"), allow(dead_code, reason = "only buckets use it"))]
 
@@ -287,9 +288,9 @@ impl Keyvalue {
 
     /// Returns the contents of each bucket, as far as this process knows them without waiting. Blocks.
     ///
-    /// Buckets on disk: a database that a call has opened is read. A database that is not open is opened once; later calls return these
-    /// values, until a call opens it. None if it cannot be read. Shared buckets: the contents that were read last, and they are read again
-    /// if they are [old](shared::MAX_AGE). None before they have been read.
+    /// Buckets on disk: a database that a call has opened is read. A database that is not open is opened once; later
+    /// calls return these values, until a call opens it. None if it cannot be read. Shared buckets: the contents that
+    /// were read last, and they are read again if they are [old](shared::MAX_AGE). None before they have been read.
     pub(crate) fn usage(&self) -> Vec<BucketUsage> {
         let shared = self.shared().filter_map(|(bucket, store)| {
             let known = store.known_contents()?;
@@ -300,7 +301,8 @@ impl Keyvalue {
         all
     }
 
-    /// Reads the contents of the shared buckets, for [`usage`](Self::usage). A bucket that cannot be read keeps its last known contents.
+    /// Reads the contents of the shared buckets, for [`usage`](Self::usage). A bucket that cannot be read keeps its
+    /// last known contents.
     pub(crate) async fn read_shared_usage(&self) {
         for (_, store) in self.shared() {
             store.read_contents().await;
@@ -381,7 +383,8 @@ impl Keyvalue {
         }
     }
 
-    /// The time since when the database is unusable, and the reason. None if the last attempt succeeded or there was none.
+    /// The time since when the database is unusable, and the reason. None if the last attempt succeeded or there was
+    /// none.
     pub(crate) fn unusable(&self) -> Option<UnusableGrant> {
         self.unusable.lock().clone()
     }
@@ -474,8 +477,8 @@ impl Page {
         }
     }
 
-    /// Returns the number for [`PageStart::Offset`] if there are more keys, of a page that began at `start`: the count of keys to skip, or
-    /// the revision.
+    /// Returns the number for [`PageStart::Offset`] if there are more keys, of a page that began at `start`: the count
+    /// of keys to skip, or the revision.
     pub(super) fn offset(&self, start: u64) -> Option<u64> {
         self.has_more.then(|| self.revision.unwrap_or_else(|| start.saturating_add(self.keys.len() as u64)))
     }
@@ -499,7 +502,8 @@ fn entry_size((key, value): &(String, Vec<u8>)) -> usize {
     key.len().saturating_add(value.len()).saturating_add(size_of::<(String, Vec<u8>)>())
 }
 
-/// Adds `delta` to a value, a number in decimal digits; a missing value counts as zero. Fails if the sum is outside of `range`.
+/// Adds `delta` to a value, a number in decimal digits; a missing value counts as zero. Fails if the sum is outside of
+/// `range`.
 fn add(value: Option<&[u8]>, delta: i128, range: &RangeInclusive<i128>) -> Result<i128, StoreError> {
     let number = match value {
         Some(value) => {

@@ -1,14 +1,14 @@
 //! The sandbox of a plugin: its guests can access the outside world only through the plugin's grants.
 //!
-//! Every instance gets a separate context, made from the plugin's grants: its directories (reopened, so that a replaced directory is the
-//! new one), its variables, outgoing HTTP, its buckets, its configuration, the log. Sockets are refused, arguments and standard input are
-//! empty, clocks and random numbers are real. Files are accessed through a handle of the directory, never by a path of the host: no `..`,
-//! link or absolute path escapes (path traversal).
+//! Every instance gets a separate context, made from the plugin's grants: its directories (reopened, so that a replaced
+//! directory is the new one), its variables, outgoing HTTP, its buckets, its configuration, the log. Sockets are
+//! refused, arguments and standard input are empty, clocks and random numbers are real. Files are accessed through a
+//! handle of the directory, never by a path of the host: no `..`, link or absolute path escapes (path traversal).
 //!
-//! All grants have the same shape. `config::grants::NAME` parses the file's text into a validated value, and is the reference of its
-//! syntax. `sandbox::NAME` enforces the grant for one plugin: it is built once per plugin from the validated value, gives each call its
-//! access, rejects everything else with the errors of the guest's interface, and logs each kind of rejection once a minute. [`Sandbox`]
-//! builds the context of an instance from all grants.
+//! All grants have the same shape. `config::grants::NAME` parses the file's text into a validated value, and is the
+//! reference of its syntax. `sandbox::NAME` enforces the grant for one plugin: it is built once per plugin from the
+//! validated value, gives each call its access, rejects everything else with the errors of the guest's interface, and
+//! logs each kind of rejection once a minute. [`Sandbox`] builds the context of an instance from all grants.
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 
@@ -64,8 +64,8 @@ pub enum SandboxError {
     Directory(#[from] dirs::GrantError),
 }
 
-/// The accounts of the call that uses a grant: the host's memory and processor time for the call are charged to its instance and its
-/// client.
+/// The accounts of the call that uses a grant: the host's memory and processor time for the call are charged to its
+/// instance and its client.
 #[derive(Clone, Copy)]
 pub(crate) struct CallAccounts<'a> {
     memory: &'a Arc<MemoryAccount>,
@@ -99,8 +99,8 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Creates the sandbox of a plugin. It stores buckets in `buckets`, runs SQLite in child processes if `sqlite_workers` is given,
-    /// and evicts `idle` instances when it runs out of memory.
+    /// Creates the sandbox of a plugin. It stores buckets in `buckets`, runs SQLite in child processes if
+    /// `sqlite_workers` is given, and evicts `idle` instances when it runs out of memory.
     pub fn new(
         plugin: &config::Plugin,
         buckets: BucketStores<'_>,
@@ -164,8 +164,8 @@ impl Sandbox {
         self.keyvalue.try_stored_data().await;
     }
 
-    /// Returns an unusable grant, with the time and the reason. None if the last attempt succeeded or there was none. Only the plugin's
-    /// stored data is tried.
+    /// Returns an unusable grant, with the time and the reason. None if the last attempt succeeded or there was none.
+    /// Only the plugin's stored data is tried.
     pub fn unusable_grant(&self) -> Option<UnusableGrant> {
         self.keyvalue.unusable()
     }
@@ -180,9 +180,9 @@ impl Sandbox {
         self.keyvalue.denied_buckets()
     }
 
-    /// Tries the plugin's stored data, its databases and its sources of access tokens. The error names an unusable grant and the reason.
-    /// Each server gets one request, or none with `offline`. Returns warnings about problems whose cause may be outside of the config,
-    /// such as an unreachable origin.
+    /// Tries the plugin's stored data, its databases and its sources of access tokens. The error names an unusable
+    /// grant and the reason. Each server gets one request, or none with `offline`. Returns warnings about problems
+    /// whose cause may be outside of the config, such as an unreachable origin.
     pub async fn check_grants(&self, offline: bool) -> Result<Vec<String>, String> {
         let unusable = |reason| format!("its key-value store cannot be used: {reason}");
         self.keyvalue.check().await.map_err(unusable)?;
@@ -236,7 +236,8 @@ impl Sandbox {
         wasi.envs(&self.variables)
             .stdout(streams.stdout)
             .stderr(streams.stderr)
-            // Without this, guests could create sockets, each a file descriptor of the process, although the sockets cannot connect.
+            // Without this, guests could create sockets, each a file descriptor of the process, although the sockets
+            // cannot connect.
             .allow_tcp(false)
             .allow_udp(false)
             .max_random_size(self.max_random_bytes);

@@ -1,20 +1,22 @@
 //! The memory of a plugin while its calls run: linear memory, tables, and the host's allocations for its guests.
 //!
-//! Bytes are counted per plugin, over all its instances, in one [`MemoryBudget`] (`limits.memory`). Linear memory and tables are
-//! charged as they grow, and growth beyond the budget is denied without a trap: a guest that handles a failed allocation continues. The
-//! host's allocations for a guest (header fields, requests, bodies, buffers of streams, queries, values of buckets, lifted values, an
-//! answer during validation) are a [`Reservation`], which is released on drop. Idle instances are evicted before a charge is denied.
+//! Bytes are counted per plugin, over all its instances, in one [`MemoryBudget`] (`limits.memory`). Linear memory and
+//! tables are charged as they grow, and growth beyond the budget is denied without a trap: a guest that handles a
+//! failed allocation continues. The host's allocations for a guest (header fields, requests, bodies, buffers of
+//! streams, queries, values of buckets, lifted values, an answer during validation) are a [`Reservation`], which is
+//! released on drop. Idle instances are evicted before a charge is denied.
 //!
-//! **Shares of clients.** Each byte is charged through a [`MemoryAccount`], which knows the owner of the call ([`CallOwner`]). If the
-//! calls of a client hold more than 1/[`SMALL_SHARE`] of the budget, they must leave 1/[`RESERVE`] of it free. So one client gets at
-//! most 7/8, and the rest suffices for small calls of others; a greedy call only fails itself. The client that started the host
-//! competes with no other, and may take everything. When an instance is reused, all of its memory is charged to the next client.
+//! **Shares of clients.** Each byte is charged through a [`MemoryAccount`], which knows the owner of the call
+//! ([`CallOwner`]). If the calls of a client hold more than 1/[`SMALL_SHARE`] of the budget, they must leave
+//! 1/[`RESERVE`] of it free. So one client gets at most 7/8, and the rest suffices for small calls of others; a greedy
+//! call only fails itself. The client that started the host competes with no other, and may take everything. When an
+//! instance is reused, all of its memory is charged to the next client.
 //!
-//! A [`ShareLimiter`](mcp_host_base::share_limiter) is not sufficient: idle instances are evicted before a charge is denied, and the
-//! reserve depends on the client's current memory.
+//! A [`ShareLimiter`](mcp_host_base::share_limiter) is not sufficient: idle instances are evicted before a charge is
+//! denied, and the reserve depends on the client's current memory.
 //!
-//! **Causes.** A denied charge names the holder of the memory ([`Denial`]): the calls with the same input, which are then the cause of
-//! the failure, or other calls.
+//! **Causes.** A denied charge names the holder of the memory ([`Denial`]): the calls with the same input, which are
+//! then the cause of the failure, or other calls.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -155,7 +157,8 @@ impl CallOwner {
     }
 }
 
-/// The memory that an instance, or the host for one call, holds of a budget. All of it is charged to the owner of the current call.
+/// The memory that an instance, or the host for one call, holds of a budget. All of it is charged to the owner of the
+/// current call.
 pub struct MemoryAccount {
     budget: Arc<MemoryBudget>,
     state: Mutex<AccountState>,
@@ -194,8 +197,8 @@ impl MemoryAccount {
         Reservation { account: self.clone(), bytes: 0 }
     }
 
-    /// Reserves `bytes` bytes until the reservation is dropped. Fails if the budget lacks them even after eviction of the plugin's idle
-    /// instances.
+    /// Reserves `bytes` bytes until the reservation is dropped. Fails if the budget lacks them even after eviction of
+    /// the plugin's idle instances.
     pub(crate) fn try_reserve(self: &Arc<Self>, bytes: usize) -> Result<Reservation, Denial> {
         let mut reservation = self.reservation();
         reservation.try_resize(bytes).map(|()| reservation)

@@ -1,8 +1,8 @@
 //! Opening a granted directory or database below a directory that a plugin may write to.
 //!
-//! The plugin can replace a part of the path by a symbolic link to any place of the machine. So the path is opened from a handle of the
-//! writable directory, and the kernel follows no link beneath it (`openat2`, Linux 5.6). On other systems the path is opened as it
-//! is, and the config's warnings name it.
+//! The plugin can replace a part of the path by a symbolic link to any place of the machine. So the path is opened from
+//! a handle of the writable directory, and the kernel follows no link beneath it (`openat2`, Linux 5.6). On other
+//! systems the path is opened as it is, and the config's warnings name it.
 
 use std::fs::File;
 use std::io;

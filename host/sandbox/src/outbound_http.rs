@@ -15,8 +15,8 @@ pub use self::client::{ExchangeBounds, ExchangeError, HttpsClient};
 /// The maximum `Retry-After` that is shown. A date counts as longer.
 const MAX_SHOWN_DELAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Reads the certificate authorities that this machine trusts, on a blocking thread, because there are some hundred files.
-/// Unreadable ones are logged.
+/// Reads the certificate authorities that this machine trusts, on a blocking thread, because there are some hundred
+/// files. Unreadable ones are logged.
 pub(crate) async fn system_certificates() -> Vec<CertificateDer<'static>> {
     let found = task::spawn_blocking(rustls_native_certs::load_native_certs).await.unwrap_or_default();
     for error in &found.errors {
@@ -31,8 +31,8 @@ pub(crate) async fn system_certificates() -> Vec<CertificateDer<'static>> {
     found.certs
 }
 
-/// Returns advice for an admin about an answer with this status: retry, instead of searching for a mistake in the config. None
-/// unless the status means that the endpoint is busy or failing.
+/// Returns advice for an admin about an answer with this status: retry, instead of searching for a mistake in the
+/// config. None unless the status means that the endpoint is busy or failing.
 pub fn retry_advice(status: StatusCode, retry_after: Option<Duration>) -> Option<String> {
     let is_busy = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT);
     (is_busy || status.is_server_error()).then(|| {

@@ -1,30 +1,34 @@
 //! Record and replay of the host calls of an instance.
 //!
-//! All outside data of a guest (time, random numbers, files, HTTP, buckets, rows, its config) are results of imported functions. So a record of a
-//! call consists of its arguments, each host call with its arguments and result, and its answer, and the call can be replayed without any grant.
+//! All outside data of a guest (time, random numbers, files, HTTP, buckets, rows, its config) are results of imported
+//! functions. So a record of a call consists of its arguments, each host call with its arguments and result, and its
+//! answer, and the call can be replayed without any grant.
 //!
-//! **Where.** Imports are intercepted as values of the component model ([`linker`]), after lifting and before lowering, by one function for all
-//! interfaces of WASI and of this project. The feature `rr` of wasmtime 48 has only settings yet. It would record the bytes that a host call
-//! writes to the guest's memory; such a record does not fit another build of the same provider, whose memory layout differs. A record of values
-//! does.
+//! **Where.** Imports are intercepted as values of the component model ([`linker`]), after lifting and before lowering,
+//! by one function for all interfaces of WASI and of this project. The feature `rr` of wasmtime 48 has only settings
+//! yet. It would record the bytes that a host call writes to the guest's memory; such a record does not fit another
+//! build of the same provider, whose memory layout differs. A record of values does.
 //!
-//! **Recording.** Each import of the guest is a dynamically typed function of the host that calls the real one. The real ones are typed Rust
-//! functions in the [linker of all instances](crate::state::linker), which cannot be called with dynamic values. A small component in between can
-//! call them: the [`Passthrough`]. It has one export for each import, which calls the import, and is instantiated in the same store. So grants,
-//! limits, errors and accounting are the same for recorded and other calls; the passthrough's memory is charged to the plugin.
+//! **Recording.** Each import of the guest is a dynamically typed function of the host that calls the real one. The
+//! real ones are typed Rust functions in the [linker of all instances](crate::state::linker), which cannot be called
+//! with dynamic values. A small component in between can call them: the [`Passthrough`]. It has one export for each
+//! import, which calls the import, and is instantiated in the same store. So grants, limits, errors and accounting are
+//! the same for recorded and other calls; the passthrough's memory is charged to the plugin.
 //!
-//! **Replaying.** The same functions return the results in the record, in order. A host call that is not the next one in the record, or has other
-//! arguments, is a [`Difference`], and ends the call. No other function is linked.
+//! **Replaying.** The same functions return the results in the record, in order. A host call that is not the next one
+//! in the record, or has other arguments, is a [`Difference`], and ends the call. No other function is linked.
 //!
-//! **Resources.** Streams, descriptors, pollables, fields, buckets and all other handles are numbered in the order in which the guest gets them,
-//! from 1 in each instance. A record has numbers in place of handles. So a replay needs no resource of the host: reading a stream is another host
-//! call whose result is in the record, and a pollable is ready when it was ready in the record. Dropping a handle is not recorded, because it
-//! returns nothing, and two builds may drop handles in a different order.
+//! **Resources.** Streams, descriptors, pollables, fields, buckets and all other handles are numbered in the order in
+//! which the guest gets them, from 1 in each instance. A record has numbers in place of handles. So a replay needs no
+//! resource of the host: reading a stream is another host call whose result is in the record, and a pollable is ready
+//! when it was ready in the record. Dropping a handle is not recorded, because it returns nothing, and two builds may
+//! drop handles in a different order.
 //!
 //! **Logging.** Calls of `wasi:logging` are neither recorded nor compared: an additional log line is not a difference.
 //!
-//! **Bounded.** The host calls of a call are kept until it ends, at most [`MAX_CALL_BYTES`] bytes, and are charged to the plugin's memory. When
-//! there is no more room, the rest of the call is not recorded, and the record is marked as truncated.
+//! **Bounded.** The host calls of a call are kept until it ends, at most [`MAX_CALL_BYTES`] bytes, and are charged to
+//! the plugin's memory. When there is no more room, the rest of the call is not recorded, and the record is marked as
+//! truncated.
 
 mod linker;
 mod redaction;
@@ -171,7 +175,8 @@ impl InstanceRecording {
         Self { handles: Handles::default(), mode: Mode::Replay(replay), has_effects: false }
     }
 
-    /// Returns whether a recorded host call may have changed something outside of the instance, so that the call must not be made again.
+    /// Returns whether a recorded host call may have changed something outside of the instance, so that the call must
+    /// not be made again.
     pub fn has_effects(&self) -> bool {
         self.has_effects
     }
@@ -217,8 +222,8 @@ impl InstanceRecording {
     }
 }
 
-/// Returns whether a host function may change something outside of the instance: a request, a bucket, a file. Functions that are not known
-/// to be harmless may.
+/// Returns whether a host function may change something outside of the instance: a request, a bucket, a file. Functions
+/// that are not known to be harmless may.
 fn may_have_effects(function: &str) -> bool {
     let (interface, name) = function.split_once(' ').unwrap_or((function, ""));
     let name = name.rsplit_once('.').map_or(name, |(_, name)| name);

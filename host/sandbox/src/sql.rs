@@ -1,24 +1,24 @@
 //! SQL grants: the host's implementation of `mcp-host:sql` for one plugin.
 //!
-//! A guest names a granted database and sends the text of one query with parameters. The host knows the address and the password,
-//! connects, and returns typed rows.
+//! A guest names a granted database and sends the text of one query with parameters. The host knows the address and the
+//! password, connects, and returns typed rows.
 //!
 //! # Guarantees
 //!
 //! - A database that is not granted does not exist: a query of it returns `not-granted`.
-//! - A guest only reads. `backend::postgresql` and `backend::sqlite` each enforce this by several mechanisms, none of which relies
-//!   on the text of a query.
-//! - Each query is a separate transaction, which is always rolled back, on a connection that no other query uses at that time. A
-//!   query leaves no state on its connection.
-//! - A query ends at its timeout, and with the call: the host sends a cancellation to the server, or kills the process that runs
-//!   SQLite.
-//! - Messages to the guest may contain words of the statement and names of the database's objects, but neither stored data nor the
-//!   address. Errors that only an admin can repair are logged with the reason.
+//! - A guest only reads. `backend::postgresql` and `backend::sqlite` each enforce this by several mechanisms, none of
+//!   which relies on the text of a query.
+//! - Each query is a separate transaction, which is always rolled back, on a connection that no other query uses at
+//!   that time. A query leaves no state on its connection.
+//! - A query ends at its timeout, and with the call: the host sends a cancellation to the server, or kills the process
+//!   that runs SQLite.
+//! - Messages to the guest may contain words of the statement and names of the database's objects, but neither stored
+//!   data nor the address. Errors that only an admin can repair are logged with the reason.
 //!
 //! # Without the feature `sql`
 //!
-//! The interface is linked, so that components that import it load, but no database can be granted: a config that grants one is
-//! rejected. Queries of a database that an application grants in code fail.
+//! The interface is linked, so that components that import it load, but no database can be granted: a config that
+//! grants one is rejected. Queries of a database that an application grants in code fail.
 //!
 //! # Bounds
 //!
@@ -227,8 +227,9 @@ impl SqlDatabases {
         self.log_failure(name, result).map(|result| result.rows)
     }
 
-    /// Checks that the databases can be reached, that the host accepts their roles, and that their schemas exist, and prepares the
-    /// saved queries. With `offline`, databases on servers are skipped. The returned warnings and the error are for the admin.
+    /// Checks that the databases can be reached, that the host accepts their roles, and that their schemas exist, and
+    /// prepares the saved queries. With `offline`, databases on servers are skipped. The returned warnings and the
+    /// error are for the admin.
     pub(crate) async fn check(&self, offline: bool) -> Result<Vec<String>, String> {
         let (mut warnings, host) = (Vec::new(), self.host());
         for (name, database) in &self.granted {
@@ -270,8 +271,8 @@ impl SqlDatabases {
         warnings
     }
 
-    /// Checks that the host accepts the roles of the databases that can be reached within [`ROLE_TIMEOUT`]. The error is for the
-    /// admin.
+    /// Checks that the host accepts the roles of the databases that can be reached within [`ROLE_TIMEOUT`]. The error
+    /// is for the admin.
     pub(crate) async fn check_roles(&self) -> Result<(), String> {
         let host = self.host();
         for (name, database) in &self.granted {
@@ -399,8 +400,8 @@ pub(crate) fn add_to_linker<T: Send + 'static>(
     databases::add_to_linker::<_, HasSql>(linker, sql)
 }
 
-/// The notifications of all databases of one plugin. Notifications between two waits are merged into one. Dropping this value
-/// closes the connections.
+/// The notifications of all databases of one plugin. Notifications between two waits are merged into one. Dropping this
+/// value closes the connections.
 #[derive(Debug, Default)]
 pub struct DatabaseNotifications {
     received: Arc<Notify>,

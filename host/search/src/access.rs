@@ -1,7 +1,7 @@
 //! Search and context for one principal.
 //!
-//! A principal finds a resource if it may both list and read it. The host decides this, through [`HostView`]: for each match before
-//! ranking and counting, and again for each returned hit, under the then current rules.
+//! A principal finds a resource if it may both list and read it. The host decides this, through [`HostView`]: for each
+//! match before ranking and counting, and again for each returned hit, under the then current rules.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -31,8 +31,8 @@ impl SearchService {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidRequest`] if the request cannot match anything, or no plugin is searched; [`Error::Unavailable`] if the index
-    /// cannot be used at the moment.
+    /// [`Error::InvalidRequest`] if the request cannot match anything, or no plugin is searched; [`Error::Unavailable`]
+    /// if the index cannot be used at the moment.
     pub fn search<'a>(
         &'a self,
         principal: &'a Principal,

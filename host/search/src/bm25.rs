@@ -1,9 +1,10 @@
 //! BM25 with given term weights: the SQL function `weighted_bm25`.
 //!
-//! FTS5's own `bm25()` counts the documents that have each phrase before the first result. That is a single step for SQLite: its time is
-//! proportional to the number of these documents, and it cannot be interrupted. This function takes the inverse document frequencies as an argument
-//! instead ([`frequency`](super::frequency) finds them within bounds). Everything else is the same: `k1` is 1.2, `b` is 0.75, and scores are
-//! negative, so the smallest is the best. A match in the first column, which has names, counts twice.
+//! FTS5's own `bm25()` counts the documents that have each phrase before the first result. That is a single step for
+//! SQLite: its time is proportional to the number of these documents, and it cannot be interrupted. This function takes
+//! the inverse document frequencies as an argument instead ([`frequency`](super::frequency) finds them within bounds).
+//! Everything else is the same: `k1` is 1.2, `b` is 0.75, and scores are negative, so the smallest is the best. A match
+//! in the first column, which has names, counts twice.
 
 use std::ffi::{CStr, c_int};
 use std::ptr;
@@ -18,7 +19,8 @@ const B: f64 = 0.75;
 /// The weight of a match in the first column. In other columns it is 1.
 const NAME_WEIGHT: f64 = 2.0;
 const TEXT_WEIGHT: f64 = 1.0;
-/// The minimum inverse document frequency, so that terms in more than half of the documents decide only between otherwise equal documents.
+/// The minimum inverse document frequency, so that terms in more than half of the documents decide only between
+/// otherwise equal documents.
 const MIN_WEIGHT: f64 = 1e-6;
 /// All columns.
 const ALL_COLUMNS: c_int = -1;
@@ -88,8 +90,8 @@ unsafe extern "C" fn weighted_bm25(
     count: c_int,
     values: *mut *mut ffi::sqlite3_value,
 ) {
-    // SAFETY: FTS5 passes `count` values, and pointers that are valid during this call. The value's bytes are not changed while they
-    // are read.
+    // SAFETY: FTS5 passes `count` values, and pointers that are valid during this call. The value's bytes are not
+    // changed while they are read.
     unsafe {
         let mut weights: &[u8] = &[];
         if count == 1 && !values.is_null() {

@@ -1,14 +1,15 @@
 //! Polls a provider for changes of the indexed resources.
 //!
-//! Resources are watched in groups, in the order of the listing. Each group has its own token, so the number of paths of a call is bounded. The
-//! first poll of a group precedes the reads of its resources, so that a later change is reported. A walk of an unchanged listing keeps the
-//! groups and their tokens, and makes no calls except polls.
+//! Resources are watched in groups, in the order of the listing. Each group has its own token, so the number of paths
+//! of a call is bounded. The first poll of a group precedes the reads of its resources, so that a later change is
+//! reported. A walk of an unchanged listing keeps the groups and their tokens, and makes no calls except polls.
 //!
-//! A walk collects the paths of each group again. A poll during the walk returns a new token. Until the walk ends, each call therefore also
-//! includes the paths that the previous token covers; otherwise the new token would skip their changes.
+//! A walk collects the paths of each group again. A poll during the walk returns a new token. Until the walk ends, each
+//! call therefore also includes the paths that the previous token covers; otherwise the new token would skip their
+//! changes.
 //!
-//! A provider may scan all its resources in one call, so a call may take long. Groups are therefore polled in turn, for [`POLL_TIME`] at a
-//! time: a few groups at each interval, many groups over several intervals.
+//! A provider may scan all its resources in one call, so a call may take long. Groups are therefore polled in turn, for
+//! [`POLL_TIME`] at a time: a few groups at each interval, many groups over several intervals.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
@@ -24,7 +25,8 @@ use mcp_host_model::uri::Path;
 const MAX_GROUP: usize = 1000;
 /// The maximum number of paths of a group during a walk, including paths of the previous walk.
 const MAX_GROUP_IN_WALK: usize = 2 * MAX_GROUP;
-/// The maximum number of resources that are watched individually. Changes of other resources are detected in the listing.
+/// The maximum number of resources that are watched individually. Changes of other resources are detected in the
+/// listing.
 const MAX_WATCHED: usize = 16_000;
 /// The time after which a poll leaves the remaining groups to the next poll.
 const POLL_TIME: Duration = Duration::from_millis(250);
@@ -45,8 +47,8 @@ struct WatchedGroup {
 }
 
 impl WatchedGroup {
-    /// The paths of a call. During a walk they include the paths that the token covers, unless there are too many: the paths of failed walks
-    /// with different listings would accumulate.
+    /// The paths of a call. During a walk they include the paths that the token covers, unless there are too many: the
+    /// paths of failed walks with different listings would accumulate.
     fn polled_paths(&self, is_walking: bool) -> Cow<'_, [Path]> {
         if !is_walking {
             return Cow::Borrowed(&self.paths);
@@ -110,7 +112,8 @@ impl ChangePoller {
         }
     }
 
-    /// Watches the next resources of a walk. Changes from now on are detected. Returns whether any of them was not watched before.
+    /// Watches the next resources of a walk. Changes from now on are detected. Returns whether any of them was not
+    /// watched before.
     pub(super) async fn watch(&mut self, plugin: &Plugin, paths: Vec<Path>) -> bool {
         let len = self.groups.get(self.current).map_or(0, |group| group.paths.len());
         self.watched = self.watched.saturating_add(paths.len());
@@ -160,7 +163,8 @@ impl ChangePoller {
         self.is_complete && !self.listing_changed && self.changed.is_empty()
     }
 
-    /// Polls one group, and returns whether that succeeded. Changes that a failed call does not report are reported by a later call.
+    /// Polls one group, and returns whether that succeeded. Changes that a failed call does not report are reported by
+    /// a later call.
     async fn poll_group(&mut self, plugin: &Plugin, index: usize) -> bool {
         let Some(group) = self.groups.get_mut(index).filter(|_| plugin.info().watches) else { return false };
         let asked = group.polled_paths(self.is_walking);

@@ -1,10 +1,11 @@
 //! The resources of context: the built-in mount `context:`, which exists while any plugin is searched.
 //!
-//! `context:///?q=QUESTION`, with `budget` and `audience`, has the best selection for a question within a budget of tokens:
-//! several contents, each with the URI of its resource, or of its lines where the provider has lines. `_meta` of each has the
-//! reason for its choice. Without `q`, passages are selected by priority alone.
+//! `context:///?q=QUESTION`, with `budget` and `audience`, has the best selection for a question within a budget of
+//! tokens: several contents, each with the URI of its resource, or of its lines where the provider has lines. `_meta`
+//! of each has the reason for its choice. Without `q`, passages are selected by priority alone.
 //!
-//! Like [searches](super::search_resources), these resources are a [built-in provider](mcp_host_engine::plugin::BuiltIn).
+//! Like [searches](super::search_resources), these resources are a [built-in
+//! provider](mcp_host_engine::plugin::BuiltIn).
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! The database file of the index: its tables, creation, opening and rebuilding.
 //!
-//! The index is derived data. A file that is damaged, or was written by an older version, is deleted and created again, and its
-//! content is indexed again. A file of a newer version is neither used nor deleted, because that version may be running at the same
-//! time, or be started again. The file is `search/index.sqlite3` below the state directory, accessible to this user only. Several
-//! hosts may share it: each finds its own sources in it.
+//! The index is derived data. A file that is damaged, or was written by an older version, is deleted and created again,
+//! and its content is indexed again. A file of a newer version is neither used nor deleted, because that version may be
+//! running at the same time, or be started again. The file is `search/index.sqlite3` below the state directory,
+//! accessible to this user only. Several hosts may share it: each finds its own sources in it.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -34,14 +34,14 @@ const APPLICATION_ID: i32 = 0x6d63_7073;
 const SCHEMA_VERSION: i32 = 4;
 /// The maximum time that a lookup waits for another process that has locked the file.
 const READER_BUSY_TIMEOUT: Duration = Duration::from_secs(2);
-/// The maximum time that a write waits for other processes. Their writing threads have low priority, too, so on a busy machine each
-/// may hold a lock for seconds. Only indexers wait for a write.
+/// The maximum time that a write waits for other processes. Their writing threads have low priority, too, so on a busy
+/// machine each may hold a lock for seconds. Only indexers wait for a write.
 const WRITER_BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 const FORMAT: Format =
     Format { application_id: APPLICATION_ID, version: SCHEMA_VERSION, schema: &[SCHEMA, vector_store::SCHEMA] };
 
-/// A source is a plugin with everything that its content depends on, identified by a digest. `terms` has the tokens of a document,
-/// made by `tokens` and separated by spaces, without the text; `passages` has the text.
+/// A source is a plugin with everything that its content depends on, identified by a digest. `terms` has the tokens of
+/// a document, made by `tokens` and separated by spaces, without the text; `passages` has the text.
 const SCHEMA: &str = "
     CREATE TABLE sources (
         id INTEGER PRIMARY KEY,
@@ -200,8 +200,8 @@ pub(super) fn limit_log(connection: &Connection, space: Space) -> Result<(), Ind
     Ok(())
 }
 
-/// Writes the log back to the database, except for pages that a reader's snapshot needs. This neither blocks other connections nor
-/// waits for them.
+/// Writes the log back to the database, except for pages that a reader's snapshot needs. This neither blocks other
+/// connections nor waits for them.
 pub(super) fn write_back_log(connection: &Connection) -> Result<(), IndexError> {
     Ok(connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?)
 }

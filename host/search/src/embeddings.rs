@@ -1,8 +1,8 @@
 //! Embeddings: vectors of passages, by which a search finds texts that use other words than the query.
 //!
-//! An endpoint of the config computes them (`[search.embeddings]`). They are stored in the database of the index, quantised to a
-//! byte for each dimension, and belong to a *space*: a digest of everything except the text that a vector depends on. Vectors of
-//! two spaces are never compared.
+//! An endpoint of the config computes them (`[search.embeddings]`). They are stored in the database of the index,
+//! quantised to a byte for each dimension, and belong to a *space*: a digest of everything except the text that a
+//! vector depends on. Vectors of two spaces are never compared.
 //!
 //! | module | subject |
 //! |---|---|
@@ -17,9 +17,9 @@
 //!
 //! # Guarantees
 //!
-//! - The text of a plugin is sent only if its config enables it, and queries only with `queries = true`. Documents that the current
-//!   config of this host excludes are not sent, even if the index contains them. After a reload that disables a plugin, a
-//!   request with its text is cancelled.
+//! - The text of a plugin is sent only if its config enables it, and queries only with `queries = true`. Documents that
+//!   the current config of this host excludes are not sent, even if the index contains them. After a reload that
+//!   disables a plugin, a request with its text is cancelled.
 //! - The log does not quote responses of the endpoint, because they may repeat the request.
 //! - Unchanged text is not sent again: a vector is found by the digest of its text.
 //! - Without an answer of the endpoint, searches have the lexical results, after `query-timeout` at most.

@@ -1,9 +1,9 @@
-//! Validates search requests. A request that cannot match anything is rejected as invalid. The message names the parameter, the expected value
-//! and the found value.
+//! Validates search requests. A request that cannot match anything is rejected as invalid. The message names the
+//! parameter, the expected value and the found value.
 //!
-//! The checks do not depend on the content of the index: a search for a type or a language that no resource has at the moment, or for a URI below
-//! a searched mount, is valid and has no results. A mount that the principal may not search is treated as nonexistent. If the plugin of a mount
-//! is not searched, the message explains how to enable search.
+//! The checks do not depend on the content of the index: a search for a type or a language that no resource has at the
+//! moment, or for a URI below a searched mount, is valid and has no results. A mount that the principal may not search
+//! is treated as nonexistent. If the plugin of a mount is not searched, the message explains how to enable search.
 
 use std::sync::Arc;
 
@@ -100,7 +100,8 @@ fn searched_uri(view: &dyn HostView, within: String) -> Result<String, Error> {
     })
 }
 
-/// The message for a URI whose plugin, or the first plugin below it, is not searched. None if the principal may not find anything there anyway.
+/// The message for a URI whose plugin, or the first plugin below it, is not searched. None if the principal may not
+/// find anything there anyway.
 fn unsearched_plugin(view: &dyn HostView, within: &str, searched: &[&Mount]) -> Option<String> {
     let owner = view.route(within).map(|(mount, _)| mount);
     let is_built_in = |plugin: &MountedPlugin<'_>| plugin.loaded.is_some_and(|plugin| plugin.built_in().is_some());

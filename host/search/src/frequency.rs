@@ -1,9 +1,9 @@
 //! Document frequencies: the numbers of documents with a term.
 //!
-//! Up to [`MAX_COUNTED`] documents are counted. For a more frequent term, the number is estimated from the density of the first
-//! [`MAX_IN_SAMPLE`] documents in each of [`SAMPLES`] ranges of ids. The ranges are evenly distributed over all ids, because the
-//! documents of one plugin have adjacent ids. So the time for a term is bounded for any frequency, and the same index yields the same
-//! estimate.
+//! Up to [`MAX_COUNTED`] documents are counted. For a more frequent term, the number is estimated from the density of
+//! the first [`MAX_IN_SAMPLE`] documents in each of [`SAMPLES`] ranges of ids. The ranges are evenly distributed over
+//! all ids, because the documents of one plugin have adjacent ids. So the time for a term is bounded for any frequency,
+//! and the same index yields the same estimate.
 
 use rusqlite::{Connection, params};
 
@@ -49,8 +49,8 @@ impl IdRange {
     }
 }
 
-/// The number of documents that match an FTS5 expression of one term. With `is_prefix` there are no samples, because each lookup of a
-/// prefix is expensive.
+/// The number of documents that match an FTS5 expression of one term. With `is_prefix` there are no samples, because
+/// each lookup of a prefix is expensive.
 pub(super) fn document_frequency(
     connection: &Connection,
     expression: &str,
@@ -83,7 +83,8 @@ fn count(connection: &Connection, expression: &str, ids: IdRange, max: u32) -> R
     Ok(statement.query_row(columns, |row| Ok((row.get(0)?, row.get(1)?)))?)
 }
 
-/// The estimated number of matches in a range of ids, from the number of counted matches, which end at `last` if there are more.
+/// The estimated number of matches in a range of ids, from the number of counted matches, which end at `last` if there
+/// are more.
 fn estimate(count: u32, last: i64, max: u32, ids: IdRange) -> f64 {
     if count < max { count.into() } else { f64::from(count) / IdRange { last, ..ids }.len() * ids.len() }
 }

@@ -1,13 +1,14 @@
 //! The index: one thread writes, and a few connections read.
 //!
-//! Writes run on a separate thread of low priority, because SQLite blocks and indexing needs processor time; requests are served first.
-//! Lookups run on the runtime's blocking threads, and a semaphore limits them to [`MAX_LOOKUPS`] at a time. Each lookup is interrupted after
-//! its [`LookupTime`].
+//! Writes run on a separate thread of low priority, because SQLite blocks and indexing needs processor time; requests
+//! are served first. Lookups run on the runtime's blocking threads, and a semaphore limits them to [`MAX_LOOKUPS`] at a
+//! time. Each lookup is interrupted after its [`LookupTime`].
 //!
-//! The index is deleted and created again when a read or a write finds it damaged. [`rebuilds`](Index::rebuilds) notifies the indexers, which
-//! then index everything again. Another process may replace the file, too (`mcp-host index rebuild`, another host with the same state
-//! directory). The writing thread detects this by the identity of the file, and handles it as a rebuild. Until then, lookups return nothing,
-//! because ids of sources are random.
+//! The index is deleted and created again when a read or a write finds it damaged. [`rebuilds`](Index::rebuilds)
+//! notifies the indexers, which then index everything again. Another process may replace the file, too
+//! (`mcp-host index rebuild`, another host with the same state directory). The writing thread detects this by the
+//! identity of the file, and handles it as a rebuild. Until then, lookups return nothing, because ids of sources are
+//! random.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -187,9 +188,10 @@ impl Index {
         receiver.await.map_err(|_| IndexError::Closed)?
     }
 
-    /// Runs an operation on a reading connection, after waiting for its turn. Its [`LookupTime`] starts then. `operation` gets a deadline
-    /// slightly before the end of this time, and SQLite is interrupted at that deadline. An operation that is still running at the end,
-    /// because a single step takes too long, is abandoned with [`IndexError::Interrupted`]. A damaged index is created again.
+    /// Runs an operation on a reading connection, after waiting for its turn. Its [`LookupTime`] starts then.
+    /// `operation` gets a deadline slightly before the end of this time, and SQLite is interrupted at that deadline. An
+    /// operation that is still running at the end, because a single step takes too long, is abandoned with
+    /// [`IndexError::Interrupted`]. A damaged index is created again.
     pub(super) async fn read<T: Send + 'static>(
         self: &Arc<Self>,
         operation: impl FnOnce(&Connection, Instant) -> Result<T, IndexError> + Send + 'static,
@@ -332,8 +334,9 @@ impl Writer {
         opened
     }
 
-    /// Closes the database. The log is written back first, without a lock: SQLite locks the file while the last connection closes and writes
-    /// back the log, and a host that starts when this one ends would wait for this thread of low priority.
+    /// Closes the database. The log is written back first, without a lock: SQLite locks the file while the last
+    /// connection closes and writes back the log, and a host that starts when this one ends would wait for this thread
+    /// of low priority.
     fn close(&mut self) {
         if let Some(connection) = self.connection.take() {
             // Closing the connection writes back the rest.

@@ -1,17 +1,18 @@
 //! Indexes one plugin: a task that keeps the index consistent with the plugin's listing.
 //!
-//! A *walk* compares the default listing with the index (reconciliation). A resource is read if the index lacks it, or if its entry has changed.
-//! A resource is also read if its entry does not show changes (there is no time of the last change, and the provider does not report changes)
-//! and the last read is older than `search.refresh`. Resources that are no longer listed are removed at the end of the comparison. A comparison
-//! that fails removes nothing and is retried with back-off.
+//! A *walk* compares the default listing with the index (reconciliation). A resource is read if the index lacks it, or
+//! if its entry has changed. A resource is also read if its entry does not show changes (there is no time of the last
+//! change, and the provider does not report changes) and the last read is older than `search.refresh`. Resources that
+//! are no longer listed are removed at the end of the comparison. A comparison that fails removes nothing and is
+//! retried with back-off.
 //!
-//! A provider that reports changes is polled at `watch-interval`: between walks, between the pages of a long comparison, and while a walk waits
-//! for its budget of reads. Changed resources are read, and deleted ones removed. A changed listing is walked again, after a pause of
-//! [`PAUSE_FACTOR`] times the duration of the last comparison. So a provider that reports changes with each poll uses a fifth of the
-//! time of one task.
+//! A provider that reports changes is polled at `watch-interval`: between walks, between the pages of a long
+//! comparison, and while a walk waits for its budget of reads. Changed resources are read, and deleted ones removed. A
+//! changed listing is walked again, after a pause of [`PAUSE_FACTOR`] times the duration of the last comparison. So a
+//! provider that reports changes with each poll uses a fifth of the time of one task.
 //!
-//! A change that cannot be written, for example on a full disk, is written when the index can be opened again. Until then, searches that include
-//! the plugin are partial.
+//! A change that cannot be written, for example on a full disk, is written when the index can be opened again. Until
+//! then, searches that include the plugin are partial.
 //!
 //! | bound | mechanism |
 //! |---|---|
@@ -139,8 +140,8 @@ impl Indexer {
         }
     }
 
-    /// Makes the index consistent with the listing. Returns the remaining gaps, and the pause until the next walk. None if the walk has to be
-    /// repeated immediately.
+    /// Makes the index consistent with the listing. Returns the remaining gaps, and the pause until the next walk. None
+    /// if the walk has to be repeated immediately.
     async fn walk(
         &self,
         id: SourceId,
@@ -171,8 +172,8 @@ impl Indexer {
         later(began, self.updater.reader.source.settings().refresh.duration())
     }
 
-    /// Reads changed resources until the next walk of the listing is due: when the listing has changed and `pause` is over, or after
-    /// `search.refresh`.
+    /// Reads changed resources until the next walk of the listing is due: when the listing has changed and `pause` is
+    /// over, or after `search.refresh`.
     async fn poll_until_listing_changes(
         &self,
         id: SourceId,

@@ -1,9 +1,10 @@
 //! The language of a text: its ISO 639-1 code, detected from its beginning.
 //!
-//! The script decides first, at any length: kana are Japanese and Hangul is Korean. Among the languages of the Latin script, the classifier
-//! (`whichlang`) proposes one. The proposal counts only if the text has [`MIN_FUNCTION_WORDS`] function words of that language and not more
-//! of another one: the classifier answers for any text, even a list of names, and is often wrong for a short one. Letters that Arabic or
-//! Russian lack indicate another language of the same script. All other texts are undetermined.
+//! The script decides first, at any length: kana are Japanese and Hangul is Korean. Among the languages of the Latin
+//! script, the classifier (`whichlang`) proposes one. The proposal counts only if the text has [`MIN_FUNCTION_WORDS`]
+//! function words of that language and not more of another one: the classifier answers for any text, even a list of
+//! names, and is often wrong for a short one. Letters that Arabic or Russian lack indicate another language of the same
+//! script. All other texts are undetermined.
 
 use std::collections::HashMap;
 

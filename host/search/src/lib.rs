@@ -1,11 +1,11 @@
 //! Search: a full-text index of the resources that plugins list.
 //!
-//! The index is one SQLite database with FTS5 in the state directory. Each plugin whose config has a table `search` is a *source*, with a task that
-//! keeps the index consistent with its default listing (`indexer`). A query is looked up for one principal: a match is ranked, counted and returned
-//! only if this principal may list and read its resource.
+//! The index is one SQLite database with FTS5 in the state directory. Each plugin whose config has a table `search` is
+//! a *source*, with a task that keeps the index consistent with its default listing (`indexer`). A query is looked up
+//! for one principal: a match is ranked, counted and returned only if this principal may list and read its resource.
 //!
-//! Search is a [built-in provider](mcp_host_engine::plugin::BuiltIn). The host calls it through that trait and [`SearchService`]; search calls the
-//! host through [`SearchHost`].
+//! Search is a [built-in provider](mcp_host_engine::plugin::BuiltIn). The host calls it through that trait and
+//! [`SearchService`]; search calls the host through [`SearchHost`].
 //!
 //! | module | subject |
 //! |---|---|
@@ -28,10 +28,11 @@
 //!
 //! # Guarantees
 //!
-//! - A resource that a principal may not list and read is not in the principal's results, their number, or snippets. The time of a lookup depends on
-//!   all matches, and ranking on the frequencies of words in the whole index; scores are not returned.
-//! - Any text with a word is a valid query. A lookup takes at most 200 ms; if the time ends, its result is partial. The result is also partial if a
-//!   plugin is not completely indexed in which the principal may find any resource.
+//! - A resource that a principal may not list and read is not in the principal's results, their number, or snippets.
+//!   The time of a lookup depends on all matches, and ranking on the frequencies of words in the whole index; scores
+//!   are not returned.
+//! - Any text with a word is a valid query. A lookup takes at most 200 ms; if the time ends, its result is partial. The
+//!   result is also partial if a plugin is not completely indexed in which the principal may find any resource.
 //! - A snapshot of another replica is not a permission: the rules of this replica decide what a principal finds.
 //! - The index survives `kill -9` and a full disk. A damaged file is deleted, and everything is indexed again.
 

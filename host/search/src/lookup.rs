@@ -1,13 +1,14 @@
 //! Lookup of a query in the index.
 //!
-//! Matches are streamed from the index and filtered, and the best are kept. A match that the filter rejects is neither ranked nor counted.
+//! Matches are streamed from the index and filtered, and the best are kept. A match that the filter rejects is neither
+//! ranked nor counted.
 //!
-//! Documents are ranked by BM25; a match in the name, the title, the description or the path counts twice. The frequency of a term is computed
-//! over the whole index. The frequency determines the order of results. For queries with too many matches (`query`), it also determines which
-//! terms are looked up; the result is then partial.
+//! Documents are ranked by BM25; a match in the name, the title, the description or the path counts twice. The
+//! frequency of a term is computed over the whole index. The frequency determines the order of results. For queries
+//! with too many matches (`query`), it also determines which terms are looked up; the result is then partial.
 //!
-//! All steps share one deadline, and each step has a part of the remaining time. A step that runs out of time keeps its findings, and the
-//! result is partial. Later steps still have their time.
+//! All steps share one deadline, and each step has a part of the remaining time. A step that runs out of time keeps its
+//! findings, and the result is partial. Later steps still have their time.
 //!
 //! | step | part |
 //! |---|---|
@@ -39,7 +40,8 @@ const RANKING_PART: f64 = 0.75;
 const FREQUENCY_PART: f64 = 0.4;
 /// The part of the ranking time for comparing vectors.
 const VECTORS_PART: f64 = 0.5;
-/// The part of the remaining time for the passages of one document, so that a long document leaves time for the next one.
+/// The part of the remaining time for the passages of one document, so that a long document leaves time for the next
+/// one.
 const DOCUMENT_PART: f64 = 0.5;
 
 /// A lookup.
@@ -172,7 +174,8 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
         Ok(nearest.found)
     }
 
-    /// The documents that match by their words, best first. Counts these documents, and the nearest ones that do not match by words.
+    /// The documents that match by their words, best first. Counts these documents, and the nearest ones that do not
+    /// match by words.
     fn rank_by_words(
         &mut self,
         connection: &Connection,
@@ -211,7 +214,8 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
         Ok(best)
     }
 
-    /// The best matches of an FTS5 expression, best first, with these weights of its phrases. Removes all matches from `others`.
+    /// The best matches of an FTS5 expression, best first, with these weights of its phrases. Removes all matches from
+    /// `others`.
     fn candidates(
         &mut self,
         connection: &Connection,
@@ -223,7 +227,8 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
     ) -> Result<Vec<Candidate>, IndexError> {
         // The rank in the other ranking may lift a match that is not among the first ones.
         let depth = if self.nearest.is_some() { self.limit.max(MAX_NEAREST) } else { self.limit };
-        // The conditions are part of the result columns, so that the deadline is also checked between rows that they exclude.
+        // The conditions are part of the result columns, so that the deadline is also checked between rows that they
+        // exclude.
         let mut statement = connection.prepare_cached(
             "SELECT t.rowid, CASE WHEN (?2 IS NULL OR d.kind = ?2 OR substr(d.kind, 1, length(?2) + 1) = ?2 || '/')
                                    AND (?3 IS NULL OR d.language = ?3)
@@ -334,7 +339,8 @@ pub(super) fn values(
     Ok(values.into_iter().collect())
 }
 
-/// The language of the document at a path of a source; none if there is no such document, or its language is undetermined.
+/// The language of the document at a path of a source; none if there is no such document, or its language is
+/// undetermined.
 pub(super) fn language(connection: &Connection, source: SourceId, path: &str) -> Result<Option<String>, IndexError> {
     let mut statement = connection.prepare_cached("SELECT language FROM documents WHERE source = ?1 AND path = ?2")?;
     let language: Option<Option<String>> = statement.query_row(params![source.0, path], |row| row.get(0)).optional()?;

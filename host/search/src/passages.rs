@@ -100,7 +100,8 @@ pub(super) fn matching(
     Ok(result)
 }
 
-/// Returns the beginnings of the documents with the highest priority; among equal priorities, the most recently changed first.
+/// Returns the beginnings of the documents with the highest priority; among equal priorities, the most recently changed
+/// first.
 pub(super) fn by_priority(
     connection: &Connection,
     audience: u8,

@@ -1,12 +1,12 @@
 //! Queries: search texts as terms.
 //!
-//! A query consists of words. Text in double quotes is a phrase, which a result must contain; a result contains at least one of the
-//! words outside of quotes. There is no other syntax, so a query with a word is never invalid: operators of FTS5 are ordinary words
-//! or separators.
+//! A query consists of words. Text in double quotes is a phrase, which a result must contain; a result contains at
+//! least one of the words outside of quotes. There is no other syntax, so a query with a word is never invalid:
+//! operators of FTS5 are ordinary words or separators.
 //!
-//! All words count, and a repeated word counts repeatedly, as in BM25. The bound on the cost of a lookup applies to the matches of
-//! its words, not to their number: in a large index the most frequent words of a long query, which are the least significant, are
-//! left out, and the result is partial.
+//! All words count, and a repeated word counts repeatedly, as in BM25. The bound on the cost of a lookup applies to the
+//! matches of its words, not to their number: in a large index the most frequent words of a long query, which are the
+//! least significant, are left out, and the result is partial.
 //!
 //! # Cost
 //!
@@ -20,7 +20,8 @@ use std::iter;
 use super::status::SourceId;
 use super::tokens::{TokenKind, for_each_token};
 
-/// The maximum number of different terms of a query that count, which a query of the maximum length usually does not exceed.
+/// The maximum number of different terms of a query that count, which a query of the maximum length usually does not
+/// exceed.
 const MAX_TERMS: usize = 1024;
 /// The maximum number of times that a repeated word counts.
 const MAX_REPEATS: usize = 4;
@@ -124,8 +125,8 @@ impl Query {
         self.phrases.iter().flatten().chain(self.words.iter().map(|word| &word.term))
     }
 
-    /// Selects the words to look up: all, or the rarest ones within [`MAX_STEPS`] steps, but at least one. `frequency` is the number
-    /// of documents with a term; words with an unknown frequency come last.
+    /// Selects the words to look up: all, or the rarest ones within [`MAX_STEPS`] steps, but at least one. `frequency`
+    /// is the number of documents with a term; words with an unknown frequency come last.
     pub(super) fn select(&self, frequency: impl Fn(&Term) -> Option<u64>) -> Selection<'_> {
         let mut words: Vec<_> =
             self.words.iter().enumerate().map(|(place, word)| (frequency(&word.term), place, word)).collect();
@@ -153,8 +154,8 @@ impl Query {
     }
 }
 
-/// The terms of a phrase, at most `max`. The last character of a run is a term, unless the run may continue in the text after the
-/// phrase.
+/// The terms of a phrase, at most `max`. The last character of a run is a term, unless the run may continue in the text
+/// after the phrase.
 fn phrase(text: &str, max: usize) -> Vec<Term> {
     let (mut terms, mut is_last) = (Vec::new(), false);
     for_each_token(text, |token, _, kind| {

@@ -10,15 +10,16 @@
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchRequest {
-    /// The words to search for. A text in double quotes is a phrase that every result contains; a result contains at least one of
-    /// the other words.
+    /// The words to search for. A text in double quotes is a phrase that every result contains; a result contains at
+    /// least one of the other words.
     pub query: String,
     /// A URI below a searched mount: only this resource, and the resources below it, are searched.
     pub within: Option<String>,
-    /// A MIME type, or its part before the slash, like a [`KindFilter`](mcp_host_config::search::KindFilter): only resources of
-    /// this type are searched.
+    /// A MIME type, or its part before the slash, like a [`KindFilter`](mcp_host_config::search::KindFilter): only
+    /// resources of this type are searched.
     pub kind: Option<String>,
-    /// A [`LanguageCode`](mcp_host_config::search::LanguageCode): only texts that are likely to be in this language are searched.
+    /// A [`LanguageCode`](mcp_host_config::search::LanguageCode): only texts that are likely to be in this language are
+    /// searched.
     pub language: Option<String>,
     /// The maximum number of hits: at most [`MAX_LIMIT`](Self::MAX_LIMIT).
     pub limit: usize,

@@ -17,12 +17,13 @@ pub struct SearchResults {
     pub hits: Vec<SearchHit>,
     /// The number of matching resources. `hits` has the best of them.
     pub total: u64,
-    /// Whether there may be better hits or snippets, and more hits: the search was interrupted, or plugins are `incomplete`.
+    /// Whether there may be better hits or snippets, and more hits: the search was interrupted, or plugins are
+    /// `incomplete`.
     pub is_partial: bool,
     /// Whether the query was also looked up by its embedding. If not, all hits contain words of the query.
     pub is_hybrid: bool,
-    /// The searched plugins that are not completely indexed: they are being loaded or indexed, or some resources could not be
-    /// indexed.
+    /// The searched plugins that are not completely indexed: they are being loaded or indexed, or some resources could
+    /// not be indexed.
     pub incomplete: Vec<String>,
 }
 
@@ -33,8 +34,8 @@ pub struct SearchHit {
     pub resource: Resource,
     /// The best matching part of the text, or its beginning if only the name, title, description or path matches.
     pub snippet: Option<Snippet>,
-    /// Whether there may be a better snippet, because the search was interrupted before all of the text was compared. The
-    /// resource then has a notice of it.
+    /// Whether there may be a better snippet, because the search was interrupted before all of the text was compared.
+    /// The resource then has a notice of it.
     pub is_snippet_partial: bool,
     /// The URI of the snippet's lines, if the provider has lines.
     pub lines_uri: Option<Uri>,

@@ -5,13 +5,14 @@
 //! | `search:///?q=WORDS`, with `in`, `kind`, `lang` and `limit` | the result of a search, as JSON |
 //! | `search:///saved/NAME` | the result of a saved search (`search.saved`); listed, and subscribable |
 //!
-//! These resources are a [built-in provider](mcp_host_engine::plugin::BuiltIn), which lists the saved searches and the template, and
-//! answers reads and completions for the principal.
+//! These resources are a [built-in provider](mcp_host_engine::plugin::BuiltIn), which lists the saved searches and the
+//! template, and answers reads and completions for the principal.
 //!
 //! # Subscriptions
 //!
-//! The provider is polled while there are subscriptions. If the index has changed since the last poll, each saved search is repeated for
-//! each principal that subscribes to it, and principals whose own result has changed are notified.
+//! The provider is polled while there are subscriptions. If the index has changed since the last poll, each saved
+//! search is repeated for each principal that subscribes to it, and principals whose own result has changed are
+//! notified.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -79,7 +80,8 @@ struct Fingerprints {
     results: HashMap<(Uri, Principal), ResultHashes>,
 }
 
-/// The hashes of one search's results with and without embeddings, so that a failure or recovery of the endpoint is not a change.
+/// The hashes of one search's results with and without embeddings, so that a failure or recovery of the endpoint is not
+/// a change.
 #[derive(Clone, Copy, Default)]
 struct ResultHashes {
     hybrid: Option<u64>,
@@ -261,8 +263,8 @@ impl SearchResources {
     }
 }
 
-/// Whether the result for a principal is hybrid, and its fingerprint. None if the search was interrupted. The fingerprint leaves out a
-/// snippet that may not be the best one, because it differs from search to search.
+/// Whether the result for a principal is hybrid, and its fingerprint. None if the search was interrupted. The
+/// fingerprint leaves out a snippet that may not be the best one, because it differs from search to search.
 async fn fingerprint(service: &SearchService, principal: &Principal, request: SearchRequest) -> Option<(bool, u64)> {
     let results = service.search(principal, request).await.ok()?;
     let SearchResults { mut hits, total, is_partial, is_hybrid, incomplete } = results;

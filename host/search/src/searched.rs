@@ -1,5 +1,5 @@
-//! Lookups in the index over the sources of the loaded plugins. A match has the id of its source and a path. Its URI is composed in this
-//! module, with the current mount of the plugin.
+//! Lookups in the index over the sources of the loaded plugins. A match has the id of its source and a path. Its URI is
+//! composed in this module, with the current mount of the plugin.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -56,13 +56,14 @@ struct Searched {
 }
 
 impl SearchService {
-    /// Waits for a lookup permit of the current requester, or of this principal if there is none. It is held until the lookup ends.
+    /// Waits for a lookup permit of the current requester, or of this principal if there is none. It is held until the
+    /// lookup ends.
     pub(super) async fn turn(&self, principal: &Principal) -> Result<SearchTurn, SearchError> {
         self.shares.turn(principal).await
     }
 
-    /// Searches the sources. `is_visible` decides on a URI in normal form: rejected documents are neither ranked nor counted. `within` of
-    /// the request is in normal form.
+    /// Searches the sources. `is_visible` decides on a URI in normal form: rejected documents are neither ranked nor
+    /// counted. `within` of the request is in normal form.
     pub(super) async fn find(
         &self,
         turn: SearchTurn,
@@ -145,7 +146,8 @@ impl SearchService {
         Ok(ContextSelection { incomplete, ..chosen.unwrap_or_else(late) })
     }
 
-    /// The MIME types, or the languages, of the visible documents, in alphabetical order. Incomplete if the deadline passes.
+    /// The MIME types, or the languages, of the visible documents, in alphabetical order. Incomplete if the deadline
+    /// passes.
     pub(super) async fn values(
         &self,
         turn: SearchTurn,
@@ -166,7 +168,8 @@ impl SearchService {
         Ok(interruptible(finding.await)?.unwrap_or_default())
     }
 
-    /// The languages of documents, by their URIs; those that are found before the time is over, of the sources that are open.
+    /// The languages of documents, by their URIs; those that are found before the time is over, of the sources that are
+    /// open.
     pub(super) async fn languages_of(
         &self,
         turn: SearchTurn,
@@ -198,8 +201,8 @@ impl SearchService {
         Ok(interruptible(finding.await)?.unwrap_or_default())
     }
 
-    /// The vector of a query, and where it is looked up. None if the query is not sent to an endpoint, or has a phrase, which every result
-    /// must contain literally.
+    /// The vector of a query, and where it is looked up. None if the query is not sent to an endpoint, or has a phrase,
+    /// which every result must contain literally.
     async fn nearest_query(&self, query: &str) -> Option<NearestQuery> {
         let embeddings = self.state.lock().embeddings.clone()?;
         if Query::parse(query).has_phrase() {
@@ -208,7 +211,8 @@ impl SearchService {
         embeddings.query(query).await
     }
 
-    /// Waits until each source has been found or created in the index, or this has failed. It takes a moment immediately after a start.
+    /// Waits until each source has been found or created in the index, or this has failed. It takes a moment
+    /// immediately after a start.
     async fn wait_until_open(&self) {
         let waiting: Vec<_> = self.state.lock().sources.values().map(|source| source.state.clone()).collect();
         let opening = async {

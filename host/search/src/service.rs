@@ -133,7 +133,8 @@ pub(super) struct RunningSource {
 }
 
 impl SearchService {
-    /// Creates a service without sources. Its index is stored in this directory, and shared by these snapshots if the config says so.
+    /// Creates a service without sources. Its index is stored in this directory, and shared by these snapshots if the
+    /// config says so.
     pub fn new(state_dir: Option<PathBuf>, snapshots: Option<SharedSnapshots>) -> Arc<Self> {
         let (state, shares, counts) = (Mutex::default(), SearchShares::default(), SearchCounts::default());
         Arc::new(Self { state_dir, snapshots, host: OnceLock::new(), state, shares, counts })

@@ -1,12 +1,13 @@
-//! Shares the concurrent lookups fairly among clients (bulkhead), so that one client cannot block the searches of others.
+//! Shares the concurrent lookups fairly among clients (bulkhead), so that one client cannot block the searches of
+//! others.
 //!
-//! The index runs [`MAX_LOOKUPS`](super::index::MAX_LOOKUPS) lookups at a time. They are the permits of a [`FairSemaphore`]: of four, one
-//! client has at most two, and a permit that becomes free goes to the waiting client with the fewest. A client is a [`Requester`]: a
-//! principal with all its clients, or the address of a client without credentials. `local`, the only client over stdio, may use all
-//! permits.
+//! The index runs [`MAX_LOOKUPS`](super::index::MAX_LOOKUPS) lookups at a time. They are the permits of a
+//! [`FairSemaphore`]: of four, one client has at most two, and a permit that becomes free goes to the waiting client
+//! with the fewest. A client is a [`Requester`]: a principal with all its clients, or the address of a client without
+//! credentials. `local`, the only client over stdio, may use all permits.
 //!
-//! Bounded: [`MAX_WAITING`] lookups wait, of which one client has half, each for [`MAX_WAIT`]. An entry is kept while a lookup of its
-//! client runs or waits.
+//! Bounded: [`MAX_WAITING`] lookups wait, of which one client has half, each for [`MAX_WAIT`]. An entry is kept while a
+//! lookup of its client runs or waits.
 
 use std::time::Duration;
 
@@ -18,7 +19,8 @@ use tokio::time::timeout;
 use super::error::SearchError;
 use super::index::MAX_LOOKUPS;
 
-/// The maximum number of waiting lookups. A waiting one takes some kilobytes, and four lookups of 200 ms each end 20 per second.
+/// The maximum number of waiting lookups. A waiting one takes some kilobytes, and four lookups of 200 ms each end 20
+/// per second.
 const MAX_WAITING: usize = 256;
 /// The maximum time that a lookup waits for others.
 const MAX_WAIT: Duration = Duration::from_secs(1);

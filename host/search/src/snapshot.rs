@@ -1,7 +1,8 @@
 //! Snapshots of the index of one plugin, by which the replicas of a cluster share it (`[search] shared = true`).
 //!
-//! One replica, the holder of a lease, indexes the plugin and publishes what it has. The others fetch a new snapshot, and put its documents
-//! into their own index. They neither list nor read the plugin. A replica indexes for itself if it has no snapshot to rely on.
+//! One replica, the holder of a lease, indexes the plugin and publishes what it has. The others fetch a new snapshot,
+//! and put its documents into their own index. They neither list nor read the plugin. A replica indexes for itself if
+//! it has no snapshot to rely on.
 //!
 //! | module | subject |
 //! |---|---|
@@ -16,14 +17,15 @@
 //!
 //! # Guarantees
 //!
-//! - Only replicas with the same key (`server.cursor-key`) can read a snapshot or make one. A forged or damaged chunk is rejected before it is
-//!   parsed.
-//! - Snapshots are found under a name that depends on the format, the version of this program, the component, mount, config, grants and
-//!   secrets of the plugin, what is searched of it, and the model of embeddings. So replicas with different versions or settings do not
-//!   exchange snapshots.
-//! - A snapshot is not a permission: each search decides by the rules of its own replica which of the documents a principal may find. A path is
-//!   accepted only in the normal form by which these rules decide.
-//! - A snapshot that is rejected, or ends early, removes nothing from the index. Each of its documents so far is complete.
+//! - Only replicas with the same key (`server.cursor-key`) can read a snapshot or make one. A forged or damaged chunk
+//!   is rejected before it is parsed.
+//! - Snapshots are found under a name that depends on the format, the version of this program, the component, mount,
+//!   config, grants and secrets of the plugin, what is searched of it, and the model of embeddings. So replicas with
+//!   different versions or settings do not exchange snapshots.
+//! - A snapshot is not a permission: each search decides by the rules of its own replica which of the documents a
+//!   principal may find. A path is accepted only in the normal form by which these rules decide.
+//! - A snapshot that is rejected, or ends early, removes nothing from the index. Each of its documents so far is
+//!   complete.
 //!
 //! # Bounds
 //!
@@ -107,8 +109,8 @@ impl TransferError {
 }
 
 impl SharedIndex {
-    /// The shared index of a plugin. None if its index is not shared: the config does not share indexes, or the polls of this plugin are not
-    /// shared, because its content may differ between replicas.
+    /// The shared index of a plugin. None if its index is not shared: the config does not share indexes, or the polls
+    /// of this plugin are not shared, because its content may differ between replicas.
     pub(super) fn of(shared: &SharedSnapshots, search: Option<&Search>, plugin: &Plugin) -> Option<Self> {
         let search = search.filter(|search| search.shared)?;
         let (source, identity) = (plugin.search_source()?, plugin.poll_identity()?);

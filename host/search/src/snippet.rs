@@ -22,8 +22,8 @@ pub struct Snippet {
     pub lines: (usize, usize),
 }
 
-/// Distinct terms in which tokens are looked up. All have the same weight: the frequency of a term in the index depends on documents that
-/// the principal may not see, and must not determine which part of another document is shown.
+/// Distinct terms in which tokens are looked up. All have the same weight: the frequency of a term in the index depends
+/// on documents that the principal may not see, and must not determine which part of another document is shown.
 pub(super) struct SoughtTerms<'a> {
     terms: Vec<&'a Term>,
     /// The indices into `terms` by whole token, and the indices of prefixes.
@@ -152,7 +152,8 @@ fn cut(passage: Passage<'_>, matches: &Matches) -> Snippet {
     Snippet { text: [before, inside, if behind { "…" } else { "" }].concat(), matches: ranges, lines }
 }
 
-/// The start of the part that shows a match: the start of its line if it is near, else the start of a word before the match.
+/// The start of the part that shows a match: the start of its line if it is near, else the start of a word before the
+/// match.
 fn window_start(text: &str, first_match: usize) -> usize {
     let limit = text.floor_char_boundary(first_match.saturating_sub(SNIPPET_LEN / 4));
     let before = text.get(limit..first_match).unwrap_or_default();

@@ -1,7 +1,8 @@
 //! Reads a plugin for the index: its listing and its texts.
 //!
-//! One call is in flight at a time, through the queue of clients' calls and within all limits of the plugin. A call that fails because the
-//! plugin is busy or unavailable is retried a few times. Reads of content have a budget, `search.reads`.
+//! One call is in flight at a time, through the queue of clients' calls and within all limits of the plugin. A call
+//! that fails because the plugin is busy or unavailable is retried a few times. Reads of content have a budget,
+//! `search.reads`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -110,7 +111,8 @@ impl SourceReader {
         Some(Listed { entry_hash: hash(&entry), path, entry })
     }
 
-    /// Takes a read from the budget, if the resource has to be read at all. The error is the time until the budget has a read.
+    /// Takes a read from the budget, if the resource has to be read at all. The error is the time until the budget has
+    /// a read.
     pub(super) fn take_read(&self, entry: &Resource) -> Result<(), Duration> {
         if !self.source.reads_content_of(entry) {
             return Ok(());
@@ -149,7 +151,8 @@ impl SourceReader {
         Ok(text.map(|text| text.cut_to(max)).unwrap_or_default())
     }
 
-    /// Whether the provider has lines of each resource, by a template such as `{+path}{?lines}`. None if this is unknown.
+    /// Whether the provider has lines of each resource, by a template such as `{+path}{?lines}`. None if this is
+    /// unknown.
     pub(super) async fn has_lines(&self) -> Option<bool> {
         let page = self.plugin.templates(CallOrigin::Host, None, |_| true).await.ok()?;
         Some(page.items.iter().any(|template| {

@@ -1,9 +1,9 @@
 //! The space of the index on disk: the division of `search.max-size` between the database and its write-ahead log.
 //!
-//! A quarter is reserved for the log, at most 32 MiB. The log is written back and restarted at a quarter of this size, and a batch
-//! is small enough for its pages to fit, too. A file of [`BALLAST`] bytes is deleted when the disk is full, so that this state can
-//! be recorded. The rest is for the database. The size of a text in the database is estimated before it is written, and its actual
-//! size counts from the next batch on.
+//! A quarter is reserved for the log, at most 32 MiB. The log is written back and restarted at a quarter of this size,
+//! and a batch is small enough for its pages to fit, too. A file of [`BALLAST`] bytes is deleted when the disk is full,
+//! so that this state can be recorded. The rest is for the database. The size of a text in the database is estimated
+//! before it is written, and its actual size counts from the next batch on.
 
 /// The size of the file that is deleted when the disk is full.
 pub(super) const BALLAST: u64 = 128 << 10;
@@ -13,8 +13,8 @@ const SHARED_MEMORY: u64 = 96 << 10;
 const MAX_LOG: u64 = 32 << 20;
 /// The maximum size of the texts in a batch.
 const MAX_BATCH: u64 = 2 << 20;
-/// The maximum size of a document's pages for each byte of its text, and the constant overhead: the text, its tokens and their
-/// positions.
+/// The maximum size of a document's pages for each byte of its text, and the constant overhead: the text, its tokens
+/// and their positions.
 const GROWTH: u64 = 6;
 const OVERHEAD: u64 = 2048;
 

@@ -1,8 +1,8 @@
 //! The state of a source: its indexed part, the gaps, and their reasons.
 //!
-//! Searches read the state while the plugin is indexed. The state is also stored in the index (`Report`), for `mcp-host index
-//! status`, which runs in another process. On a full disk, storing it may fail, too; it is repeated with each attempt to index the
-//! plugin.
+//! Searches read the state while the plugin is indexed. The state is also stored in the index (`Report`), for
+//! `mcp-host index status`, which runs in another process. On a full disk, storing it may fail, too; it is repeated
+//! with each attempt to index the plugin.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -63,10 +63,11 @@ pub struct SearchStatus {
     pub bytes: u64,
     /// The number of resources with embeddings, at the time of the last count.
     pub embedded: u64,
-    /// Whether, since the start of the host, the whole listing was compared with the index and all differences were read.
+    /// Whether, since the start of the host, the whole listing was compared with the index and all differences were
+    /// read.
     pub is_complete: bool,
-    /// The number of resources whose text is not completely indexed: `search.max-bytes` left no room for it, or only its beginning
-    /// is indexed because it is longer than `search.max-document`.
+    /// The number of resources whose text is not completely indexed: `search.max-bytes` left no room for it, or only
+    /// its beginning is indexed because it is longer than `search.max-document`.
     pub without_text: u64,
     /// Whether the listing is longer than `limits.listing-items`, so its rest is not indexed.
     pub is_truncated: bool,
@@ -76,7 +77,8 @@ pub struct SearchStatus {
     pub failed: u64,
     /// The reason why indexing failed. None if the last attempt succeeded.
     pub error: Option<String>,
-    /// The last time when everything that the plugin had reported was indexed, except for the gaps. None before the first time.
+    /// The last time when everything that the plugin had reported was indexed, except for the gaps. None before the
+    /// first time.
     pub current_at: Option<SystemTime>,
     /// The part of this replica in a shared index.
     pub role: IndexRole,

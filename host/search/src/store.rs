@@ -1,7 +1,7 @@
 //! Writing to the index: sources and their documents.
 //!
-//! Each function is one transaction, or a sequence of bounded ones, so a killed process leaves a consistent index that lacks its last
-//! changes.
+//! Each function is one transaction, or a sequence of bounded ones, so a killed process leaves a consistent index that
+//! lacks its last changes.
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
@@ -29,7 +29,8 @@ pub(super) struct KnownDocument {
 pub(super) enum Change {
     Put(Box<Document>),
     Remove(String),
-    /// The resource has changed and could not be read. The next walk reads it, and until then it is found by its old content.
+    /// The resource has changed and could not be read. The next walk reads it, and until then it is found by its old
+    /// content.
     Expire(String),
 }
 
@@ -51,8 +52,8 @@ pub(super) struct Applied {
     pub(super) omitted: usize,
 }
 
-/// Returns the source with this key, and creates it if it does not exist. Ids are random, so that after another process has replaced
-/// the file, an id from the old file does not identify another source.
+/// Returns the source with this key, and creates it if it does not exist. Ids are random, so that after another process
+/// has replaced the file, an id from the old file does not identify another source.
 pub(super) fn open_source(connection: &Connection, key: &[u8], now: i64) -> Result<SourceId, IndexError> {
     let mut statement = connection.prepare_cached(
         "INSERT INTO sources (id, key, used) VALUES (random(), ?1, ?2) ON CONFLICT (key) DO UPDATE SET used = ?2 RETURNING id",
@@ -156,7 +157,8 @@ pub(super) fn source_size(connection: &Connection, source: SourceId) -> Result<S
     Ok(statement.query_row([source.0], SourceSize::from_row)?)
 }
 
-/// The source with this key, its size, and the report of the host that last indexed it. None if there is no such source.
+/// The source with this key, its size, and the report of the host that last indexed it. None if there is no such
+/// source.
 pub(super) fn find_source(
     connection: &Connection,
     key: &[u8],

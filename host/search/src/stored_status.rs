@@ -1,5 +1,5 @@
-//! The status of the plugins of a config in an index, for `mcp-host index status`. The status is read from the file; no plugin is
-//! started.
+//! The status of the plugins of a config in an index, for `mcp-host index status`. The status is read from the file; no
+//! plugin is started.
 
 use std::path::Path;
 
@@ -34,7 +34,8 @@ pub struct PassageCount {
     pub total: u64,
 }
 
-/// Returns the state of a config's searched plugins in the index of a state directory, ordered by name. Creates no files.
+/// Returns the state of a config's searched plugins in the index of a state directory, ordered by name. Creates no
+/// files.
 pub async fn index_status(state_dir: &Path, config: &Config) -> Vec<StoredStatus> {
     let searched = config
         .plugins

@@ -5,14 +5,14 @@
 //! | with spaces between words: Latin, Cyrillic, Greek, Arabic, Devanagari, … | words: maximal runs of letters, marks and digits |
 //! | without, or with spaces that searchers omit: Han, Hiragana, Katakana, Hangul, Bopomofo, Thai, Lao, Khmer, Myanmar, Tibetan | bigrams: each two adjacent characters, and the last character of a run alone |
 //!
-//! Text is folded first: compatibility composition (NFKC), which includes full and half width, then lower case. So `ｻｰﾊﾞｰ` and `サーバー`,
-//! and `Ａ` and `a`, are the same token.
+//! Text is folded first: compatibility composition (NFKC), which includes full and half width, then lower case. So
+//! `ｻｰﾊﾞｰ` and `サーバー`, and `Ａ` and `a`, are the same token.
 //!
-//! Two spellings of loanwords in katakana are folded, too ([`Katakana`]): the long vowel mark that JIS Z 8301 and older style guides omit
-//! (`サーバー` and `サーバ`, `インターフェース` and `インタフェース`), and a small vowel after `ウ` (`ソフトウェア` and `ソフトウエア`).
+//! Two spellings of loanwords in katakana are folded, too ([`Katakana`]): the long vowel mark that JIS Z 8301 and older
+//! style guides omit (`サーバー` and `サーバ`, `インターフェース` and `インタフェース`), and a small vowel after `ウ` (`ソフトウェア` and `ソフトウエア`).
 //!
-//! The last character of a run is a token, so that a query of one character, which is looked up as the prefix of a bigram, finds it at
-//! any position.
+//! The last character of a run is a token, so that a query of one character, which is looked up as the prefix of a
+//! bigram, finds it at any position.
 //!
 //! A token has its range in the original text. Words are truncated to [`MAX_WORD`] bytes.
 
@@ -83,8 +83,8 @@ fn unit_len(text: &str, first: char) -> usize {
     marks.fold(first.len_utf8(), usize::saturating_add)
 }
 
-/// Whether normalization may compose the character with the previous one: marks, the voiced sound marks of half width, and the vowels and
-/// final consonants of Hangul.
+/// Whether normalization may compose the character with the previous one: marks, the voiced sound marks of half width,
+/// and the vowels and final consonants of Hangul.
 fn joins_previous(character: char) -> bool {
     matches!(character, '\u{ff9e}' | '\u{ff9f}' | '\u{1160}'..='\u{11ff}') || is_mark(character)
 }
@@ -122,7 +122,8 @@ struct Tokenizer<F> {
     katakana: Katakana,
 }
 
-/// The minimum number of katakana before a long vowel mark that may be omitted: shorter words keep the mark in all styles (`エラー`, `タワー`).
+/// The minimum number of katakana before a long vowel mark that may be omitted: shorter words keep the mark in all
+/// styles (`エラー`, `タワー`).
 const MIN_BEFORE_MARK: usize = 3;
 
 /// The current run of katakana.
@@ -135,7 +136,8 @@ struct Katakana {
     mark: Option<Range<usize>>,
 }
 
-/// Whether the character ends in the vowel `a`, which precedes the long vowel mark in loanwords in `-er`, `-or` and `-ar`.
+/// Whether the character ends in the vowel `a`, which precedes the long vowel mark in loanwords in `-er`, `-or` and
+/// `-ar`.
 fn ends_in_a(character: char) -> bool {
     "アァカガサザタダナハバパマヤャラワ".contains(character)
 }

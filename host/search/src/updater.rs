@@ -81,7 +81,8 @@ impl Updater {
         }
     }
 
-    /// Removes the changed resources that no longer exist, then reads the others. A resource that cannot be stored stays marked as changed.
+    /// Removes the changed resources that no longer exist, then reads the others. A resource that cannot be stored
+    /// stays marked as changed.
     pub(super) async fn read_changed(&self, id: SourceId, poller: &mut ChangePoller) -> Result<(), IndexError> {
         let changed = std::mem::take(&mut poller.changed);
         let result = self.store_changed(id, changed.iter()).await;
@@ -91,8 +92,8 @@ impl Updater {
         result
     }
 
-    /// Reads changed resources until a deadline, while the budget allows it. The remaining resources, and resources that cannot be
-    /// stored, stay marked as changed. Returns the ids of the stored documents.
+    /// Reads changed resources until a deadline, while the budget allows it. The remaining resources, and resources
+    /// that cannot be stored, stay marked as changed. Returns the ids of the stored documents.
     pub(super) async fn read_changed_until(
         &self,
         until: Instant,

@@ -1,11 +1,12 @@
 //! Walks: reconciliation of the whole listing with the index.
 //!
-//! A walk has two passes. [`compare`](Updater::compare) visits each listed resource, and removes resources that are no longer listed from the
-//! index. It reads resources that the index lacks, while the budget allows it and for at most [`MAX_COMPARE_READS`], so the pass ends soon
-//! even if reads are slow. Between the pages of a long listing it processes changes, for at most half of the time.
+//! A walk has two passes. [`compare`](Updater::compare) visits each listed resource, and removes resources that are no
+//! longer listed from the index. It reads resources that the index lacks, while the budget allows it and for at most
+//! [`MAX_COMPARE_READS`], so the pass ends soon even if reads are slow. Between the pages of a long listing it
+//! processes changes, for at most half of the time.
 //!
-//! [`read_deferred`](Updater::read_deferred) reads the rest. With a small budget this may take hours. It also processes changes, and ends
-//! early for another comparison if the listing has changed.
+//! [`read_deferred`](Updater::read_deferred) reads the rest. With a small budget this may take hours. It also processes
+//! changes, and ends early for another comparison if the listing has changed.
 
 use std::time::Duration;
 
@@ -118,7 +119,8 @@ impl Updater {
             let Some(mut page) = next_page.map_err(WalkError::Plugin)? else { break };
             let subscribable = page.iter().filter(|listed| listed.entry.subscribable);
             if poller.watch(plugin, subscribable.map(|listed| listed.path.clone()).collect()).await {
-                // Listed again after the first token, because a change between the listing and the token would be in neither.
+                // Listed again after the first token, because a change between the listing and the token would be in
+                // neither.
                 position = before;
                 let next_page = self.reader.next_page(&mut position).await;
                 page = next_page.map_err(WalkError::Plugin)?.unwrap_or_default();
@@ -157,8 +159,8 @@ impl Updater {
         Ok(pass)
     }
 
-    /// Polls for changes between two pages of the first pass, if a poll is due, and reads some of the changed resources. At least half of the
-    /// time is left for the listing. Returns the ids of the stored documents.
+    /// Polls for changes between two pages of the first pass, if a poll is due, and reads some of the changed
+    /// resources. At least half of the time is left for the listing. Returns the ids of the stored documents.
     async fn follow_between_pages(
         &self,
         id: SourceId,
@@ -178,7 +180,8 @@ impl Updater {
         Ok(put)
     }
 
-    /// Reads the missing resources within the budget, and follows changes meanwhile. `has_more` is set if it ended early.
+    /// Reads the missing resources within the budget, and follows changes meanwhile. `has_more` is set if it ended
+    /// early.
     pub(super) async fn read_deferred(
         &self,
         id: SourceId,
@@ -259,8 +262,8 @@ impl Updater {
     }
 }
 
-/// Whether the resource may have changed after the read within the resolution of its modification time. The entry does not show such a
-/// change.
+/// Whether the resource may have changed after the read within the resolution of its modification time. The entry does
+/// not show such a change.
 fn is_racy(entry: &Resource, known: KnownDocument) -> bool {
     let modified = entry.annotations.last_modified.as_ref();
     let modified = modified.and_then(|time| time.as_str().parse::<jiff::Timestamp>().ok());

@@ -12,10 +12,10 @@
 //! answers therefore never exceed the budget. Answers that have just arrived may exceed it for a moment: each plugin
 //! produces at most `limits.concurrency` of them at the same time.
 //!
-//! Errors and the answers of the protocol itself are charged in the same way: a client can choose their ids and repeated
-//! URIs, and a batch has many of them. The first notification of `subscriptions/listen` over HTTP is charged, too, as it
-//! repeats up to 256 KiB of URIs. The only uncharged messages are at most one for each HTTP request, or for each request in
-//! flight over stdio: rejections, and answers that open a session.
+//! Errors and the answers of the protocol itself are charged in the same way: a client can choose their ids and
+//! repeated URIs, and a batch has many of them. The first notification of `subscriptions/listen` over HTTP is charged,
+//! too, as it repeats up to 256 KiB of URIs. The only uncharged messages are at most one for each HTTP request, or for
+//! each request in flight over stdio: rejections, and answers that open a session.
 //!
 //! A batch over HTTP has one event stream for all of its answers, and a lost answer cannot be distinguished from one
 //! that is still to come. So before any of its requests is executed, each of them reserves the bytes of the longest
@@ -24,9 +24,10 @@
 //!
 //! A fast client is not delayed: bytes are released as soon as they have been sent.
 //!
-//! A client may have tens of thousands of requests that wait, so a release does not wake all of them (no thundering herd). For each limit, of
-//! the connection, of the client and overall, it wakes the request that has waited longest. A request that finds room wakes the next. A
-//! request that finds no room, because it needs more, wakes the next, too, but only [`MAX_PASSES`] do so after a release.
+//! A client may have tens of thousands of requests that wait, so a release does not wake all of them (no thundering
+//! herd). For each limit, of the connection, of the client and overall, it wakes the request that has waited longest. A
+//! request that finds room wakes the next. A request that finds no room, because it needs more, wakes the next, too,
+//! but only [`MAX_PASSES`] do so after a release.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -246,7 +247,8 @@ impl Charge {
         let account = self.account.clone();
         let releases = account.budget.shares.releases(account.client.clone());
         let resizing = async {
-            // The refusal after which a release has caused this attempt. The first attempt comes after the registration for releases.
+            // The refusal after which a release has caused this attempt. The first attempt comes after the registration
+            // for releases.
             let mut woken = None;
             loop {
                 let resized = self.try_resize(bytes);
@@ -283,8 +285,8 @@ impl Charge {
         self.share.amount()
     }
 
-    /// Changes the number of charged bytes if there is room for them; on failure, the number is unchanged. Fewer bytes than
-    /// before always have room, even if a reload has lowered the limits.
+    /// Changes the number of charged bytes if there is room for them; on failure, the number is unchanged. Fewer bytes
+    /// than before always have room, even if a reload has lowered the limits.
     pub(super) fn resize(&mut self, bytes: usize) -> Result<(), BudgetExceeded> {
         self.try_resize(bytes).map_err(BudgetExceeded::from)
     }

@@ -1,7 +1,7 @@
 //! Log messages to a client that requested them with `logging/setLevel`.
 //!
-//! The session-based revisions have them; 2026-07-28 does not, and SEP-2577 deprecates them. The only message says that a
-//! plugin is missing from a listing, because the answers of these revisions have no member for that.
+//! The session-based revisions have them; 2026-07-28 does not, and SEP-2577 deprecates them. The only message says that
+//! a plugin is missing from a listing, because the answers of these revisions have no member for that.
 
 use std::collections::BTreeMap;
 
@@ -89,8 +89,8 @@ impl ClientLog {
         self.added.notify_waiters();
     }
 
-    /// Waits for a warning about a plugin that `is_visible` allows, and returns it as a notification. Warnings about other
-    /// plugins are dropped: the client may have lost access to them since the warnings were added. Cancel safe.
+    /// Waits for a warning about a plugin that `is_visible` allows, and returns it as a notification. Warnings about
+    /// other plugins are dropped: the client may have lost access to them since the warnings were added. Cancel safe.
     pub(super) async fn next(&self, is_visible: impl Fn(&str) -> bool) -> Value {
         loop {
             let added = self.added.notified();

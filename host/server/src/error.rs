@@ -11,10 +11,11 @@
 //! | internal | -32603 | `kind: "internal"`, `plugin` |
 //! | a rate limit of clients | -32603 | `kind: "unavailable"`, `retryAfterMs` |
 //!
-//! The message of a URI that is not found has a hint if a template explains the URI ([`slash_hint`]). In some templates a variable is one
-//! segment among others (`blob/{rev}/{+path}`), although its values may have slashes (the branch `feature/x`). A URI with such a slash is
-//! not found, and the error alone does not explain why. The hint depends only on the URI and on the templates that the principal may
-//! see, so it is the same for a hidden resource and for one that does not exist.
+//! The message of a URI that is not found has a hint if a template explains the URI ([`slash_hint`]). In some templates
+//! a variable is one segment among others (`blob/{rev}/{+path}`), although its values may have slashes (the branch
+//! `feature/x`). A URI with such a slash is not found, and the error alone does not explain why. The hint depends only
+//! on the URI and on the templates that the principal may see, so it is the same for a hidden resource and for one that
+//! does not exist.
 
 use std::borrow::Cow;
 
@@ -201,7 +202,8 @@ pub(super) fn to_rpc(error: &Error, revision: Revision) -> RpcError {
     RpcError { code, message: error.to_string().into(), data: (!data.is_null()).then_some(data) }
 }
 
-/// Returns how a slash in the URI may have to be written. None if the credentials of the request do not allow templates.
+/// Returns how a slash in the URI may have to be written. None if the credentials of the request do not allow
+/// templates.
 pub(super) async fn slash_hint(host: &Host, principal: &Principal, uri: &str) -> Option<String> {
     if !CredentialScopes::current_include(Operation::Templates) {
         return None;

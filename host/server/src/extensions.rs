@@ -7,8 +7,8 @@
 //! | SEP-2640, directory reading | `resources/directory/read` | 2026-07-28, the revision that SEP-2640 is written for |
 //! | SEP-2640 | `skills/list`, `skills/get` | the same; enabled by `skills` of a plugin, too |
 //!
-//! The methods have rows in the [table of methods](super::method). Results have the objects of [`wire`](super::wire) plus
-//! the members of the extension ([`encode`]).
+//! The methods have rows in the [table of methods](super::method). Results have the objects of [`wire`](super::wire)
+//! plus the members of the extension ([`encode`]).
 //!
 //! SEP-2640 obliges a server with `resources/directory/read` to declare the extension of skills and to answer
 //! `skills/list` and `skills/get`. Where no plugin has skills, the list is empty, and no skill is found.
@@ -45,7 +45,8 @@ pub(super) async fn execute(context: &RequestContext, request: ExtensionRequest)
                 Err(error) => return Err(to_rpc_with_hint(host, principal, error, *revision).await),
             };
             let footprint = contents.footprint();
-            // The contents of a listable resource depend on the scopes of the token, and contain cursors for its principal only.
+            // The contents of a listable resource depend on the scopes of the token, and contain cursors for its
+            // principal only.
             let is_public = host.is_read_public(&uri) && !contents.iter().any(|one| one.entry.listable);
             return Ok(Outcome::new(encoder.read_result(contents, is_public), footprint));
         }

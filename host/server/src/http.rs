@@ -21,11 +21,11 @@
 //!
 //! [`admin`] is a separate listener for operators.
 //!
-//! Each client, an authenticated principal or an address, has a [share](mcp_host_base::share_limiter) of the limits of connections,
-//! sessions, event streams and bytes of bodies.
+//! Each client, an authenticated principal or an address, has a [share](mcp_host_base::share_limiter) of the limits of
+//! connections, sessions, event streams and bytes of bodies.
 //!
-//! The config is looked up once for each connection and once for each request, so a reload takes effect immediately, and a request sees
-//! one config.
+//! The config is looked up once for each connection and once for each request, so a reload takes effect immediately,
+//! and a request sees one config.
 
 pub(crate) mod admin;
 mod authentication;
@@ -59,16 +59,17 @@ use mcp_resource_host::host::Host;
 
 use super::{DRAIN_TIMEOUT, ServeError};
 
-/// Serves HTTP clients on this listener until `shutdown` fires, over TLS if the config has a certificate. A client is the principal of its
-/// bearer token, and [`Principal::ANONYMOUS`](mcp_resource_host::access::Principal::ANONYMOUS) without one.
+/// Serves HTTP clients on this listener until `shutdown` fires, over TLS if the config has a certificate. A client is
+/// the principal of its bearer token, and [`Principal::ANONYMOUS`](mcp_resource_host::access::Principal::ANONYMOUS)
+/// without one.
 ///
 /// On shutdown the listener is closed, requests in flight are answered, event streams are ended, and connections are
 /// closed, each within a bounded time.
 ///
 /// # Errors
 ///
-/// [`ServeError::Tls`] if TLS cannot be set up, [`ServeError::Exposure`] if other machines can reach the listener, and the config
-/// has no authentication or no TLS, and not [`insecure`](mcp_host_config::http::Http::insecure).
+/// [`ServeError::Tls`] if TLS cannot be set up, [`ServeError::Exposure`] if other machines can reach the listener, and
+/// the config has no authentication or no TLS, and not [`insecure`](mcp_host_config::http::Http::insecure).
 pub async fn serve_http(host: Arc<Host>, listener: TcpListener, shutdown: CancellationToken) -> Result<(), ServeError> {
     // A listener without an address accepts nothing.
     listener.local_addr().map_or(Ok(()), |address| host.config().check_exposure_at(address.into()))?;

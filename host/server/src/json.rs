@@ -1,14 +1,14 @@
-//! A pull encoder of JSON: a document is encoded in chunks of at most [`MAX_CHUNK`] bytes, each on demand (backpressure). Already
-//! encoded JSON is passed on without a copy, in chunks of at most [`MAX_SHARED_CHUNK`].
+//! A pull encoder of JSON: a document is encoded in chunks of at most [`MAX_CHUNK`] bytes, each on demand
+//! (backpressure). Already encoded JSON is passed on without a copy, in chunks of at most [`MAX_SHARED_CHUNK`].
 //!
-//! An answer may have megabytes, and JSON escapes enlarge strings up to six-fold. A transport requests the next chunk when the previous
-//! one has been sent, so an answer holds only its values, which are moved into the encoder, and one chunk. Strings and blobs are
-//! dropped as soon as they are encoded, and items of a list one after the other. A chunk takes microseconds, so it can be encoded on
-//! the threads of the transports.
+//! An answer may have megabytes, and JSON escapes enlarge strings up to six-fold. A transport requests the next chunk
+//! when the previous one has been sent, so an answer holds only its values, which are moved into the encoder, and one
+//! chunk. Strings and blobs are dropped as soon as they are encoded, and items of a list one after the other. A chunk
+//! takes microseconds, so it can be encoded on the threads of the transports.
 //!
-//! A document is written by functions with a [`Writer`], which writes directly into the chunk while there is room. The rest is
-//! deferred: stored as [`Step`]s in order, for the following chunks. Lists are deferred with their iterator, so at most one item of
-//! each nested list is being encoded. A document that fits one chunk is one buffer, written once.
+//! A document is written by functions with a [`Writer`], which writes directly into the chunk while there is room. The
+//! rest is deferred: stored as [`Step`]s in order, for the following chunks. Lists are deferred with their iterator, so
+//! at most one item of each nested list is being encoded. A document that fits one chunk is one buffer, written once.
 //!
 //! Strings are escaped as by `serde_json`.
 
@@ -22,7 +22,8 @@ use tracing::Span;
 /// The maximum length of a chunk in bytes.
 pub(crate) const MAX_CHUNK: usize = 64 << 10;
 
-/// The maximum length of a chunk of shared JSON, which costs neither time nor memory; larger chunks need fewer system calls.
+/// The maximum length of a chunk of shared JSON, which costs neither time nor memory; larger chunks need fewer system
+/// calls.
 pub(crate) const MAX_SHARED_CHUNK: usize = 8 * MAX_CHUNK;
 
 /// The room for the small parts between two values, and for a number: with less room, a list is deferred.
@@ -128,7 +129,8 @@ impl Encoder {
         self.steps.last().is_some_and(|step| matches!(step, Step::Shared(json) if json.len() >= MIN_SHARED))
     }
 
-    /// Encodes the next chunk of at least one byte and at most [`MAX_CHUNK`], or [`MAX_SHARED_CHUNK`] of shared JSON. None at the end.
+    /// Encodes the next chunk of at least one byte and at most [`MAX_CHUNK`], or [`MAX_SHARED_CHUNK`] of shared JSON.
+    /// None at the end.
     pub fn next_chunk(&mut self) -> Option<Bytes> {
         let (mut piece, mut deferred) = (Vec::new(), Vec::new());
         while let Some(mut step) = self.steps.pop() {
@@ -382,7 +384,8 @@ impl<'a> Members<'_, 'a> {
 #[cfg(test)]
 mod tests;
 
-/// Appends as much of a string to a chunk as fits, escaped as by `serde_json`, and returns the number of appended bytes of the string.
+/// Appends as much of a string to a chunk as fits, escaped as by `serde_json`, and returns the number of appended bytes
+/// of the string.
 fn escape_into(piece: &mut Vec<u8>, text: &[u8]) -> usize {
     let mut rest = text;
     loop {

@@ -13,9 +13,10 @@
 //!
 //! # Cost
 //!
-//! Parsing allocates at most twice the size of the message, for strings with escapes, and retains [a bounded number](super::params) of
-//! bytes for any message. The text is not parsed into a tree of values: the used members are located as slices of the text, and parsed
-//! into bounded types; all others are skipped. The result borrows nothing, so the text is dropped right after parsing.
+//! Parsing allocates at most twice the size of the message, for strings with escapes, and retains [a bounded
+//! number](super::params) of bytes for any message. The text is not parsed into a tree of values: the used members are
+//! located as slices of the text, and parsed into bounded types; all others are skipped. The result borrows nothing, so
+//! the text is dropped right after parsing.
 
 use std::fmt;
 
@@ -34,7 +35,8 @@ pub(super) use mcp_resource_host::audit::RequestId;
 
 /// The maximum number of messages in a batch.
 pub(super) const MAX_BATCH: usize = 64;
-/// The maximum length of a request's `id` in bytes. The id is retained until the request is answered, and repeated in the answer.
+/// The maximum length of a request's `id` in bytes. The id is retained until the request is answered, and repeated in
+/// the answer.
 pub(super) const MAX_ID_LEN: usize = 1024;
 /// The retained length of a method's name, for the comparison with `Mcp-Method`. No method has a longer name.
 const MAX_METHOD_LEN: usize = 1024;

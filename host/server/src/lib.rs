@@ -21,10 +21,11 @@
 //! | `trace`, `server_metrics` | spans and metrics |
 //!
 //! Both transports process a message in the same way: it is parsed (`jsonrpc`, by the table of methods in `method`),
-//! dispatched (`dispatch`), executed with a `RequestContext` (`respond`), and answered with MCP objects (`wire`). Sessions
-//! (`session`) and streams of `subscriptions/listen` (`listen`) are the same over both transports. A transport adds its
-//! connections, its limits, and the framing of messages. The session-based revisions (2024-11-05 to 2025-11-25) and the
-//! stateless one (2026-07-28) are served by the same code; the revision is determined for each request.
+//! dispatched (`dispatch`), executed with a `RequestContext` (`respond`), and answered with MCP objects (`wire`).
+//! Sessions (`session`) and streams of `subscriptions/listen` (`listen`) are the same over both transports. A transport
+//! adds its connections, its limits, and the framing of messages. The session-based revisions (2024-11-05 to
+//! 2025-11-25) and the stateless one (2026-07-28) are served by the same code; the revision is determined for each
+//! request.
 //!
 //! Answers are encoded as JSON chunk by chunk, as their clients read them (`json`), within a budget in bytes
 //! (`budget`).
@@ -84,8 +85,8 @@ pub use self::stdio::{serve_io, serve_stdio};
 /// The header that names the session of a request.
 const SESSION_ID_HEADER: &str = "mcp-session-id";
 
-/// The drain timeout of graceful shutdown. The limits of plugins end requests in flight sooner, but a client that does not
-/// read its answers delays the shutdown until this timeout.
+/// The drain timeout of graceful shutdown. The limits of plugins end requests in flight sooner, but a client that does
+/// not read its answers delays the shutdown until this timeout.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The cause of an error, from another crate.

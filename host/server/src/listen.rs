@@ -1,16 +1,17 @@
-//! `subscriptions/listen` (MCP 2026-07-28, "Subscriptions"): a stream of notifications, which a transport sends as events
-//! or as lines.
+//! `subscriptions/listen` (MCP 2026-07-28, "Subscriptions"): a stream of notifications, which a transport sends as
+//! events or as lines.
 //!
 //! A stream consists of a [`Subscriber`], whose mailbox holds the updates, and one task that makes its subscriptions
 //! ([`Subscriptions`]). A stream of the console has the same parts.
 //!
-//! The first notification acknowledges the subscriptions, and each notification has the id of the request. The list of resources
-//! counts towards the memory of subscriptions (`http.limits.subscription-memory`): if it is exhausted, no resource is acknowledged.
+//! The first notification acknowledges the subscriptions, and each notification has the id of the request. The list of
+//! resources counts towards the memory of subscriptions (`http.limits.subscription-memory`): if it is exhausted, no
+//! resource is acknowledged.
 //!
 //! A stream delivers only updates that the [scopes](CredentialScopes) of the request that began it allow.
 //!
-//! The stream ends with a result at graceful shutdown, and without one when the request is cancelled, the client disconnects or the
-//! credentials expire, are revoked or lose a scope.
+//! The stream ends with a result at graceful shutdown, and without one when the request is cancelled, the client
+//! disconnects or the credentials expire, are revoked or lose a scope.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -60,8 +61,9 @@ pub(super) struct Listener {
 }
 
 impl Subscriptions {
-    /// Subscribes a principal to these resources, and to the list of resources if `listing`. Returns the subscriptions with the
-    /// accepted URIs. Fails if the request cannot be recorded. A view of the console does not count as a subscriber.
+    /// Subscribes a principal to these resources, and to the list of resources if `listing`. Returns the subscriptions
+    /// with the accepted URIs. Fails if the request cannot be recorded. A view of the console does not count as a
+    /// subscriber.
     pub(super) async fn begin(
         host: &Arc<Host>,
         uris: Vec<String>,
@@ -166,8 +168,8 @@ pub(super) fn end(config: &Config, id: RequestId) -> Response {
     Response::new(id, Ok(json!({ "resultType": "complete", "_meta": meta })))
 }
 
-/// Returns the acknowledged URIs of a filter. The result does not depend on the mounts, whose existence is not public: URIs are
-/// acknowledged whether or not the resources exist.
+/// Returns the acknowledged URIs of a filter. The result does not depend on the mounts, whose existence is not public:
+/// URIs are acknowledged whether or not the resources exist.
 fn accepted_uris(host: &Host, uris: Vec<String>) -> Vec<String> {
     let mut bytes = 0_usize;
     let served = uris.into_iter().take(MAX_CHECKED_URIS).filter(|uri| host.is_uri(uri));

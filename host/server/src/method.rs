@@ -3,8 +3,8 @@
 //! A new method is a row here, with the function that parses its parameters, and a branch in
 //! [`respond`](super::respond) that executes its [`Request`].
 //!
-//! If two rows have the same name, the first is the extension's variant of the method, which is used while the extension is
-//! enabled.
+//! If two rows have the same name, the first is the extension's variant of the method, which is used while the
+//! extension is enabled.
 
 use std::borrow::Cow;
 
@@ -32,8 +32,8 @@ pub(super) struct Method {
     condition: Condition,
     /// Whether the method changes the state of a session, so that it has no effect outside of one.
     pub(super) needs_session: bool,
-    /// Whether the method is about the protocol and not about resources. In an HTTP session such a method is answered by an
-    /// event stream, and less is reserved for its answer.
+    /// Whether the method is about the protocol and not about resources. In an HTTP session such a method is answered
+    /// by an event stream, and less is reserved for its answer.
     pub(super) is_protocol: bool,
     /// The operations on resources that the method always performs.
     operations: &'static [Operation],
@@ -51,7 +51,8 @@ enum Condition {
     None,
     /// The extension is enabled.
     Extension(Extension),
-    /// A plugin that is at least partly visible to the principal supports subscriptions, or the session was offered them.
+    /// A plugin that is at least partly visible to the principal supports subscriptions, or the session was offered
+    /// them.
     Subscriptions,
     /// The config announces prompts.
     Prompts,
@@ -256,7 +257,8 @@ impl Method {
         })
     }
 
-    /// Returns the number of the method's row. A method and its variant in an extension have the number of the first row.
+    /// Returns the number of the method's row. A method and its variant in an extension have the number of the first
+    /// row.
     pub(super) fn number(&self) -> usize {
         let row = METHODS.iter().position(|method| std::ptr::eq(method, self)).unwrap_or(METHOD_COUNT);
         let before = row.checked_sub(1).filter(|before| METHODS.get(*before).is_some_and(|row| row.name == self.name));
@@ -268,8 +270,9 @@ impl Method {
         METHODS.iter().map(|method| method.name)
     }
 
-    /// Returns whether the method exists for the principal in this revision. `may_subscribe` is whether its session was offered
-    /// subscriptions: the capability holds for the lifetime of the session, even if a reload removes the plugin.
+    /// Returns whether the method exists for the principal in this revision. `may_subscribe` is whether its session was
+    /// offered subscriptions: the capability holds for the lifetime of the session, even if a reload removes the
+    /// plugin.
     pub(super) fn exists(
         &self,
         host: &Host,
@@ -290,10 +293,11 @@ impl Method {
             }
     }
 
-    /// Returns the operations on resources that a request of this method performs. Methods of the protocol perform none.
+    /// Returns the operations on resources that a request of this method performs. Methods of the protocol perform
+    /// none.
     ///
-    /// The resources of search and context consist of resources that the principal may list and read, so a request for one
-    /// performs these operations, too.
+    /// The resources of search and context consist of resources that the principal may list and read, so a request for
+    /// one performs these operations, too.
     pub(super) fn operations(&self, host: &Host, request: Option<&Request>) -> Vec<Operation> {
         let of_method = match request {
             Some(Request::CallTool(call)) => tools::operations(call.name.as_deref().unwrap_or_default()),
@@ -304,8 +308,8 @@ impl Method {
     }
 }
 
-/// Returns the operations of a request for these URIs and templates: its own, and those that the built-in providers of the URIs perform,
-/// each once. Each interface that checks the scopes of a token takes them from here.
+/// Returns the operations of a request for these URIs and templates: its own, and those that the built-in providers of
+/// the URIs perform, each once. Each interface that checks the scopes of a token takes them from here.
 pub(super) fn performed_operations<'a>(
     host: &Host,
     own: &[Operation],

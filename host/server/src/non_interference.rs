@@ -1,10 +1,11 @@
-//! Non-interference: two worlds that differ only in resources hidden from a principal give it the same answers, and no call reaches a
-//! plugin that is completely hidden from it.
+//! Non-interference: two worlds that differ only in resources hidden from a principal give it the same answers, and no
+//! call reaches a plugin that is completely hidden from it.
 //!
-//! A world is the content of a host's providers. The property test makes two worlds from random paths: the visible resources are the same
-//! in both, and the hidden ones differ. Then the test sends every request of the protocol, of every extension and to every tool, in the
-//! first and the last revision, with URIs and templates of all kinds. It compares the answers byte for byte, except for cursors, of
-//! which it compares the lengths, and which it follows, and the numbers of calls that each request made.
+//! A world is the content of a host's providers. The property test makes two worlds from random paths: the visible
+//! resources are the same in both, and the hidden ones differ. Then the test sends every request of the protocol, of
+//! every extension and to every tool, in the first and the last revision, with URIs and templates of all kinds. It
+//! compares the answers byte for byte, except for cursors, of which it compares the lengths, and which it follows, and
+//! the numbers of calls that each request made.
 //!
 //! | | compared |
 //! |---|---|
@@ -21,10 +22,11 @@
 //!
 //! Each answer without a transport, error or result, has a budget charge of at least its bytes.
 //!
-//! A listing makes as many calls as its hidden items take, up to the bound of a page (`catalog`), so its calls are not compared.
+//! A listing makes as many calls as its hidden items take, up to the bound of a page (`catalog`), so its calls are not
+//! compared.
 //!
-//! [`requests`] has a sample of each method, and fails for a method of any revision without a sample, so new requests are covered or the
-//! test fails.
+//! [`requests`] has a sample of each method, and fails for a method of any revision without a sample, so new requests
+//! are covered or the test fails.
 
 mod cached;
 mod capabilities;

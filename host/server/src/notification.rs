@@ -15,9 +15,9 @@ pub(super) fn notification(method: &str, params: Map<String, Value>) -> Value {
     message
 }
 
-/// Returns whether a stream whose credentials have these scopes may deliver an update. A resource of a built-in provider needs the scopes
-/// of the operations that it is made of. Decided at delivery, because a reload may make such a provider own a URI that was subscribed to
-/// before, and because another token of the principal may have subscribed.
+/// Returns whether a stream whose credentials have these scopes may deliver an update. A resource of a built-in
+/// provider needs the scopes of the operations that it is made of. Decided at delivery, because a reload may make such
+/// a provider own a URI that was subscribed to before, and because another token of the principal may have subscribed.
 pub(super) fn may_deliver(host: &Host, scopes: CredentialScopes, update: &Update) -> bool {
     let performed: &[Operation] = match update {
         Update::Listing => &[Operation::List],

@@ -3,8 +3,8 @@
 //! A request is executed on the task that received it. Its answer, result or error, is charged to its client
 //! ([`budget`](super::budget)).
 //!
-//! A future has the size of its largest branch, and is moved on its way to the task. So rare and large branches are boxed: the
-//! future of a read or a listing has no room for a search.
+//! A future has the size of its largest branch, and is moved on its way to the task. So rare and large branches are
+//! boxed: the future of a read or a listing has no room for a search.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, LazyLock};
@@ -51,8 +51,8 @@ pub(super) struct Reply {
     pub(super) outcome: error::Outcome,
 }
 
-/// Returns the log span of a request: log events of its execution carry the trace id and, at debug level, the principal, the method
-/// and the URI.
+/// Returns the log span of a request: log events of its execution carry the trace id and, at debug level, the
+/// principal, the method and the URI.
 fn log_span(context: &RequestContext, method: &'static str, request: &Request) -> Span {
     let trace_id = context.trace.id().map(field::display);
     if !tracing::span_enabled!(target: log_target::SERVER, Level::DEBUG) {
@@ -87,8 +87,8 @@ pub(super) fn refusal_cost(id: &RequestId) -> usize {
     budget::encoded_cost(Response::new(id.clone(), Err(LONGEST_REFUSAL.clone())).to_json().len())
 }
 
-/// Answers a request, or rejects it if there is no room even for an error. With `reserved`, of at least [`refusal_cost`], there is.
-/// Cancel safe: dropping the future ends the calls of guests.
+/// Answers a request, or rejects it if there is no room even for an error. With `reserved`, of at least
+/// [`refusal_cost`], there is. Cancel safe: dropping the future ends the calls of guests.
 ///
 /// A panic is confined to the request, and answered with an internal error.
 pub(super) async fn respond(
@@ -108,7 +108,8 @@ pub(super) async fn respond(
                 false => EXPECTED_RESPONSE_SIZE,
             };
             let executing = execute_within_budget(context, request, expected, beginning.len(), &mut charge);
-            // Owned by the scope and the span, so that a dropped request is dropped within them, and the audit log has its context.
+            // Owned by the scope and the span, so that a dropped request is dropped within them, and the audit log has
+            // its context.
             let executing = context.audit.clone().scope(executing);
             let executing = context.scopes.scope(executing);
             let executing = AccessToken::scope(context.issued_token.clone(), executing);
@@ -143,9 +144,9 @@ fn success_beginning(id: &RequestId) -> Vec<u8> {
     beginning
 }
 
-/// Executes a request within the [budget](super::budget): `charge` is resized to `expected` bytes for the execution, and then to the
-/// cost of the answer with `envelope` bytes around it. It never has fewer bytes than at the beginning. After an error, it has at most what
-/// was reserved.
+/// Executes a request within the [budget](super::budget): `charge` is resized to `expected` bytes for the execution,
+/// and then to the cost of the answer with `envelope` bytes around it. It never has fewer bytes than at the beginning.
+/// After an error, it has at most what was reserved.
 async fn execute_within_budget(
     context: &RequestContext,
     request: Request,
@@ -212,8 +213,8 @@ pub(super) fn budget_error(exceeded: BudgetExceeded, price: usize) -> RpcError {
 }
 
 impl Reply {
-    /// The answer of a failed request, with its charge resized to it. Without room for it, the answer is the error of the budget. Without
-    /// room for that, the request is rejected with it.
+    /// The answer of a failed request, with its charge resized to it. Without room for it, the answer is the error of
+    /// the budget. Without room for that, the request is rejected with it.
     pub(super) fn error(id: RequestId, error: RpcError, mut charge: Charge) -> Result<Self, Rejection> {
         let mut outcome = error.outcome();
         let mut json = Response::new(id.clone(), Err(error)).to_json();
@@ -254,8 +255,8 @@ async fn execute(context: &RequestContext, request: Request) -> Result<Outcome, 
         }
         Request::Read(uri) => {
             let encode = |contents| wire::encode_contents(contents, revision);
-            // Checked before the read, and again after it, because a reload in between may have changed the rules that applied to
-            // the response.
+            // Checked before the read, and again after it, because a reload in between may have changed the rules that
+            // applied to the response.
             let was_public = host.is_read_public(&uri);
             let response = host.read_cached(principal, &uri, wire::encoding_form(revision), encode).await;
             let is_public = was_public && host.is_read_public(&uri);
@@ -348,8 +349,8 @@ mod tests {
     use crate::budget::{Budget, Limits};
     use crate::client_id::ClientId;
 
-    /// An answer that exceeds a limit by itself must not be refused as one that only has to wait, because its client would
-    /// send the request again and again.
+    /// An answer that exceeds a limit by itself must not be refused as one that only has to wait, because its client
+    /// would send the request again and again.
     #[tokio::test]
     async fn what_is_reserved_for_a_request_has_room_for_each_refusal_of_its_answer() {
         let exceeded = Limit::ALL.map(BudgetExceeded::TooLarge).into_iter().chain([BudgetExceeded::Full]);

@@ -1,7 +1,7 @@
 //! The info of this server: its name and its capabilities.
 //!
-//! Exactly the existing capabilities are announced, as far as the revision defines them. A capability of plugins is announced
-//! only to principals that may see a part of such a plugin, because it would reveal the plugin to others.
+//! Exactly the existing capabilities are announced, as far as the revision defines them. A capability of plugins is
+//! announced only to principals that may see a part of such a plugin, because it would reveal the plugin to others.
 //!
 //! | capability | when |
 //! |---|---|

@@ -1,7 +1,8 @@
 //! The metrics of the servers of one host: requests, sessions, connections and event streams, over all transports.
 //!
-//! A request is counted in a table with a cell for each method, revision, transport and outcome, so counting takes no lock and no
-//! map. The names of methods come from the table of [`method`](crate::method); all others are [`OTHER_METHOD`].
+//! A request is counted in a table with a cell for each method, revision, transport and outcome, so counting takes no
+//! lock and no map. The names of methods come from the table of [`method`](crate::method); all others are
+//! [`OTHER_METHOD`].
 
 mod collector;
 

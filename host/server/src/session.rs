@@ -98,19 +98,20 @@ impl Session {
         &self.log
     }
 
-    /// Handles `notifications/initialized`: changes of the listing are notified from now on, as soon as the credentials allow
-    /// `list`.
+    /// Handles `notifications/initialized`: changes of the listing are notified from now on, as soon as the credentials
+    /// allow `list`.
     pub(super) fn watch_listing(&self) {
         self.update_listing_watch(|watch| watch.is_initialized = true);
     }
 
-    /// Makes a change of the listing pending when the watch begins, because the listing may have changed while another replica
-    /// watched it.
+    /// Makes a change of the listing pending when the watch begins, because the listing may have changed while another
+    /// replica watched it.
     pub(super) fn listing_may_have_changed(&self) {
         self.listing_watch.lock().has_lapsed = true;
     }
 
-    /// Sets whether the credentials of the client allow the operation `list`. Without it, the listing is no longer watched.
+    /// Sets whether the credentials of the client allow the operation `list`. Without it, the listing is no longer
+    /// watched.
     pub(super) fn set_may_list(&self, may_list: bool) {
         self.update_listing_watch(|watch| watch.may_list = may_list);
     }

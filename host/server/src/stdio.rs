@@ -2,12 +2,12 @@
 //! standard input and output; [`serve_io`] serves any other reader and writer, such as a Unix socket.
 //!
 //! Each line is one message, or in revision 2025-03-26 one batch of messages. A line that is not a message is rejected
-//! ([`jsonrpc`](super::jsonrpc)); the others are [dispatched](super::dispatch) in the order of arrival, and each request is answered by a
-//! separate task. A line that is not JSON is answered, too. Because an answer is always JSON, two programs cannot exchange errors
-//! endlessly.
+//! ([`jsonrpc`](super::jsonrpc)); the others are [dispatched](super::dispatch) in the order of arrival, and each
+//! request is answered by a separate task. A line that is not JSON is answered, too. Because an answer is always JSON,
+//! two programs cannot exchange errors endlessly.
 //!
-//! `initialize` opens the session of the connection, and the session's notifications are written as they come. A request that declares a
-//! revision without sessions is independent of the session.
+//! `initialize` opens the session of the connection, and the session's notifications are written as they come. A
+//! request that declares a revision without sessions is independent of the session.
 //!
 //! | limit | value |
 //! |---|---|
@@ -45,8 +45,9 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The interval at which the server checks whether serving should end, while the client reads nothing.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Serves one client over standard input and output, as this principal, until the client closes standard input or `shutdown` fires;
-/// requests in flight are answered first. The principal of a client that started this process is [`Principal::LOCAL`].
+/// Serves one client over standard input and output, as this principal, until the client closes standard input or
+/// `shutdown` fires; requests in flight are answered first. The principal of a client that started this process is
+/// [`Principal::LOCAL`].
 ///
 /// # Errors
 ///
@@ -56,11 +57,11 @@ pub async fn serve_stdio(host: Arc<Host>, principal: Principal, shutdown: Cancel
     serve(host, reader, output, principal, shutdown, is_input_closed).await
 }
 
-/// Serves one client over a pair of streams, as this principal, until the reader ends or `shutdown` fires; requests in flight are
-/// answered first. It may be called concurrently for any number of clients.
+/// Serves one client over a pair of streams, as this principal, until the reader ends or `shutdown` fires; requests in
+/// flight are answered first. It may be called concurrently for any number of clients.
 ///
-/// While the client does not read its answers, its requests are not read either. So the end of the reader is noticed only after the
-/// client has read some answers.
+/// While the client does not read its answers, its requests are not read either. So the end of the reader is noticed
+/// only after the client has read some answers.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -112,7 +113,8 @@ where
     serve(host, Box::new(reader), output, principal, shutdown, || false).await
 }
 
-/// Serves one client. `is_input_closed` returns whether the writing end of the reader is closed, even if unread input remains.
+/// Serves one client. `is_input_closed` returns whether the writing end of the reader is closed, even if unread input
+/// remains.
 async fn serve(
     host: Arc<Host>,
     reader: Reader,
@@ -145,8 +147,9 @@ async fn serve(
     }
 }
 
-/// Returns standard input and output. If both are pipes, the usual case, they are reopened in non-blocking mode: reads and writes then
-/// need no thread of the blocking pool, and the descriptors that other processes have inherited stay unchanged.
+/// Returns standard input and output. If both are pipes, the usual case, they are reopened in non-blocking mode: reads
+/// and writes then need no thread of the blocking pool, and the descriptors that other processes have inherited stay
+/// unchanged.
 fn standard_streams(metrics: Arc<ServerMetrics>) -> (Reader, Output) {
     #[cfg(target_os = "linux")]
     {

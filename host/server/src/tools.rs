@@ -7,14 +7,15 @@
 //! | `search_resources` | a search | a paragraph for each hit |
 //! | `resource_context` | a selection within a budget | the passages |
 //!
-//! A tool makes the same calls of the façade as the corresponding request: with the same principal, rules, limits and audit records. Its
-//! result is text for models. The last lines of the text list omissions, their reasons, and how to get the omitted parts. Links and
-//! structured content are off unless the config switches them on. They exist from 2025-06-18 on, and so do titles and output schemas;
-//! annotations of tools exist from 2025-03-26 on. MCP recommends text in addition to structured content ("SHOULD"), not structured content
-//! in addition to text, so a result of text only conforms to each revision.
+//! A tool makes the same calls of the façade as the corresponding request: with the same principal, rules, limits and
+//! audit records. Its result is text for models. The last lines of the text list omissions, their reasons, and how to
+//! get the omitted parts. Links and structured content are off unless the config switches them on. They exist from
+//! 2025-06-18 on, and so do titles and output schemas; annotations of tools exist from 2025-03-26 on. MCP recommends
+//! text in addition to structured content ("SHOULD"), not structured content in addition to text, so a result of text
+//! only conforms to each revision.
 //!
-//! An invalid argument and an unreadable resource are errors of the tool, which a model sees. For a resource that does not exist, the error
-//! suggests a next step. An unknown tool is an error of the request.
+//! An invalid argument and an unreadable resource are errors of the tool, which a model sees. For a resource that does
+//! not exist, the error suggests a next step. An unknown tool is an error of the request.
 
 mod arguments;
 mod call;

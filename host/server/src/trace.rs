@@ -1,12 +1,14 @@
-//! The trace of a request: its span, by the semantic conventions for MCP, and its id in lines of the log and of the audit log. A request
-//! that is rejected before it is executed is counted, and has a span if it is sampled, like an executed one ([`Rejected`]).
+//! The trace of a request: its span, by the semantic conventions for MCP, and its id in lines of the log and of the
+//! audit log. A request that is rejected before it is executed is counted, and has a span if it is sampled, like an
+//! executed one ([`Rejected`]).
 //!
-//! `telemetry.sample` decides which requests have a span, independently of the client's sampling flag: a client cannot force tracing of
-//! all its requests. While the queue of spans is full, no request has a span ([`trace::admits_request`]). The span continues the trace
-//! of the client, and ends when the answer is encoded. A request without a span keeps the id of the client's trace.
+//! `telemetry.sample` decides which requests have a span, independently of the client's sampling flag: a client cannot
+//! force tracing of all its requests. While the queue of spans is full, no request has a span
+//! ([`trace::admits_request`]). The span continues the trace of the client, and ends when the answer is encoded. A
+//! request without a span keeps the id of the client's trace.
 //!
-//! Attributes are bounded by [`MAX_ATTRIBUTE`]. Unknown names of methods and tools are `_OTHER`, so the number of span names is
-//! bounded. The session is identified by its hash, as in the audit log.
+//! Attributes are bounded by [`MAX_ATTRIBUTE`]. Unknown names of methods and tools are `_OTHER`, so the number of span
+//! names is bounded. The session is identified by its hash, as in the audit log.
 
 use std::net::IpAddr;
 

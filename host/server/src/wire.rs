@@ -1,7 +1,7 @@
 //! The encoder of domain types as MCP objects: the only module that knows both.
 //!
-//! Objects have exactly the members that exist in the requested [`Revision`]. A pull encoder ([`super::json`]) encodes them,
-//! so a result holds the domain's values and one chunk of JSON.
+//! Objects have exactly the members that exist in the requested [`Revision`]. A pull encoder ([`super::json`]) encodes
+//! them, so a result holds the domain's values and one chunk of JSON.
 
 use std::time::{Duration, Instant};
 
@@ -196,8 +196,8 @@ pub(super) fn listing_ttl<T>(listing: &Listing<T>, min_ttl: Option<Duration>) ->
     }
 }
 
-/// Encodes the cache hints, in revisions that have them. The TTL is the time for which the host caches such a response, even
-/// if this response is not cached.
+/// Encodes the cache hints, in revisions that have them. The TTL is the time for which the host caches such a response,
+/// even if this response is not cached.
 pub(super) fn cache_hints(members: &mut Members<'_, '_>, revision: Revision, caching: CacheHints) {
     if revision.has_cache_hints() {
         members.serialize("ttlMs", &u64::try_from(caching.ttl.min(MAX_TTL).as_millis()).unwrap_or(u64::MAX));

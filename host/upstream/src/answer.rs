@@ -1,10 +1,11 @@
 //! Parses results of an upstream from their text.
 //!
-//! Streaming deserialization: no tree of JSON values is built. Metadata (`_meta`) stays text, and unknown members are skipped. An invalid
-//! item of a listing is dropped and the others are served, so the item does not reveal itself to principals that may not see it. An invalid
-//! member beside the list (the time to live, its scope, the kind of the result) counts as absent, except a cursor, without which the listing
-//! would be cut. A list has at most `limits.response-items` items, and an array within an item is truncated to [`MAX_PARTS`] elements, so a
-//! parsed answer takes a small multiple of the memory of its text.
+//! Streaming deserialization: no tree of JSON values is built. Metadata (`_meta`) stays text, and unknown members are
+//! skipped. An invalid item of a listing is dropped and the others are served, so the item does not reveal itself to
+//! principals that may not see it. An invalid member beside the list (the time to live, its scope, the kind of the
+//! result) counts as absent, except a cursor, without which the listing would be cut. A list has at most
+//! `limits.response-items` items, and an array within an item is truncated to [`MAX_PARTS`] elements, so a parsed
+//! answer takes a small multiple of the memory of its text.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -225,8 +226,8 @@ pub(crate) fn compared(text: &str) -> Result<(&str, Option<Duration>), serde_jso
     Ok((compared, ttl(ttl_ms, cache_scope.as_deref())))
 }
 
-/// Returns the time to live of an answer. A private answer is only for the user that requested it, so its time to live is zero: the host
-/// would share its cached answer with other users.
+/// Returns the time to live of an answer. A private answer is only for the user that requested it, so its time to live
+/// is zero: the host would share its cached answer with other users.
 fn ttl(ttl_ms: Option<u64>, scope: Option<&str>) -> Option<Duration> {
     match scope {
         None | Some("public") => ttl_ms.map(Duration::from_millis),

@@ -1,20 +1,22 @@
-//! An upstream with one client for each caller, and so one connection or one program: `views = "principal"`, and token exchange.
+//! An upstream with one client for each caller, and so one connection or one program: `views = "principal"`, and token
+//! exchange.
 //!
 //! | one client for each | credentials |
 //! |---|---|
 //! | principal (`views = "principal"`) | the credentials of the config |
 //! | access token of a client (`auth.forward = "exchange"`) | another token, obtained in exchange for it (RFC 8693) |
 //!
-//! There is no state besides these clients, so no answer reaches another caller. A user with a new access token gets a new client. An
-//! access token is sent only to the token endpoint of the config. Callers without a name, or without an access token of an issuer, see
-//! nothing, and neither does the host itself. Each client has separate subscriptions at the upstream.
+//! There is no state besides these clients, so no answer reaches another caller. A user with a new access token gets a
+//! new client. An access token is sent only to the token endpoint of the config. Callers without a name, or without an
+//! access token of an issuer, see nothing, and neither does the host itself. Each client has separate subscriptions at
+//! the upstream.
 //!
-//! With `views`, the host has its own client, which determines whether the server is reachable. With an exchange, a token is only used for
-//! requests of its user, so only a call determines whether the server is reachable.
+//! With `views`, the host has its own client, which determines whether the server is reachable. With an exchange, a
+//! token is only used for requests of its user, so only a call determines whether the server is reachable.
 //!
-//! LRU: at most [`MAX_CLIENTS`] clients are kept, or [`MAX_PROGRAMS`] if they are programs, and the least recently used one without
-//! subscribers is evicted. Half of them may have subscribers, so there is always one to evict, and no number of requests ends a
-//! subscription. A principal with [`MAX_OF_PRINCIPAL`] access tokens evicts its own clients.
+//! LRU: at most [`MAX_CLIENTS`] clients are kept, or [`MAX_PROGRAMS`] if they are programs, and the least recently used
+//! one without subscribers is evicted. Half of them may have subscribers, so there is always one to evict, and no
+//! number of requests ends a subscription. A principal with [`MAX_OF_PRINCIPAL`] access tokens evicts its own clients.
 //!
 //! A client is created by a call of its caller, or by a subscription to a resource. Changes of the listing are reported
 //! for clients that exist: the host requests them without watched paths, which neither creates a client nor counts as

@@ -1,14 +1,16 @@
 //! The connection to an upstream: opened lazily, and again with back-off after a failure. Attempts are a single flight.
 //!
-//! The connection runs on the runtime on which [`Connector::new`] was called, whatever the caller: the engine's threads only send to it. A
-//! failure of the transport ends the connection. The next call opens another one, but not before the back-off since the last opening ends. If
-//! a request has failed, a URL is opened again immediately. After a failed attempt, and after a connection that the host ended because the
-//! server sent too much ([`guard`](crate::guard)), calls fail until the back-off ends. A connection that lasted for [`LASTING`] resets it.
+//! The connection runs on the runtime on which [`Connector::new`] was called, whatever the caller: the engine's threads
+//! only send to it. A failure of the transport ends the connection. The next call opens another one, but not before the
+//! back-off since the last opening ends. If a request has failed, a URL is opened again immediately. After a failed
+//! attempt, and after a connection that the host ended because the server sent too much ([`guard`](crate::guard)),
+//! calls fail until the back-off ends. A connection that lasted for [`LASTING`] resets it.
 //!
-//! A connection that is [watched](Connector::watch) is opened again without a call. Health check: a connection that has been silent for
-//! [`CHECK_INTERVAL`], or on which the HTTP exchange of one request failed, gets a request without side effects: `ping`, or without
-//! sessions `server/discover`. So [`health`](crate::health) knows whether the server is reachable, and a request on which the server fails
-//! does not end the connection of all. An administrator's [reset](Connector::reset) ends the back-off.
+//! A connection that is [watched](Connector::watch) is opened again without a call. Health check: a connection that has
+//! been silent for [`CHECK_INTERVAL`], or on which the HTTP exchange of one request failed, gets a request without side
+//! effects: `ping`, or without sessions `server/discover`. So [`health`](crate::health) knows whether the server is
+//! reachable, and a request on which the server fails does not end the connection of all. An administrator's
+//! [reset](Connector::reset) ends the back-off.
 
 mod error;
 mod opener;
@@ -104,8 +106,8 @@ struct Opened {
 }
 
 impl Connector {
-    /// Prepares connections to an upstream with this client and these credentials, on the current runtime. `holder` is the holder of the
-    /// credentials, if other holders have their own credentials.
+    /// Prepares connections to an upstream with this client and these credentials, on the current runtime. `holder` is
+    /// the holder of the credentials, if other holders have their own credentials.
     pub(crate) fn new(
         plugin: &Plugin,
         http: Option<&HttpClient>,
@@ -163,8 +165,8 @@ impl Connector {
         AbortOnDropHandle::new(self.runtime.spawn(self.inner.clone().watch()))
     }
 
-    /// Ends the back-off. If the connection is [watched](Self::watch), it is opened, or checked, immediately; an attempt in progress ends
-    /// first.
+    /// Ends the back-off. If the connection is [watched](Self::watch), it is opened, or checked, immediately; an
+    /// attempt in progress ends first.
     pub(crate) fn reset(&self) {
         let inner = self.inner.clone();
         self.runtime.spawn(async move {
@@ -218,7 +220,8 @@ impl Connector {
         self.inner.fail(link);
     }
 
-    /// Checks a connection on which the exchange of a request failed, unless one is being checked. It is dropped if the check fails, too.
+    /// Checks a connection on which the exchange of a request failed, unless one is being checked. It is dropped if the
+    /// check fails, too.
     pub(crate) fn doubt(&self, link: &Link) {
         if !link.is_open() {
             return self.inner.fail(link);
@@ -285,9 +288,9 @@ impl Inner {
         }
     }
 
-    /// Determines the time before which a connection is not opened again. `ended` is the connection, unless it was dropped because a request
-    /// failed: then a URL is opened again immediately, so that one request does not harm the following ones. After an excess there is a
-    /// back-off in both cases.
+    /// Determines the time before which a connection is not opened again. `ended` is the connection, unless it was
+    /// dropped because a request failed: then a URL is opened again immediately, so that one request does not harm the
+    /// following ones. After an excess there is a back-off in both cases.
     async fn lost(
         &self,
         attempts: &mut Attempts,
@@ -313,13 +316,14 @@ impl Inner {
         if is_program || excess.is_some() {
             self.opener.health().failed(&error.reason);
         }
-        // An excess is a failed attempt. Otherwise the back-off delays the next start of a program that ends right after its start.
+        // An excess is a failed attempt. Otherwise the back-off delays the next start of a program that ends right
+        // after its start.
         let from = if excess.is_some() { Instant::now() } else { opened.at };
         attempts.failed = from.checked_add(attempts.backoff.next_delay()).map(|until| (until, error));
     }
 
-    /// Opens a connection whenever there is none, and checks a silent one. If connections are lost soon after they were opened, they are
-    /// opened again with back-off, even if every attempt succeeds.
+    /// Opens a connection whenever there is none, and checks a silent one. If connections are lost soon after they were
+    /// opened, they are opened again with back-off, even if every attempt succeeds.
     async fn watch(self: Arc<Self>) {
         let (mut backoff, mut seen) = (new_backoff(), None::<(u64, Instant)>);
         loop {
@@ -374,8 +378,8 @@ impl Inner {
                 ClientRequest::PingRequest(PingRequest { method: Default::default(), extensions: Default::default() })
             }
         };
-        // The timeout cancels the request. Otherwise a server that never answers would have ever more exchanges, until there is no capacity
-        // for another.
+        // The timeout cancels the request. Otherwise a server that never answers would have ever more exchanges, until
+        // there is no capacity for another.
         let options = PeerRequestOptions::with_timeout(CHECK_TIMEOUT);
         let asking = async { link.peer.send_cancellable_request(request, options).await?.await_response().await };
         match tokio::time::timeout(CHECK_TIMEOUT.saturating_add(CANCEL_TIMEOUT), asking).await {
@@ -395,7 +399,8 @@ impl Inner {
         }
     }
 
-    /// Drops a failed connection, unless it was already replaced. One that has ended is kept, because [`lost`](Self::lost) depends on why.
+    /// Drops a failed connection, unless it was already replaced. One that has ended is kept, because
+    /// [`lost`](Self::lost) depends on why.
     fn fail(&self, link: &Link) {
         let mut current = self.current.lock();
         if current.as_ref().is_some_and(|current| current.id == link.id) {

@@ -1,15 +1,17 @@
 //! The HTTP/1.1 connections to one server, in a pool.
 //!
-//! The task that waits for a response also drives the connection: it polls the connection while it waits for the head, and while it reads
-//! the body. With a task for each connection, as in hyper-util's client, a request would wake that task, and each part of the response
-//! would wake it and then the task that waits. Waking threads is most of the time of a short read.
+//! The task that waits for a response also drives the connection: it polls the connection while it waits for the head,
+//! and while it reads the body. With a task for each connection, as in hyper-util's client, a request would wake that
+//! task, and each part of the response would wake it and then the task that waits. Waking threads is most of the time
+//! of a short read.
 //!
-//! Nothing polls an idle connection. So what the server did meanwhile is found when the connection is taken from the pool: a connection
-//! that was closed, or on which something was received, is dropped. A connection is dropped after [`IDLE_TIMEOUT`], too.
+//! Nothing polls an idle connection. So what the server did meanwhile is found when the connection is taken from the
+//! pool: a connection that was closed, or on which something was received, is dropped. A connection is dropped after
+//! [`IDLE_TIMEOUT`], too.
 //!
-//! HTTP/1.1 has no ids: if a server sends one response too many, each later response on this connection answers the request before it
-//! (response desynchronization). So a connection is used again only if its response is the answer to its request by the ids of JSON-RPC
-//! ([`Reuse`]), and no two identities share a pool.
+//! HTTP/1.1 has no ids: if a server sends one response too many, each later response on this connection answers the
+//! request before it (response desynchronization). So a connection is used again only if its response is the answer to
+//! its request by the ids of JSON-RPC ([`Reuse`]), and no two identities share a pool.
 
 use std::error::Error;
 use std::future::poll_fn;
@@ -74,14 +76,14 @@ impl Connections {
         Self::new(self.connector.clone())
     }
 
-    /// Sends a request whose URI is absolute and that may be repeated, and returns the response once its head was received. The
-    /// connection serves another request after the body has been read to the end and [`Reuse`] was permitted. It is closed if the future or the body
-    /// is dropped before.
+    /// Sends a request whose URI is absolute and that may be repeated, and returns the response once its head was
+    /// received. The connection serves another request after the body has been read to the end and [`Reuse`] was
+    /// permitted. It is closed if the future or the body is dropped before.
     ///
     /// # Errors
     ///
-    /// There is no response. If the connection was idle before, the server may have closed it at the same time, so the request is sent
-    /// once more, on a new connection.
+    /// There is no response. If the connection was idle before, the server may have closed it at the same time, so the
+    /// request is sent once more, on a new connection.
     pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<ReceivedBody>, SendError> {
         let uri = request.uri().clone();
         let request = in_origin_form(request)?;

@@ -1,4 +1,5 @@
-//! Converts answers of an upstream into answers of a provider: equal texts, with paths instead of URIs, and unchanged metadata.
+//! Converts answers of an upstream into answers of a provider: equal texts, with paths instead of URIs, and unchanged
+//! metadata.
 
 use std::time::Duration;
 
@@ -51,7 +52,8 @@ pub(crate) fn template(template: answer::Template<'_>, path_template: String) ->
     converted
 }
 
-/// Converts contents, with the known entry of their resource. Fails if a blob is not Base64, or if there is neither a text nor a blob.
+/// Converts contents, with the known entry of their resource. Fails if a blob is not Base64, or if there is neither a
+/// text nor a blob.
 pub(crate) fn contents(contents: answer::Contents<'_>, entry: Entry) -> Result<Contents, String> {
     let body = match (contents.text, contents.blob) {
         (Some(text), _) => Body::Text(text),
@@ -80,7 +82,8 @@ struct Noticed<'a> {
     notices: Option<&'a RawValue>,
 }
 
-/// Returns the metadata, the text of an object with members, with another notice before all others. No tree of the metadata is built.
+/// Returns the metadata, the text of an object with members, with another notice before all others. No tree of the
+/// metadata is built.
 pub(crate) fn with_notice(meta: Option<String>, notice: Notice) -> String {
     let mut own = Meta::new();
     notice.push_to(&mut own);

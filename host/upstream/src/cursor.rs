@@ -1,12 +1,12 @@
 //! Cursors of listings: the upstream's cursor, and the state of the cycle detection.
 //!
-//! Cycle detection (Brent's algorithm). A listing is read one page at a time, by requests that may be minutes apart, and the host keeps no
-//! state between them. So the cursor contains the state of the algorithm: the page number, and a hash of the upstream's cursor of the last
-//! page whose number is a power of two. A repeated cursor is detected within three rounds of the cycle, whatever its length. A listing has
-//! at most [`MAX_PAGES`] pages.
+//! Cycle detection (Brent's algorithm). A listing is read one page at a time, by requests that may be minutes apart,
+//! and the host keeps no state between them. So the cursor contains the state of the algorithm: the page number, and a
+//! hash of the upstream's cursor of the last page whose number is a power of two. A repeated cursor is detected within
+//! three rounds of the cycle, whatever its length. A listing has at most [`MAX_PAGES`] pages.
 //!
-//! A page of the upstream with more entries than a call can use is returned in parts. The cursor of a part is the cursor of its page, with
-//! the number of entries before the part.
+//! A page of the upstream with more entries than a call can use is returned in parts. The cursor of a part is the
+//! cursor of its page, with the number of entries before the part.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 

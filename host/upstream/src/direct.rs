@@ -1,12 +1,13 @@
 //! Sends requests of the revision without sessions over HTTP, in the task that waits for the answer.
 //!
-//! Each request of this revision is a separate HTTP exchange, independent of others. So the task that waits for the answer also posts the
-//! request, reads the answer and decodes it. With rmcp's client, request and answer would pass through two more tasks: the connection's and
-//! the transport's. The request is the same as rmcp's: headers, `_meta` and credentials. When the future is dropped, the HTTP connection is
-//! closed, which cancels the request.
+//! Each request of this revision is a separate HTTP exchange, independent of others. So the task that waits for the
+//! answer also posts the request, reads the answer and decodes it. With rmcp's client, request and answer would pass
+//! through two more tasks: the connection's and the transport's. The request is the same as rmcp's: headers, `_meta`
+//! and credentials. When the future is dropped, the HTTP connection is closed, which cancels the request.
 //!
-//! rmcp sends the requests of revisions with sessions, and all requests over pipes. It also sends a request again whose event stream ended
-//! before the answer, because rmcp resumes streams. After such a stream, rmcp sends all requests of this client for [`UNSUITED`].
+//! rmcp sends the requests of revisions with sessions, and all requests over pipes. It also sends a request again whose
+//! event stream ended before the answer, because rmcp resumes streams. After such a stream, rmcp sends all requests of
+//! this client for [`UNSUITED`].
 
 use std::collections::HashMap;
 use std::sync::Arc;

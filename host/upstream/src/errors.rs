@@ -1,9 +1,9 @@
 //! The conversion of an upstream's errors into failures for clients.
 //!
-//! A client receives the details of two kinds of errors: the resource does not exist, whatever the wording of the upstream, or the request
-//! is invalid. The upstream's message about an invalid request is passed on only if the requested resource's URI is the only URI in it;
-//! this URI is mapped. Another URI is meaningless to a client, belongs to another resource, or must not be disclosed. The details of all
-//! other errors only go to the log.
+//! A client receives the details of two kinds of errors: the resource does not exist, whatever the wording of the
+//! upstream, or the request is invalid. The upstream's message about an invalid request is passed on only if the
+//! requested resource's URI is the only URI in it; this URI is mapped. Another URI is meaningless to a client, belongs
+//! to another resource, or must not be disclosed. The details of all other errors only go to the log.
 
 use mcp_host_base::text::{Excerpt, truncate};
 use mcp_host_model::provider::Failure;
@@ -48,8 +48,8 @@ fn mapped(mapping: &Mapping, message: &str, requested: Option<&str>) -> Option<S
     Some(mapped)
 }
 
-/// Returns the first text that starts like a URI: a letter, then letters, digits, `+`, `-` or `.`, a colon, and at least one more
-/// character. Returns the text before and after it, too.
+/// Returns the first text that starts like a URI: a letter, then letters, digits, `+`, `-` or `.`, a colon, and at
+/// least one more character. Returns the text before and after it, too.
 fn next_uri(text: &str) -> Option<(&str, &str, &str)> {
     let is_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
     let is_end = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | '<' | '>' | '`' | '\'' | '|');
@@ -74,7 +74,8 @@ fn next_boundary(text: &str, at: usize) -> usize {
     text.get(at..).and_then(|rest| rest.chars().next()).map_or(at, |c| at.saturating_add(c.len_utf8()))
 }
 
-/// Returns whether a message reports that a resource does not exist, in the words of SDKs that have no error code for that.
+/// Returns whether a message reports that a resource does not exist, in the words of SDKs that have no error code for
+/// that.
 fn says_missing(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     message.contains("not found") || message.contains("unknown resource") || message.contains("no such resource")

@@ -1,12 +1,13 @@
 //! The transport of rmcp, guarded against an upstream that sends too much.
 //!
-//! An excess of the [`allowance`] ends the connection. It is opened again with back-off, as after a failed attempt. The responses of a
-//! cancelled request end at once ([`cancellations`]).
+//! An excess of the [`allowance`] ends the connection. It is opened again with back-off, as after a failed attempt. The
+//! responses of a cancelled request end at once ([`cancellations`]).
 //!
-//! Notifications that the host does not use (progress, logs, tools, prompts), or that their stream was not opened for, are dropped before
-//! they are processed. Requests of the server are answered here: `ping` by a result, and all others by an error, because the host declares no
-//! capabilities. At most [`MAX_ANSWERS`] of these answers wait until they are sent; further requests are dropped, as is a request whose id is
-//! longer than [`MAX_ID`] bytes. The [`ids`] of the host's requests are random numbers.
+//! Notifications that the host does not use (progress, logs, tools, prompts), or that their stream was not opened for,
+//! are dropped before they are processed. Requests of the server are answered here: `ping` by a result, and all others
+//! by an error, because the host declares no capabilities. At most [`MAX_ANSWERS`] of these answers wait until they are
+//! sent; further requests are dropped, as is a request whose id is longer than [`MAX_ID`] bytes. The [`ids`] of the
+//! host's requests are random numbers.
 
 mod allowance;
 mod cancellations;

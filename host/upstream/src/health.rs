@@ -1,9 +1,10 @@
 //! The reachability of an upstream; during an outage, its start and its reason.
 //!
-//! Every answer shows that the server is reachable, whatever its content. A failed attempt to connect again, the end of a program, a failed
-//! check ([`Connector::watch`](crate::connection::Connector::watch)), and a connection that the host ended because the server sent too much
-//! ([`guard`](crate::guard)) show that it is not. The start of an outage is logged as a warning and its end as information, each at most
-//! once per [`LOG_PERIOD`], with the number of suppressed lines. An upstream that was never connected has no outage: it is not loaded.
+//! Every answer shows that the server is reachable, whatever its content. A failed attempt to connect again, the end of
+//! a program, a failed check ([`Connector::watch`](crate::connection::Connector::watch)), and a connection that the
+//! host ended because the server sent too much ([`guard`](crate::guard)) show that it is not. The start of an outage is
+//! logged as a warning and its end as information, each at most once per [`LOG_PERIOD`], with the number of suppressed
+//! lines. An upstream that was never connected has no outage: it is not loaded.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};

@@ -1,10 +1,10 @@
 //! Streamable HTTP over hyper: the HTTP client of [`direct`](crate::direct) and of rmcp's transport ([`rmcp_client`]).
 //!
-//! HTTP/1.1 over a pool of [`connections`](crate::connections). Redirects are not followed, so credentials are sent only to the configured
-//! URL. The caller sets the maximum size of a body and of an event. The body of an error that is not JSON is ignored above
-//! [`MAX_ERROR_BODY`] bytes. After an answer in an event stream, the rest of the stream is read, so that the connection can be reused: for
-//! one call of an upstream at a time, up to [`MAX_REST`] bytes and for [`MAX_END`]. Beyond that, the connection is closed.
-//! [`events`] bounds event streams.
+//! HTTP/1.1 over a pool of [`connections`](crate::connections). Redirects are not followed, so credentials are sent
+//! only to the configured URL. The caller sets the maximum size of a body and of an event. The body of an error that is
+//! not JSON is ignored above [`MAX_ERROR_BODY`] bytes. After an answer in an event stream, the rest of the stream is
+//! read, so that the connection can be reused: for one call of an upstream at a time, up to [`MAX_REST`] bytes and for
+//! [`MAX_END`]. Beyond that, the connection is closed. [`events`] bounds event streams.
 
 mod error;
 mod events;
@@ -121,8 +121,8 @@ impl HttpClient {
         Ok(Self { connections, credentials, updates, decoder, streams, ending })
     }
 
-    /// Creates a client with other credentials, and with its own connections: responses never reach another identity. It reports gaps in
-    /// its notifications to `updates`.
+    /// Creates a client with other credentials, and with its own connections: responses never reach another identity.
+    /// It reports gaps in its notifications to `updates`.
     pub(crate) fn with_credentials(&self, credentials: Credentials, updates: Arc<Updates>, decoder: Decoder) -> Self {
         let (connections, streams, ending) = (self.connections.separate(), Arc::default(), self.ending.clone());
         Self { connections, credentials, updates, decoder, streams, ending }
@@ -133,8 +133,8 @@ impl HttpClient {
         Self { connections: self.connections.separate(), ..self.clone() }
     }
 
-    /// Begins a connection of rmcp. What the server sends without a request is counted in this allowance, and the connection's requests are
-    /// cancelled with these cancellations.
+    /// Begins a connection of rmcp. What the server sends without a request is counted in this allowance, and the
+    /// connection's requests are cancelled with these cancellations.
     pub(crate) fn begin_connection(&self, allowance: Arc<Allowance>, cancellations: Arc<Cancellations>) {
         self.streams.begin_connection(allowance, cancellations);
     }
@@ -164,8 +164,8 @@ impl HttpClient {
         refused(&response).map_or(Ok(response), Err)
     }
 
-    /// Posts a request of [`direct`](crate::direct), and returns its answer of at most `max` bytes. None if an event stream ended before
-    /// the answer.
+    /// Posts a request of [`direct`](crate::direct), and returns its answer of at most `max` bytes. None if an event
+    /// stream ended before the answer.
     pub(crate) async fn exchange(
         &self,
         uri: &str,
@@ -210,7 +210,8 @@ impl HttpClient {
         }
     }
 
-    /// Returns the answer in an event stream. Other messages are skipped, because notifications of changes arrive on a separate stream.
+    /// Returns the answer in an event stream. Other messages are skipped, because notifications of changes arrive on a
+    /// separate stream.
     async fn answer_in(
         &self,
         mut events: RawEvents,
@@ -236,8 +237,9 @@ impl HttpClient {
         Err(failed(HttpError::Broken(format!("there are {MAX_OTHERS} other messages before it"))))
     }
 
-    /// Reads an event stream to its end. Otherwise hyper could not reuse the connection. The connection is closed if another stream is
-    /// being read to its end, or if this takes longer than [`MAX_END`] or more than [`MAX_REST`] bytes.
+    /// Reads an event stream to its end. Otherwise hyper could not reuse the connection. The connection is closed if
+    /// another stream is being read to its end, or if this takes longer than [`MAX_END`] or more than [`MAX_REST`]
+    /// bytes.
     fn end(&self, mut events: RawEvents) {
         events.left.store(MAX_REST, Ordering::Relaxed);
         if let Some(None) = events.stream.next().now_or_never() {

@@ -1,11 +1,13 @@
 //! An upstream at which principals have their own identities: one client, with one connection, for each token.
 //!
-//! A call uses the first token of the config whose holder is the [caller](Caller) of its task or one of its groups. There is no state
-//! besides these clients, so no answer reaches another identity: connections, spellings and metadata of listings are separate, and cursors
-//! are bound to the identity. A caller without a token, and the host itself, see nothing.
+//! A call uses the first token of the config whose holder is the [caller](Caller) of its task or one of its groups.
+//! There is no state besides these clients, so no answer reaches another identity: connections, spellings and metadata
+//! of listings are separate, and cursors are bound to the identity. A caller without a token, and the host itself, see
+//! nothing.
 //!
-//! Each client has subscriptions of its own. The host requests the changes of each identity, its listing included, on behalf of a subscriber
-//! that has this identity at that time. So a change is only notified to subscribers whose token has received it.
+//! Each client has subscriptions of its own. The host requests the changes of each identity, its listing included, on
+//! behalf of a subscriber that has this identity at that time. So a change is only notified to subscribers whose token
+//! has received it.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -69,8 +71,8 @@ fn mark(holder: &TokenHolder) -> String {
 }
 
 impl Identities {
-    /// Opens the first connection of each client. A failed one is opened again at the next call of its principal. If all attempts fail, the
-    /// upstream is not started.
+    /// Opens the first connection of each client. A failed one is opened again at the next call of its principal. If
+    /// all attempts fail, the upstream is not started.
     pub(crate) async fn start(
         plugin: &Plugin,
         tokens: &[IdentityToken],
@@ -230,7 +232,8 @@ fn name_of(holder: &TokenHolder) -> String {
     }
 }
 
-/// Lists with the client of the caller, if there is one. Its mark is the prefix of its cursors, which binds them to its identity.
+/// Lists with the client of the caller, if there is one. Its mark is the prefix of its cursors, which binds them to its
+/// identity.
 pub(crate) async fn list_as(
     client: Option<(Arc<UpstreamProvider>, String)>,
     parent: Option<&str>,

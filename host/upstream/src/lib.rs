@@ -1,7 +1,7 @@
 //! Existing MCP servers, mounted like plugins: the native provider of an `[[upstream]]`.
 //!
-//! [`connect`] opens a connection with rmcp's client and returns a [`Provider`], which the host calls like any other provider. So policy,
-//! cursors, search, limits, the circuit breaker, audit and metrics need no code for upstreams.
+//! [`connect`] opens a connection with rmcp's client and returns a [`Provider`], which the host calls like any other
+//! provider. So policy, cursors, search, limits, the circuit breaker, audit and metrics need no code for upstreams.
 //!
 //! | module | subject |
 //! |---|---|
@@ -28,21 +28,22 @@
 //!
 //! # Bounds of an upstream
 //!
-//! The engine bounds calls: `deadline`, `concurrency`, `rate`, `response-size`, `response-items`, `listing-items`. This crate bounds the
-//! rest:
+//! The engine bounds calls: `deadline`, `concurrency`, `rate`, `response-size`, `response-items`, `listing-items`. This
+//! crate bounds the rest:
 //!
-//! - A message on the wire has at most one and a half times `response-size`. A tree of its values is built only if its estimated size is
-//!   within the budget ([`message`]).
-//! - Everything that a server sends besides answers to requests is counted, including data that are not messages. Above a limit, the
-//!   connection ends ([`guard`]).
-//! - Spellings and metadata of listings take at most half of `memory` ([`listed`]), and pages that were read ahead at most an eighth
-//!   ([`walks`]).
-//! - A text of an upstream is used as a URI only after it was mapped. A URI that cannot be mapped is dropped and logged.
+//! - A message on the wire has at most one and a half times `response-size`. A tree of its values is built only if its
+//!   estimated size is within the budget ([`message`]).
+//! - Everything that a server sends besides answers to requests is counted, including data that are not messages. Above
+//!   a limit, the connection ends ([`guard`]).
+//! - Spellings and metadata of listings take at most half of `memory` ([`listed`]), and pages that were read ahead at
+//!   most an eighth ([`walks`]).
+//! - A text of an upstream is used as a URI only after it was mapped. A URI that cannot be mapped is dropped and
+//!   logged.
 //!
 //! # Revisions
 //!
-//! As the specification requires, 2026-07-28 is tried first (`server/discover`), then sessions (`initialize`, 2025-11-25 and older). HTTP
-//! with SSE of 2024-11-05 is not supported.
+//! As the specification requires, 2026-07-28 is tried first (`server/discover`), then sessions (`initialize`,
+//! 2025-11-25 and older). HTTP with SSE of 2024-11-05 is not supported.
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 
@@ -93,7 +94,8 @@ pub use self::connection::ConnectError;
 pub use self::tokens::{AccessTokens, TokenClient};
 pub use hyper::header::HeaderValue;
 
-/// Connects to the server of an `[[upstream]]`. Programs are started without a sandbox, and their standard error is not logged.
+/// Connects to the server of an `[[upstream]]`. Programs are started without a sandbox, and their standard error is not
+/// logged.
 ///
 /// # Errors
 ///
@@ -102,8 +104,9 @@ pub fn connect(plugin: &Plugin) -> BoxFuture<'_, Result<Arc<dyn Provider>, Conne
     connect_with(plugin, Arc::new(Unconfined), Arc::new(()), None)
 }
 
-/// Connects to the server of an `[[upstream]]`. `launcher` starts its program, `log` receives the program's standard error, and `tokens`
-/// creates the clients for access tokens. The future is type-erased, so that the client is compiled in this crate only.
+/// Connects to the server of an `[[upstream]]`. `launcher` starts its program, `log` receives the program's standard
+/// error, and `tokens` creates the clients for access tokens. The future is type-erased, so that the client is compiled
+/// in this crate only.
 ///
 /// # Errors
 ///

@@ -1,11 +1,12 @@
 //! The spellings of the listed URIs, and the metadata of the listed resources, for requests by URI.
 //!
-//! A request to the upstream has the spelling that the upstream listed. If it lists two spellings of one canonical form, both are dropped,
-//! because a request for the canonical form would be ambiguous. They remain dropped until a traversal that began later has ended with only
-//! one of them. So concurrent traversals, in any order, do not restore an ambiguous spelling.
+//! A request to the upstream has the spelling that the upstream listed. If it lists two spellings of one canonical
+//! form, both are dropped, because a request for the canonical form would be ambiguous. They remain dropped until a
+//! traversal that began later has ended with only one of them. So concurrent traversals, in any order, do not restore
+//! an ambiguous spelling.
 //!
-//! The remembered data take at most [`Listed::new`]'s number of bytes. When the budget is exhausted, an entry in canonical form is served
-//! and not remembered, and an entry in another spelling is dropped.
+//! The remembered data take at most [`Listed::new`]'s number of bytes. When the budget is exhausted, an entry in
+//! canonical form is served and not remembered, and an entry in another spelling is dropped.
 
 use std::collections::HashMap;
 
@@ -63,8 +64,8 @@ impl Listed {
         Self { by_path: HashMap::new(), used: 0, budget }
     }
 
-    /// Records an entry with its canonical path. `canonical` is the upstream's URI of this path, and `spelling` the listed URI. A traversal
-    /// that began later has a greater number.
+    /// Records an entry with its canonical path. `canonical` is the upstream's URI of this path, and `spelling` the
+    /// listed URI. A traversal that began later has a greater number.
     pub(crate) fn record(&mut self, entry: &Entry, canonical: &str, spelling: &str, traversal: u64) -> Verdict {
         let spelled = (spelling != canonical).then_some(spelling);
         let Some(record) = self.by_path.get_mut(entry.path.as_str()) else {
@@ -124,8 +125,8 @@ impl Listed {
         self.by_path.get(path)?.entry.as_deref()
     }
 
-    /// Records the end of a traversal: removes resources and spellings that only earlier traversals listed, because the upstream no longer
-    /// has them.
+    /// Records the end of a traversal: removes resources and spellings that only earlier traversals listed, because the
+    /// upstream no longer has them.
     pub(crate) fn finish(&mut self, traversal: u64) {
         let mut used = self.used;
         self.by_path.retain(|_, record| {

@@ -5,8 +5,9 @@
 //! | `NAME+` | the upstream's URI in normal form |
 //! | any other | the text after the exchanged prefix, in normal form |
 //!
-//! Both directions are total on accepted input, and inverse to each other up to the [canonical form](mcp_host_model::uri::canonical()): the
-//! path of a URI maps back to the canonical form of this URI, and no other path does (`a_path_leads_back_to_the_uri_that_it_was_made_of`).
+//! Both directions are total on accepted input, and inverse to each other up to the [canonical
+//! form](mcp_host_model::uri::canonical()): the path of a URI maps back to the canonical form of this URI, and no other
+//! path does (`a_path_leads_back_to_the_uri_that_it_was_made_of`).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -77,7 +78,8 @@ impl Mapping {
         self.mount.compose_template(template).ok()
     }
 
-    /// Expands a template of the host with these values, as named by a client, and returns the path. Other variables get a placeholder.
+    /// Expands a template of the host with these values, as named by a client, and returns the path. Other variables
+    /// get a placeholder.
     pub(crate) fn expand(&self, template: &UriTemplate, values: &BTreeMap<&str, &str>) -> Option<String> {
         let uri = template.expand_with(values, |_| UNSET.to_owned())?;
         let path = uri.strip_prefix(self.mount.as_str())?;
@@ -220,8 +222,8 @@ mod tests {
         }
     }
 
-    /// Returns the file that a naive server opens: it decodes the text after the scheme and uses it as a path, whatever the authority, like
-    /// JavaScript's `path.resolve(decodeURIComponent(uri.replace('file://', '')))`.
+    /// Returns the file that a naive server opens: it decodes the text after the scheme and uses it as a path, whatever
+    /// the authority, like JavaScript's `path.resolve(decodeURIComponent(uri.replace('file://', '')))`.
     fn file_of(uri: &str) -> Option<Vec<String>> {
         let rest = uri.get(5..).filter(|_| uri.to_ascii_lowercase().starts_with("file:"))?;
         let path = match rest.strip_prefix("//") {

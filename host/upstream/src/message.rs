@@ -1,13 +1,14 @@
 //! Decodes messages of an upstream from their bytes.
 //!
-//! A tree of JSON values takes up to a hundred times the bytes of its text, and rmcp tries to parse an answer as each kind of result. So
-//! the result of a request of [`ask`](crate::ask) is not parsed here. It is passed on as text, and the call that waits for it parses it as
-//! the expected type ([`answer`](crate::answer)), in the call's time and without a tree. The error of such a request keeps its data if they
-//! are short; longer data are reduced to whether they contain a `uri`.
+//! A tree of JSON values takes up to a hundred times the bytes of its text, and rmcp tries to parse an answer as each
+//! kind of result. So the result of a request of [`ask`](crate::ask) is not parsed here. It is passed on as text, and
+//! the call that waits for it parses it as the expected type ([`answer`](crate::answer)), in the call's time and
+//! without a tree. The error of such a request keeps its data if they are short; longer data are reduced to whether
+//! they contain a `uri`.
 //!
-//! rmcp parses all other messages (answers of the handshake, notifications, requests), if a tree of their values takes at most a quarter of
-//! `limits.memory`. The size of the tree is estimated before parsing. Long messages are decoded on the runtime's threads for blocking
-//! tasks.
+//! rmcp parses all other messages (answers of the handshake, notifications, requests), if a tree of their values takes
+//! at most a quarter of `limits.memory`. The size of the tree is estimated before parsing. Long messages are decoded on
+//! the runtime's threads for blocking tasks.
 
 use bytes::Bytes;
 use mcp_host_config::limits::Limits;
@@ -26,8 +27,8 @@ use sse_stream::Sse;
 pub(crate) const LONG: usize = 256 * 1024;
 /// Ids of requests begin at a random number from this one on. It is greater than all ids of rmcp, which have 32 bits.
 const FIRST_ID: i64 = 1 << 32;
-/// The number of first ids. All ids have at most 14 digits: JavaScript can represent them (`Number.MAX_SAFE_INTEGER`), and libraries that
-/// write numbers as doubles with 14 digits, such as cjson for Lua, return them unchanged.
+/// The number of first ids. All ids have at most 14 digits: JavaScript can represent them (`Number.MAX_SAFE_INTEGER`),
+/// and libraries that write numbers as doubles with 14 digits, such as cjson for Lua, return them unchanged.
 const FIRST_IDS: i64 = 1 << 46;
 /// The maximum length of parsed error data in bytes.
 const MAX_ERROR_DATA: usize = 4096;
@@ -92,14 +93,14 @@ pub(crate) fn is_asked(message: &ClientJsonRpcMessage) -> bool {
     )
 }
 
-/// Returns a number for the first id of requests. So the requests of two identities have different ids, and a response that reaches the
-/// wrong request, for example from a reverse proxy that confuses them, is noticed.
+/// Returns a number for the first id of requests. So the requests of two identities have different ids, and a response
+/// that reaches the wrong request, for example from a reverse proxy that confuses them, is noticed.
 pub(crate) fn random_first_id() -> i64 {
     FIRST_ID.saturating_add(fastrand::i64(0..FIRST_IDS))
 }
 
-/// Returns the maximum length of an upstream's message in bytes: one and a half times `response-size`, because JSON escapes and Base64
-/// lengthen an answer, and 64 KiB for the rest of the message.
+/// Returns the maximum length of an upstream's message in bytes: one and a half times `response-size`, because JSON
+/// escapes and Base64 lengthen an answer, and 64 KiB for the rest of the message.
 pub(crate) fn max_message(limits: &Limits) -> usize {
     let response = usize::try_from(limits.response_size.bytes()).unwrap_or(usize::MAX);
     response.saturating_add(response.div_euclid(2)).saturating_add(64 * 1024)
@@ -153,8 +154,8 @@ impl Decoder {
         decoding.await.map_err(|_| Undecoded::Ended)?
     }
 
-    /// Returns the event with a message that rmcp can parse at little cost; without data if the message cannot be decoded. `inspect` is
-    /// called with the decoded message.
+    /// Returns the event with a message that rmcp can parse at little cost; without data if the message cannot be
+    /// decoded. `inspect` is called with the decoded message.
     pub(crate) async fn event(
         self,
         mut event: Sse,

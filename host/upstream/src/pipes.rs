@@ -1,9 +1,9 @@
 //! Messages over the pipes of a program: one line for each message, of bounded length.
 //!
-//! rmcp's transport writes. Lines are read here, so that their content is bounded before it is parsed ([`message`](crate::message)). A line
-//! that is too long, or not a message, is skipped. Each line that is not the answer to a request takes an event and its bytes of the
-//! connection's [`Allowance`], and each short read takes some bytes. A line that is too long counts as an answer if a request waits for one,
-//! up to [`MAX_SKIPPED`] bytes.
+//! rmcp's transport writes. Lines are read here, so that their content is bounded before it is parsed
+//! ([`message`](crate::message)). A line that is too long, or not a message, is skipped. Each line that is not the
+//! answer to a request takes an event and its bytes of the connection's [`Allowance`], and each short read takes some
+//! bytes. A line that is too long counts as an answer if a request waits for one, up to [`MAX_SKIPPED`] bytes.
 
 use std::collections::HashSet;
 use std::io;
@@ -128,8 +128,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Pipes<
         }
     }
 
-    /// Returns the message of the next line, or of the long line that is being decoded, with the length of the line. None at the end, and
-    /// after an excess.
+    /// Returns the message of the next line, or of the long line that is being decoded, with the length of the line.
+    /// None at the end, and after an excess.
     async fn next_message(&mut self) -> Option<(Decoded, usize)> {
         loop {
             if let Some((decoding, length)) = &mut self.decoding {

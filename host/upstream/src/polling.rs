@@ -1,11 +1,12 @@
-//! `poll = true`: change detection by polling, for servers without notifications. Watched resources, and the first page of the listing, are
-//! read again, and the digests of the answers are compared.
+//! `poll = true`: change detection by polling, for servers without notifications. Watched resources, and the first page
+//! of the listing, are read again, and the digests of the answers are compared.
 //!
-//! A resource is read when the host requests changes and the time to live of the previous answer is over. The first read is the baseline.
+//! A resource is read when the host requests changes and the time to live of the previous answer is over. The first
+//! read is the baseline.
 //!
-//! Reads are independent: a failed read does not affect others. Each read is a task with the timeout `limits.deadline`, and records a
-//! change when it ends. The call that started it waits for at most [`Poller::wait`]. A failed read is repeated with exponential back-off, in
-//! [slots](crate::slots) for retries.
+//! Reads are independent: a failed read does not affect others. Each read is a task with the timeout `limits.deadline`,
+//! and records a change when it ends. The call that started it waits for at most [`Poller::wait`]. A failed read is
+//! repeated with exponential back-off, in [slots](crate::slots) for retries.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -177,7 +178,8 @@ struct Reading {
 }
 
 impl Readings {
-    /// Returns the keys that are due, each with whether its last read failed. Removes keys that were not requested for `idle`.
+    /// Returns the keys that are due, each with whether its last read failed. Removes keys that were not requested for
+    /// `idle`.
     fn due(&mut self, keys: impl Iterator<Item = Key>, now: Instant, idle: Duration) -> Vec<(Key, bool)> {
         let mut due = Vec::new();
         for key in keys {

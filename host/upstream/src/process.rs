@@ -1,14 +1,15 @@
 //! A program as an upstream: its pipes, its standard error, and its end.
 //!
-//! A [`Launcher`] starts the program. `SandboxLauncher` is the implementation for Linux. [`Unconfined`] only starts programs with `sandbox
-//! = "none"`, on any system and without a launcher process: in a new process group, with only the granted environment variables, and `/` as
-//! its directory. When its connection ends, its standard input is closed. Its process group gets `SIGTERM` half a second later, and
-//! `SIGKILL` after two more seconds, or as soon as the program itself has ended (MCP 2025-11-25, Lifecycle, "Shutdown"). The end of a
-//! program that the host stops is recorded after that.
+//! A [`Launcher`] starts the program. `SandboxLauncher` is the implementation for Linux. [`Unconfined`] only starts
+//! programs with `sandbox = "none"`, on any system and without a launcher process: in a new process group, with only
+//! the granted environment variables, and `/` as its directory. When its connection ends, its standard input is closed.
+//! Its process group gets `SIGTERM` half a second later, and `SIGKILL` after two more seconds, or as soon as the
+//! program itself has ended (MCP 2025-11-25, Lifecycle, "Shutdown"). The end of a program that the host stops is
+//! recorded after that.
 //!
-//! Lines of standard error go to the plugin's log, a [`ProgramLog`], which limits their number. In addition, the last [`LAST_LINES`] lines
-//! of each start are kept, because they show why a program has ended. Standard error is read at the rate of the [`Buckets`] of one identity:
-//! a program that writes more waits until its pipe is read (backpressure).
+//! Lines of standard error go to the plugin's log, a [`ProgramLog`], which limits their number. In addition, the last
+//! [`LAST_LINES`] lines of each start are kept, because they show why a program has ended. Standard error is read at
+//! the rate of the [`Buckets`] of one identity: a program that writes more waits until its pipe is read (backpressure).
 
 #[cfg(target_os = "linux")]
 mod sandbox;
@@ -56,7 +57,8 @@ const BACKPRESSURE: Duration = Duration::from_millis(100);
 const LAST_LINES: usize = 10;
 /// The maximum length of a kept line in bytes.
 const MAX_LAST_LINE: usize = 256;
-/// The first and the maximum interval of polling for the end of a program without a launcher process. The interval doubles.
+/// The first and the maximum interval of polling for the end of a program without a launcher process. The interval
+/// doubles.
 const LOOKS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
 /// Starts the programs of upstreams.
@@ -101,8 +103,8 @@ pub struct Launched {
     pub stderr: Box<dyn AsyncRead + Send + Unpin>,
     /// Ends the program, and all processes that it started, when dropped.
     pub running: Box<dyn Send + Sync>,
-    /// The state of the program. Its end must be recorded by [`ProgramState::set_ended`]: until then, the program counts towards the maximum
-    /// number of programs of its upstream.
+    /// The state of the program. Its end must be recorded by [`ProgramState::set_ended`]: until then, the program
+    /// counts towards the maximum number of programs of its upstream.
     pub state: Arc<ProgramState>,
 }
 

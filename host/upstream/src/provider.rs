@@ -171,8 +171,8 @@ impl UpstreamProvider {
         Self { shared, info, deadline, watch: OnceLock::new(), _release }
     }
 
-    /// Connects. Returns the server's description of itself, and whether its changes can be watched. From then on the connection is kept
-    /// open.
+    /// Connects. Returns the server's description of itself, and whether its changes can be watched. From then on the
+    /// connection is kept open.
     pub(crate) async fn connect(&self) -> std::result::Result<ProviderInfo, ConnectError> {
         let link = self.shared.connector.link().await?;
         self.keep_open();
@@ -194,7 +194,8 @@ impl UpstreamProvider {
         self.shared.connector.program()
     }
 
-    /// Returns whether changes of the listing can be reported. True while there is no connection, because it is not known then.
+    /// Returns whether changes of the listing can be reported. True while there is no connection, because it is not
+    /// known then.
     pub(crate) fn watches_listing(&self) -> bool {
         let is_read_again = |link: &Link| self.shared.polls && !link.can_subscribe();
         let link = self.shared.connector.open_link();
@@ -232,7 +233,8 @@ async fn release_when_idle(shared: Arc<Shared>) {
         let mut subscriptions = shared.subscriptions.lock().await;
         let asked_at = *shared.asked_at.lock();
         if asked_at.is_none() {
-            // Without a connection, the host may be waiting for a failed upstream. It finds the changes after the recovery.
+            // Without a connection, the host may be waiting for a failed upstream. It finds the changes after the
+            // recovery.
             shared.poller.forget();
         }
         let is_idle = asked_at.is_none_or(|at| at.elapsed() >= shared.idle);
@@ -243,7 +245,8 @@ async fn release_when_idle(shared: Arc<Shared>) {
     }
 }
 
-/// Returns the server's description of itself. With `polls`, changes are detected by polling if it does not notify of them.
+/// Returns the server's description of itself. With `polls`, changes are detected by polling if it does not notify of
+/// them.
 fn describe(link: &Link, polls: bool) -> ProviderInfo {
     let server = link.info.server_info.as_ref();
     let mut info = ProviderInfo::new(
@@ -314,8 +317,8 @@ impl Provider for UpstreamProvider {
 }
 
 impl Shared {
-    /// Returns the upstream's URI of a path: as listed, else in canonical form. A path that was neither listed nor is in canonical form is
-    /// not found.
+    /// Returns the upstream's URI of a path: as listed, else in canonical form. A path that was neither listed nor is
+    /// in canonical form is not found.
     fn spelling(&self, path: &str) -> Result<String> {
         match self.listed.lock().spelling(path) {
             Spelling::Listed(spelling) => Ok(spelling.to_owned()),
@@ -419,7 +422,8 @@ impl Shared {
         })
     }
 
-    /// Returns the values whose expansion of the template can be requested. For the others, rules would apply to another spelling.
+    /// Returns the values whose expansion of the template can be requested. For the others, rules would apply to
+    /// another spelling.
     fn requestable(
         &self,
         values: Vec<String>,
@@ -501,8 +505,8 @@ impl Shared {
         }
     }
 
-    /// Returns the failure of a request. A failed connection is dropped. If only the exchange of this request failed, the connection is
-    /// checked first: the server may fail on this request alone, and others use the connection.
+    /// Returns the failure of a request. A failed connection is dropped. If only the exchange of this request failed,
+    /// the connection is checked first: the server may fail on this request alone, and others use the connection.
     fn failure(&self, link: &Link, error: ServiceError, requested: Option<&str>) -> Failure {
         match error {
             ServiceError::McpError(error) => errors::failure(&self.mapping, &error, requested),

@@ -1,7 +1,8 @@
 //! What a server says of itself: the answers of the handshake, reduced to what the host uses.
 //!
-//! rmcp and the host keep such an answer for as long as its connection, and an upstream may have hundreds of connections. An answer may be as
-//! long as a message. So texts are truncated, and capabilities without a use and metadata are removed, before rmcp receives the answer.
+//! rmcp and the host keep such an answer for as long as its connection, and an upstream may have hundreds of
+//! connections. An answer may be as long as a message. So texts are truncated, and capabilities without a use and
+//! metadata are removed, before rmcp receives the answer.
 
 use mcp_host_base::text::{prefix, truncate};
 use rmcp::model::{Implementation, JsonObject, ProtocolVersion, ServerCapabilities, ServerResult};

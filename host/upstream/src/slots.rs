@@ -1,7 +1,9 @@
-//! Bulkheads for the host's own requests to an upstream: semaphores for subscriptions, and for reads of watched resources.
+//! Bulkheads for the host's own requests to an upstream: semaphores for subscriptions, and for reads of watched
+//! resources.
 //!
-//! These requests belong to no client call. Requests that failed before have their own slots, so that resources that never answer delay
-//! neither other requests nor reads. The transport has capacity for all slots besides `limits.concurrency` ([`TOTAL`]).
+//! These requests belong to no client call. Requests that failed before have their own slots, so that resources that
+//! never answer delay neither other requests nor reads. The transport has capacity for all slots besides
+//! `limits.concurrency` ([`TOTAL`]).
 
 use std::sync::Arc;
 

@@ -1,17 +1,19 @@
 //! The host's subscriptions at an upstream: one for each watched resource, however many clients watch it.
 //!
-//! With sessions, there is one `resources/subscribe` for each resource. Without sessions, one stream (`subscriptions/listen`) covers all
-//! resources. When a resource is added, a new stream is opened before the old one is closed. After a stream or a connection was opened
-//! again, all watched resources are reported as changed once, because updates in between are lost.
+//! With sessions, there is one `resources/subscribe` for each resource. Without sessions, one stream
+//! (`subscriptions/listen`) covers all resources. When a resource is added, a new stream is opened before the old one
+//! is closed. After a stream or a connection was opened again, all watched resources are reported as changed once,
+//! because updates in between are lost.
 //!
-//! Subscriptions are independent: a refused resource does not affect others. Requests run in tasks ([`requests`]), each with the timeout
-//! `limits.deadline`. A call waits for the first attempts of new resources, for at most [`Subscriptions::wait`]. A failed request is
-//! repeated with exponential back-off, in [slots](crate::slots) for retries. When it succeeds, its resource is reported as changed once. If
-//! the upstream refuses the stream, each resource that no open stream covers is tried in a stream of its own, and the next stream covers
-//! the accepted ones. The old stream stays open meanwhile.
+//! Subscriptions are independent: a refused resource does not affect others. Requests run in tasks ([`requests`]), each
+//! with the timeout `limits.deadline`. A call waits for the first attempts of new resources, for at most
+//! [`Subscriptions::wait`]. A failed request is repeated with exponential back-off, in [slots](crate::slots) for
+//! retries. When it succeeds, its resource is reported as changed once. If the upstream refuses the stream, each
+//! resource that no open stream covers is tried in a stream of its own, and the next stream covers the accepted ones.
+//! The old stream stays open meanwhile.
 //!
-//! The host requests the changes of its watched resources in groups, in turn. So a resource is unsubscribed from when it was not requested
-//! for [`Subscriptions::idle`].
+//! The host requests the changes of its watched resources in groups, in turn. So a resource is unsubscribed from when
+//! it was not requested for [`Subscriptions::idle`].
 
 mod requests;
 
@@ -125,8 +127,8 @@ impl Subscriptions {
         self.held.is_empty() && self.stream.is_none()
     }
 
-    /// Subscribes to these paths, each with the spelling of its URI. Unsubscribes from paths that were not requested for
-    /// [`idle`](Self::idle).
+    /// Subscribes to these paths, each with the spelling of its URI. Unsubscribes from paths that were not requested
+    /// for [`idle`](Self::idle).
     pub(crate) async fn hold(&mut self, link: &Arc<Link>, watched: Vec<(String, String)>) {
         let now = Instant::now();
         let has_gap = self.begin(link);

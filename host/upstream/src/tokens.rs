@@ -1,6 +1,7 @@
 //! Access tokens for an upstream: the interface of the host's OAuth client.
 //!
-//! The client is implemented in a crate above this one. It is the client of `grants.http`, with a cache of tokens and back-off.
+//! The client is implemented in a crate above this one. It is the client of `grants.http`, with a cache of tokens and
+//! back-off.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Recorded changes of an upstream, until the host requests them.
 //!
-//! Each change has a number, and a token is the number up to which the host knows the changes. Only changes of watched paths are recorded,
-//! so unsolicited notifications use no memory. After a gap, in which updates may have been lost, everything that is watched counts as
-//! changed once.
+//! Each change has a number, and a token is the number up to which the host knows the changes. Only changes of watched
+//! paths are recorded, so unsolicited notifications use no memory. After a gap, in which updates may have been lost,
+//! everything that is watched counts as changed once.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

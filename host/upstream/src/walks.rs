@@ -1,20 +1,23 @@
 //! Read-ahead and partial pages of listings, kept for the next call of the same client.
 //!
-//! A client that walks a listing requests a page, waits, and requests the next one. Two things are kept for the next call, each under its
-//! cursor:
+//! A client that walks a listing requests a page, waits, and requests the next one. Two things are kept for the next
+//! call, each under its cursor:
 //!
-//! - **The next page** (read-ahead). From the second call of a walk on, each call requests the next page of the upstream in advance, so the
-//!   exchange between client and host overlaps with the exchange between host and upstream. At most one page of each walk is read ahead.
+//! - **The next page** (read-ahead). From the second call of a walk on, each call requests the next page of the
+//!   upstream in advance, so the exchange between client and host overlaps with the exchange between host and upstream.
+//!   At most one page of each walk is read ahead.
 //! - **The rest of a page** with more entries than a call can use. It is not requested again.
 //!
-//! Both belong to one client of the upstream, and therefore to one identity there. Only calls of a client cause requests, so a principal
-//! that may not list anything causes none. Each kept page is used once. It is valid for the connection, the session and the state of the
-//! listing at the time of its request: after `list_changed`, or a gap in which this notification may have been lost, the page is requested
-//! again. It is also requested again [`MAX_AGE`] after the answer, and if the read-ahead failed.
+//! Both belong to one client of the upstream, and therefore to one identity there. Only calls of a client cause
+//! requests, so a principal that may not list anything causes none. Each kept page is used once. It is valid for the
+//! connection, the session and the state of the listing at the time of its request: after `list_changed`, or a gap in
+//! which this notification may have been lost, the page is requested again. It is also requested again [`MAX_AGE`]
+//! after the answer, and if the read-ahead failed.
 //!
-//! Bounds: at most [`MAX_WALKS`] pages and as many rests, within a budget in bytes. A page is read ahead only if there is room for a page
-//! of the same length as the previous one. The number of concurrent requests is limited to the number of answers of the maximum size that
-//! `limits.memory` has room for. Requests end at `limits.deadline`, and are cancelled with the call that waits for them.
+//! Bounds: at most [`MAX_WALKS`] pages and as many rests, within a budget in bytes. A page is read ahead only if there
+//! is room for a page of the same length as the previous one. The number of concurrent requests is limited to the
+//! number of answers of the maximum size that `limits.memory` has room for. Requests end at `limits.deadline`, and are
+//! cancelled with the call that waits for them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -59,7 +62,8 @@ struct Kept {
     is_swept: Mutex<bool>,
 }
 
-/// The connection and the state of the listing at the time of a request. A kept page is valid only if neither has changed.
+/// The connection and the state of the listing at the time of a request. A kept page is valid only if neither has
+/// changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
     link: u64,
@@ -116,7 +120,8 @@ pub(crate) fn request(at: &PageCursor) -> ClientRequest {
 }
 
 impl Walks {
-    /// Creates an empty cache. Its budget is an eighth of `memory`, in bytes. `max_message` is the maximum size of an answer.
+    /// Creates an empty cache. Its budget is an eighth of `memory`, in bytes. `max_message` is the maximum size of an
+    /// answer.
     pub(crate) fn new(asker: Asker, deadline: Duration, memory: usize, max_message: usize) -> Self {
         let room = memory.div_euclid(8).div_euclid(UNIT).min(Semaphore::MAX_PERMITS);
         let requests = memory.checked_div(max_message).unwrap_or_default().clamp(1, READING_AHEAD);
@@ -124,8 +129,8 @@ impl Walks {
         Self { asker, deadline, room, requests, kept: Arc::default() }
     }
 
-    /// Requests a page in advance, unless it is already requested or there is no room. `expected` is the length of the previous page in
-    /// bytes.
+    /// Requests a page in advance, unless it is already requested or there is no room. `expected` is the length of the
+    /// previous page in bytes.
     pub(crate) fn read_ahead(&self, link: &Arc<Link>, at: &PageCursor, expected: usize, moment: Moment) {
         let key = at.encode();
         let mut pages = self.kept.pages.lock();

@@ -1,5 +1,5 @@
-//! The ranking of the model alone: by the exact cosine of the vectors that it made of the query and of the first passage of each
-//! document, which the host has sent.
+//! The ranking of the model alone: by the exact cosine of the vectors that it made of the query and of the first
+//! passage of each document, which the host has sent.
 
 use super::judged::{DEPTH, JudgedSet, Ranking};
 use super::model::{Kind, Model};

@@ -20,8 +20,8 @@ const MOUNT: &str = "judged:///";
 struct Documents(Vec<String>);
 
 impl Documents {
-    /// The path of a document, which is its name as well: no word of a query, so that texts alone are compared, as by the other
-    /// engines.
+    /// The path of a document, which is its name as well: no word of a query, so that texts alone are compared, as by
+    /// the other engines.
     fn path(index: usize) -> String {
         format!("d{index}")
     }

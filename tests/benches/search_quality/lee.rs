@@ -1,5 +1,5 @@
-//! The Lee corpus (Lee, Pincombe and Welsh, 2005), which the package gensim has: 50 short news, and the mean similarity of each
-//! pair from 0 to 1, as people rated it.
+//! The Lee corpus (Lee, Pincombe and Welsh, 2005), which the package gensim has: 50 short news, and the mean similarity
+//! of each pair from 0 to 1, as people rated it.
 
 use std::fs;
 use std::path::PathBuf;

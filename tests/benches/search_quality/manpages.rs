@@ -25,7 +25,8 @@ struct Page {
 }
 
 impl Page {
-    /// What the section NAME says without the name, by which the page would be found too easily; none if that is English.
+    /// What the section NAME says without the name, by which the page would be found too easily; none if that is
+    /// English.
     fn japanese_description(&self) -> Option<String> {
         let (_, description) = self.name.split_once(" - ")?;
         (!description.is_ascii()).then(|| description.to_owned())

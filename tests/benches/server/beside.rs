@@ -1,5 +1,5 @@
-//! Requests to a host over stdio, with a fresh instance for each call and with reused ones, beside a native program that does
-//! the same work. Its time includes the start of its process.
+//! Requests to a host over stdio, with a fresh instance for each call and with reused ones, beside a native program
+//! that does the same work. Its time includes the start of its process.
 
 use std::process::Command;
 use std::time::{Duration, Instant};

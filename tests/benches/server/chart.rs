@@ -1,6 +1,6 @@
 //! Charts of ratios in SVG, as in `docs/performance.md`: a dot for the ratio of each figure to the baseline in the same
-//! run, and a bar from the lowest to the highest ratio of the turns. Several series have a legend, between the title and the
-//! ratios; a single one is described by the title.
+//! run, and a bar from the lowest to the highest ratio of the turns. Several series have a legend, between the title
+//! and the ratios; a single one is described by the title.
 
 use std::fs;
 use std::path::Path;

@@ -5,8 +5,8 @@
 //! (`tests/clients/console/figures.mjs`), from the start of the navigation, or of the edit, to the frame that shows the
 //! result.
 //!
-//! Each step is printed on standard error when it ends, with its duration. A step that takes too long ends the benchmark
-//! with a message that says what was waited for: those in the browser by `figures.mjs`.
+//! Each step is printed on standard error when it ends, with its duration. A step that takes too long ends the
+//! benchmark with a message that says what was waited for: those in the browser by `figures.mjs`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,7 +1,8 @@
 //! Rows of PostgreSQL through the provider `database`, beside the same statements by the client library alone.
 //!
-//! One table of ten million rows, read in pages of 100 by keyset: the first page, one in the middle, the last; and a saved query with a
-//! parameter. The host starts a fresh instance for each call, or reuses one. All get their requests in turn.
+//! One table of ten million rows, read in pages of 100 by keyset: the first page, one in the middle, the last; and a
+//! saved query with a parameter. The host starts a fresh instance for each call, or reuses one. All get their requests
+//! in turn.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

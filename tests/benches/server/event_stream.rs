@@ -1,4 +1,5 @@
-//! Event streams of `subscriptions/listen`, cheap at the client: nothing is kept of what a stream has received, except a few bytes.
+//! Event streams of `subscriptions/listen`, cheap at the client: nothing is kept of what a stream has received, except
+//! a few bytes.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -25,8 +26,8 @@ const UPDATED: &[u8] = b"notifications/resources/updated";
 const STREAMS_OF_CONNECTION: usize = 32;
 /// The maximum number of bytes of one read.
 const READ_SIZE: usize = 4096;
-/// The number of connections from one address. An address has about 28,000 ports for connections to one server, and a port is not used again
-/// for a minute.
+/// The number of connections from one address. An address has about 28,000 ports for connections to one server, and a
+/// port is not used again for a minute.
 const CONNECTIONS_OF_ADDRESS: usize = 10_000;
 
 /// How streams are opened.

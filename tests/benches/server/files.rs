@@ -1,5 +1,5 @@
-//! Files of a directory through the provider `files`, beside native programs: `cat`, `sed` and `tail` for reads, `find` for a
-//! page of a listing of a million files, in one folder and in a thousand. `find` writes the names in no order.
+//! Files of a directory through the provider `files`, beside native programs: `cat`, `sed` and `tail` for reads, `find`
+//! for a page of a listing of a million files, in one folder and in a thousand. `find` writes the names in no order.
 //!
 //! A late page is read by a cursor that was made while the folder had only its last files: it says where a listing
 //! continues, whatever else there is. Walking to it would take thousands of pages.

@@ -1,8 +1,8 @@
-//! Pages, trees and histories of a real repository: the provider `git` through the host, over stdio, with a fresh instance for each
-//! call and with reused ones, beside `git` with the start of its process.
+//! Pages, trees and histories of a real repository: the provider `git` through the host, over stdio, with a fresh
+//! instance for each call and with reused ones, beside `git` with the start of its process.
 //!
-//! The repository is this one, or the one at `MCP_HOST_BENCH_REPOSITORY`; the path whose history is read is the file that
-//! `MCP_HOST_BENCH_PATH` names, or `Cargo.toml`.
+//! The repository is this one, or the one at `MCP_HOST_BENCH_REPOSITORY`; the path whose history is read is the file
+//! that `MCP_HOST_BENCH_PATH` names, or `Cargo.toml`.
 
 use std::path::{Path, PathBuf};
 

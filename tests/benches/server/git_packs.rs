@@ -1,10 +1,9 @@
 //! Reads from git packs of different sizes: time and memory.
 //!
-//! The provider `git` serves through the host, over stdio, with `limits.memory = "64MiB"`, with a fresh instance for each
-//! call and with reused ones. Hosts for all packs run at the same time and get their requests in turn, so that other
-//! load on the machine affects all of them alike. `git
-//! cat-file --batch` serves the same for comparison. The memory that a request needs is found by lowering the limit
-//! until requests fail.
+//! The provider `git` serves through the host, over stdio, with `limits.memory = "64MiB"`, with a fresh instance for
+//! each call and with reused ones. Hosts for all packs run at the same time and get their requests in turn, so that
+//! other load on the machine affects all of them alike. `git cat-file --batch` serves the same for comparison. The
+//! memory that a request needs is found by lowering the limit until requests fail.
 
 use std::time::{Duration, Instant};
 

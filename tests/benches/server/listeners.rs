@@ -1,5 +1,6 @@
-//! Idle streams of `subscriptions/listen` (MCP 2026-07-28): their memory, the time until the last of them has an update, and the time
-//! until all of them that reconnect at once have one. Over HTTP/1.1 each has a connection of its own, over HTTP/2 32 have one together.
+//! Idle streams of `subscriptions/listen` (MCP 2026-07-28): their memory, the time until the last of them has an
+//! update, and the time until all of them that reconnect at once have one. Over HTTP/1.1 each has a connection of its
+//! own, over HTTP/2 32 have one together.
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,6 +1,7 @@
 //! End-to-end cost of requests: the real binary, as users run it, beside a server made with rmcp alone.
 //!
-//! `cargo bench --workspace --bench server`; with `-- --quick` for a first look, with `-- git-packs` for a part. The parts:
+//! `cargo bench --workspace --bench server`; with `-- --quick` for a first look, with `-- git-packs` for a part. The
+//! parts:
 //!
 //! | part | what it measures | the baseline, in the same run |
 //! |---|---|---|

@@ -24,8 +24,8 @@ use tokio::net::TcpListener;
 
 use crate::bare_axum;
 
-/// The argument that makes this program serve over HTTP, on a port that it logs to standard error as the host does. The next one is
-/// the number of listed resources, [`RESOURCE_COUNT`] if it is missing.
+/// The argument that makes this program serve over HTTP, on a port that it logs to standard error as the host does. The
+/// next one is the number of listed resources, [`RESOURCE_COUNT`] if it is missing.
 pub(crate) const HTTP: &str = "--native-http";
 /// The argument that makes this program serve over its standard streams.
 pub(crate) const STDIO: &str = "--native-stdio";

@@ -1,9 +1,9 @@
-//! What it costs to be operated: the CPU time of a request with metrics, and with traces, beside a server without both; and a
-//! scrape of a hundred plugins.
+//! What it costs to be operated: the CPU time of a request with metrics, and with traces, beside a server without both;
+//! and a scrape of a hundred plugins.
 //!
-//! The servers run at the same time. In a turn each of them is loaded several times for a fraction of a second, in an order that rotates, so
-//! that what slows the machine down affects all. A row has the median of the ratios of the turns, and the smallest and the largest one,
-//! which show the noise of the machine.
+//! The servers run at the same time. In a turn each of them is loaded several times for a fraction of a second, in an
+//! order that rotates, so that what slows the machine down affects all. A row has the median of the ratios of the
+//! turns, and the smallest and the largest one, which show the noise of the machine.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! Queries of Debian's Prometheus through the provider `prometheus`, beside `promtool query`.
 //!
-//! A day of 100 series, with a sample of each every 15 seconds, in blocks that promtool makes. The host does not cache responses, so
-//! each request is a query to the server.
+//! A day of 100 series, with a sample of each every 15 seconds, in blocks that promtool makes. The host does not cache
+//! responses, so each request is a query to the server.
 
 use std::fmt::Write as _;
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! Components from a registry: the start of a host whose plugins are all locked, and the way from `mcp-host add` to the first read.
+//! Components from a registry: the start of a host whose plugins are all locked, and the way from `mcp-host add` to the
+//! first read.
 //!
 //! The registry is Debian's `docker-registry` on loopback, over TLS, and each component is signed.
 

@@ -1,9 +1,9 @@
 //! Requests under load: throughput, latency, and CPU time per request.
 //!
 //! Five servers are compared: [`bare_axum`](crate::bare_axum), the lower bound; [`native`](crate::native), made with
-//! rmcp alone; and the host, with a fresh instance for each call, with reused instances, and with responses that have a time to
-//! live and are cached. All run at the same time and are loaded in turn, so that other load on the machine affects each. The load
-//! generator and the servers share the machine.
+//! rmcp alone; and the host, with a fresh instance for each call, with reused instances, and with responses that have a
+//! time to live and are cached. All run at the same time and are loaded in turn, so that other load on the machine
+//! affects each. The load generator and the servers share the machine.
 //!
 //! The parts `audit` and `authentication` compare the host with itself: without and with an audit log, and with tokens.
 
@@ -111,8 +111,8 @@ pub(crate) async fn measure_audit(options: &Options) {
     compare(heading, [("off", &off, None), ("on", &on, None)], options).await;
 }
 
-/// Measures the cost of bearer tokens, and of access tokens that have been verified: a server without, and one with them, loaded
-/// in turn.
+/// Measures the cost of bearer tokens, and of access tokens that have been verified: a server without, and one with
+/// them, loaded in turn.
 pub(crate) async fn measure_authentication(options: &Options) {
     let host = || config_file(sizes().instances("max-calls", 128));
     let anonymous = host().write();

@@ -1,12 +1,14 @@
 //! Soak test of a server as it is operated, with everything on: `cargo xtask soak --operations --minutes 60`.
 //!
-//! Metrics are scraped each second, requests are traced, the audit log is written, search is on. Subscribers of two lifecycles
-//! listen, and some are replaced in each turn; readers read. Beside that, at intervals: the config is reloaded and replaces plugins,
-//! calls of a plugin trap, hang and fail, PostgreSQL is killed and started, the collector of traces goes and comes back.
+//! Metrics are scraped each second, requests are traced, the audit log is written, search is on. Subscribers of two
+//! lifecycles listen, and some are replaced in each turn; readers read. Beside that, at intervals: the config is
+//! reloaded and replaces plugins, calls of a plugin trap, hang and fail, PostgreSQL is killed and started, the
+//! collector of traces goes and comes back.
 //!
-//! In each turn a file is edited, and the turn ends when each of its subscribers has been notified and has read the edit: an update
-//! that is lost fails the test. So do, at the end, more than [`MAX_MEMORY_RATIO`] of the memory at the first row behind five
-//! minutes (or a twelfth of a shorter run), and descriptors or threads that have become more by [`MAX_MORE`].
+//! In each turn a file is edited, and the turn ends when each of its subscribers has been notified and has read the
+//! edit: an update that is lost fails the test. So do, at the end, more than [`MAX_MEMORY_RATIO`] of the memory at the
+//! first row behind five minutes (or a twelfth of a shorter run), and descriptors or threads that have become more by
+//! [`MAX_MORE`].
 
 mod subscriber;
 
@@ -38,7 +40,8 @@ const REPLACED_PER_TURN: usize = 2;
 const PAUSE: Duration = Duration::from_millis(500);
 /// How long the subscribers of an edited file may take.
 const TURN_TIMEOUT: Duration = Duration::from_secs(120);
-/// The intervals of faults: of a reload, of a kill of PostgreSQL, and of the collector's absence, which lasts for half of it.
+/// The intervals of faults: of a reload, of a kill of PostgreSQL, and of the collector's absence, which lasts for half
+/// of it.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(60);
 const DATABASE_INTERVAL: Duration = Duration::from_secs(170);
 const COLLECTOR_INTERVAL: Duration = Duration::from_secs(110);

@@ -22,7 +22,8 @@ impl StdioHost {
     pub(crate) async fn start(plugin: Plugin) -> Self {
         let config = ConfigFile::new().page_size(100).allow_all().plugin(plugin).write();
         let mut check = host_command();
-        // What is wrong with the plugin is found by the requests: a limit that is measured may be too low for its listing.
+        // What is wrong with the plugin is found by the requests: a limit that is measured may be too low for its
+        // listing.
         let _checked = check.args(["check", "--config"]).arg(config.path()).output().await.expect("the host starts");
         let (server, stdin, stdout) = Program::Host(&config).over_stdio();
         let client = StdioClient::connect(stdin, stdout, ProtocolVersion::V_2025_11_25).await;

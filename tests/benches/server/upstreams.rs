@@ -1,7 +1,8 @@
 //! Existing servers as upstreams: what a read, a listing and an update cost through the host, beside the server itself.
 //!
-//! The upstream of reads and listings is [`native`](crate::native). It marks what it answers as private, so nothing is cached. The
-//! upstream of updates is another host with the provider `files`: the same edit is received from it and through the second host.
+//! The upstream of reads and listings is [`native`](crate::native). It marks what it answers as private, so nothing is
+//! cached. The upstream of updates is another host with the provider `files`: the same edit is received from it and
+//! through the second host.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
 //! Walks through an MCP server over streamable HTTP and prints the server's name, its first resources, its templates,
 //! and some contents.
 //!
-//! `smoke-client URL [URI…]` reads one resource of every authority that the server lists, and each URI. The exit code is 1
-//! when any response is an error, or when there is nothing to read.
+//! `smoke-client URL [URI…]` reads one resource of every authority that the server lists, and each URI. The exit code
+//! is 1 when any response is an error, or when there is nothing to read.
 
 use std::collections::BTreeMap;
 use std::env;

@@ -1,4 +1,5 @@
-//! Running a server: the audit log, the command line, serving without a config, connecting clients, loading, reloading, state and shutdown.
+//! Running a server: the audit log, the command line, serving without a config, connecting clients, loading, reloading,
+//! state and shutdown.
 
 mod administration;
 mod alerts;

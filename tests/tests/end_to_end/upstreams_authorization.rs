@@ -1,5 +1,5 @@
-//! An upstream whose access tokens come from a certified authorization server (`oidc-provider`), by client credentials and by
-//! token exchange with the client's token; or from a token server that accepts the JWTs of a service account.
+//! An upstream whose access tokens come from a certified authorization server (`oidc-provider`), by client credentials
+//! and by token exchange with the client's token; or from a token server that accepts the JWTs of a service account.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! Subscriptions at an upstream that each client uses by a token that was exchanged for its access token: whom an update is
-//! told to, and what happens when a token is refused or replaced.
+//! Subscriptions at an upstream that each client uses by a token that was exchanged for its access token: whom an
+//! update is told to, and what happens when a token is refused or replaced.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -25,8 +25,8 @@ struct World {
 }
 
 impl World {
-    /// Starts a host whose upstream has these keys, and notifies of changes or does not. `FILE` is replaced with the directory
-    /// of the tokens.
+    /// Starts a host whose upstream has these keys, and notifies of changes or does not. `FILE` is replaced with the
+    /// directory of the tokens.
     async fn start(keys: &str, notifies: bool, rule: Rule) -> Self {
         let users = UserServer::start(notifies).await;
         let tokens = Folder::with_files([("a", "a"), ("o", "o")]);

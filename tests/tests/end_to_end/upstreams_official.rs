@@ -1,5 +1,5 @@
-//! Servers of npm and PyPI as programs in their sandbox: official ones, and one of FastMCP. What they list and read is the same through the
-//! host as directly.
+//! Servers of npm and PyPI as programs in their sandbox: official ones, and one of FastMCP. What they list and read is
+//! the same through the host as directly.
 
 use std::path::Path;
 

@@ -280,7 +280,8 @@ async fn nothing_that_a_program_started_outlives_the_host_however_it_ends() {
     }
 }
 
-/// Runs a command of `mcp-host` on a machine whose kernel refuses a system call, and returns its standard output and its log.
+/// Runs a command of `mcp-host` on a machine whose kernel refuses a system call, and returns its standard output and
+/// its log.
 async fn run_without(call: libc::c_long, command: &str, config: &WrittenConfig) -> (String, String) {
     let host = host_command();
     let refused = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/servers/refused.py");

@@ -1,14 +1,15 @@
 //! Change events of a plugin's granted directory trees, as far as the operating system reports them.
 //!
-//! If it does not report them (too many directories for inotify, a network file system, a missing directory), changes are
-//! only found by polling at the plugin's interval, and the log reports it.
+//! If it does not report them (too many directories for inotify, a network file system, a missing directory), changes
+//! are only found by polling at the plugin's interval, and the log reports it.
 //!
 //! All trees are watched again
 //!
-//! - when a granted directory was replaced, or a symbolic link on its path was retargeted. The parent directories of such
-//!   links have a separate source of events, in which only events of the links count;
-//! - when events were lost because the kernel's queue was full: a new directory may be among them. This costs a pass over
-//!   all directories, so it waits for a [`Backoff`]; until then, the remaining events and the interval find the changes.
+//! - when a granted directory was replaced, or a symbolic link on its path was retargeted. The parent directories of
+//!   such links have a separate source of events, in which only events of the links count;
+//! - when events were lost because the kernel's queue was full: a new directory may be among them. This costs a pass
+//!   over all directories, so it waits for a [`Backoff`]; until then, the remaining events and the interval find the
+//!   changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -88,8 +89,8 @@ impl DirectoryWatcher {
         }
     }
 
-    /// Forgets the changes so far, because what begins now sees them: [`changed`](Self::changed) waits for later ones. Without
-    /// this, the rest of a burst would count as another change.
+    /// Forgets the changes so far, because what begins now sees them: [`changed`](Self::changed) waits for later ones.
+    /// Without this, the rest of a burst would count as another change.
     pub fn forget_changes(&self) {
         // This takes the stored notification, if there is one.
         let _ = pin!(self.events.changed.notified()).enable();

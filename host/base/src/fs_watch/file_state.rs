@@ -1,9 +1,9 @@
 //! Metadata that identifies one state of a file.
 //!
-//! Two states with the same metadata have the same content, unless the file was written in place, with the same size, before the
-//! clock of the file system had advanced: a file that was changed so recently is *racily clean*, in git's term. That clock has a
-//! granularity of up to 10 ms on the local file systems of Linux (a tick of the kernel; since Linux 6.13 some have finer times
-//! where it matters), of a second on some others, and of two seconds on FAT.
+//! Two states with the same metadata have the same content, unless the file was written in place, with the same size,
+//! before the clock of the file system had advanced: a file that was changed so recently is *racily clean*, in git's
+//! term. That clock has a granularity of up to 10 ms on the local file systems of Linux (a tick of the kernel; since
+//! Linux 6.13 some have finer times where it matters), of a second on some others, and of two seconds on FAT.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -48,16 +48,16 @@ impl FileState {
         (self.device, self.inode)
     }
 
-    /// Returns whether the file was changed at this time or later, to the precision of the coarsest clock. If not, a change after
-    /// this time has another state.
+    /// Returns whether the file was changed at this time or later, to the precision of the coarsest clock. If not, a
+    /// change after this time has another state.
     pub fn is_newer_than(&self, time: SystemTime) -> bool {
         let time = time.checked_sub(COARSEST_GRANULARITY).and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         time.is_none_or(|time| u64::try_from(self.changed.0).is_ok_and(|changed| changed >= time.as_secs()))
     }
 
-    /// Returns whether a change at this time, or shortly after, may leave the same state, judging by the state's own time: it has
-    /// whole seconds, as on a file system with a coarse clock, and is recent. If the clock of the file system differs from ours by
-    /// more than its granularity, as a server's may, the result is inconclusive.
+    /// Returns whether a change at this time, or shortly after, may leave the same state, judging by the state's own
+    /// time: it has whole seconds, as on a file system with a coarse clock, and is recent. If the clock of the file
+    /// system differs from ours by more than its granularity, as a server's may, the result is inconclusive.
     pub(super) fn has_coarse_time_near(&self, time: SystemTime) -> bool {
         let (seconds, nanos) = self.changed;
         let since_epoch = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());

@@ -1,18 +1,18 @@
 //! Change detection for single files: the config, the components, secrets in files.
 //!
-//! A file has changed if its metadata (device, inode, size, times) differs from the last snapshot, however it was replaced:
-//! overwritten, renamed to, or by retargeting a link, as in config maps of Kubernetes. The directories of the files, and of
-//! all links on the way, are watched; any event there triggers a new snapshot. If a directory cannot be watched, snapshots
-//! are taken every [`POLL_INTERVAL`] instead, and the log reports it.
+//! A file has changed if its metadata (device, inode, size, times) differs from the last snapshot, however it was
+//! replaced: overwritten, renamed to, or by retargeting a link, as in config maps of Kubernetes. The directories of the
+//! files, and of all links on the way, are watched; any event there triggers a new snapshot. If a directory cannot be
+//! watched, snapshots are taken every [`POLL_INTERVAL`] instead, and the log reports it.
 //!
-//! Before files are used, and a snapshot becomes the last one, the files must settle: none has changed for [`DEBOUNCE`],
-//! which is longer than a tick of the kernel's clock, and none has just been changed on a file system with a coarser clock.
-//! So a later change has other metadata, even if it is made in place and keeps the size. A file that does not settle within
-//! [`MAX_SETTLE`] counts as changed again. Such a change is missed only on a file system whose clock is coarse and differs
-//! from this machine's.
+//! Before files are used, and a snapshot becomes the last one, the files must settle: none has changed for
+//! [`DEBOUNCE`], which is longer than a tick of the kernel's clock, and none has just been changed on a file system
+//! with a coarser clock. So a later change has other metadata, even if it is made in place and keeps the size. A file
+//! that does not settle within [`MAX_SETTLE`] counts as changed again. Such a change is missed only on a file system
+//! whose clock is coarse and differs from this machine's.
 //!
-//! A snapshot may hang, for example on a disconnected network disk. It is taken on a separate thread, one at a time, and
-//! abandoned after [`DEADLINE`], which is logged, too.
+//! A snapshot may hang, for example on a disconnected network disk. It is taken on a separate thread, one at a time,
+//! and abandoned after [`DEADLINE`], which is logged, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -89,8 +89,9 @@ impl FileWatcher {
         self.with_state(|watched| watched.watch(files)).await;
     }
 
-    /// Watches these files from now on, which were read after `began`. Files that were watched before keep their snapshot. A
-    /// new file that was modified after `began` counts as changed, because an earlier version may have been read.
+    /// Watches these files from now on, which were read after `began`. Files that were watched before keep their
+    /// snapshot. A new file that was modified after `began` counts as changed, because an earlier version may have been
+    /// read.
     pub async fn update(&mut self, files: BTreeSet<PathBuf>, began: SystemTime) {
         self.with_state(move |watched| watched.update(files, began)).await;
         // Checks for changes since the last snapshot.
@@ -112,7 +113,8 @@ impl FileWatcher {
             });
             match has_changed.await {
                 Some(true) => break,
-                // Another file in one of the directories. A file that is written all the time must not keep the threads busy.
+                // Another file in one of the directories. A file that is written all the time must not keep the threads
+                // busy.
                 Some(false) => sleep(DEBOUNCE).await,
                 None => self.wakeup.notify_one(),
             }
@@ -120,8 +122,8 @@ impl FileWatcher {
         self.settle().await;
     }
 
-    /// Waits until the files have settled, at most [`MAX_SETTLE`], and takes a new snapshot. A file that has not settled
-    /// counts as changed.
+    /// Waits until the files have settled, at most [`MAX_SETTLE`], and takes a new snapshot. A file that has not
+    /// settled counts as changed.
     pub async fn settle(&mut self) {
         let began = Instant::now();
         let Some(mut before) = self.with_state(|watched| watched.snapshot()).await else { return };
@@ -235,8 +237,8 @@ fn unsettled_files(before: &Snapshot, now: &Snapshot, taken_at: SystemTime) -> V
     now.iter().filter(|&(file, state)| is_unsettled(file, state)).map(|(file, _)| file.clone()).collect()
 }
 
-/// Returns the directories that have an event when a path leads to another file: its parent, and the parents of all links on
-/// the way. The nearest existing ancestor replaces a directory that does not exist.
+/// Returns the directories that have an event when a path leads to another file: its parent, and the parents of all
+/// links on the way. The nearest existing ancestor replaces a directory that does not exist.
 fn directories_to_watch(file: &Path) -> BTreeSet<PathBuf> {
     let Resolved { links, path } = Resolved::new(file);
     let nearest = path.ancestors().skip(1).find(|directory| directory.is_dir());

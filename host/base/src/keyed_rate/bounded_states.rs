@@ -1,4 +1,5 @@
-//! The states of a keyed rate limiter: one for each key, up to a maximum. Further keys share [`OVERFLOW_STATES`] states.
+//! The states of a keyed rate limiter: one for each key, up to a maximum. Further keys share [`OVERFLOW_STATES`]
+//! states.
 
 use std::collections::HashMap;
 use std::convert::Infallible;

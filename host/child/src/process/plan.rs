@@ -103,8 +103,8 @@ impl Plan {
         &self.environment
     }
 
-    /// Returns the program's and the system's files, except those in [`SYSTEM`]: the path that the program sees, and the real
-    /// path.
+    /// Returns the program's and the system's files, except those in [`SYSTEM`]: the path that the program sees, and
+    /// the real path.
     pub(super) fn files(&self) -> impl Iterator<Item = (&PathBuf, &PathBuf)> {
         let is_shown = |path: &Path| !SYSTEM.iter().any(|system| path.starts_with(system));
         self.system_files.iter().chain(&self.files).filter(move |(target, _)| is_shown(target))
@@ -191,8 +191,9 @@ fn user_of(name: Option<&str>, sandbox: Sandbox) -> Result<Option<User>, String>
 }
 
 impl Spec {
-    /// Returns the directories that the program is granted to write to, but that its user may not write to, each with that
-    /// user. If the program becomes another user, owner and permissions decide; access control lists are not checked.
+    /// Returns the directories that the program is granted to write to, but that its user may not write to, each with
+    /// that user. If the program becomes another user, owner and permissions decide; access control lists are not
+    /// checked.
     pub fn unwritable_directories(&self) -> Vec<(PathBuf, String)> {
         let Ok(becomes) = user_of(self.user.as_deref(), self.sandbox) else { return Vec::new() };
         let user = becomes.unwrap_or_else(own_user);
@@ -222,8 +223,8 @@ impl Spec {
     }
 }
 
-/// Returns whether the kernel counts the processes of a user namespace separately: since Linux 5.14. Earlier kernels count all
-/// processes of the user.
+/// Returns whether the kernel counts the processes of a user namespace separately: since Linux 5.14. Earlier kernels
+/// count all processes of the user.
 fn counts_alone(has_namespaces: bool) -> bool {
     let release = rustix::system::uname();
     let release = release.release().to_string_lossy();

@@ -1,5 +1,5 @@
-//! Connections to granted origins. A name is resolved once, its addresses are checked, and one of them is connected to, so DNS
-//! rebinding (another address at a second look-up) has no effect.
+//! Connections to granted origins. A name is resolved once, its addresses are checked, and one of them is connected to,
+//! so DNS rebinding (another address at a second look-up) has no effect.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -28,8 +28,8 @@ pub(super) enum ConnectError {
     Connect(io::Error),
 }
 
-/// Connects to an origin. The permit is held while the name is resolved, because the system's resolver cannot be cancelled, and
-/// a program could otherwise make any number of threads wait for it.
+/// Connects to an origin. The permit is held while the name is resolved, because the system's resolver cannot be
+/// cancelled, and a program could otherwise make any number of threads wait for it.
 pub(super) async fn connect(
     origin: &Origin,
     permit: Arc<impl Send + Sync + 'static>,

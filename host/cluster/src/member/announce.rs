@@ -37,9 +37,9 @@ impl Member {
         }
     }
 
-    /// Publishes all wanted paths in response to a message. Rate limit: the response is immediate, or delayed until 1/[`ANSWERS`] of a
-    /// lease after the last response. So the number of messages does not matter, and a new holder receives the response while it still
-    /// collects.
+    /// Publishes all wanted paths in response to a message. Rate limit: the response is immediate, or delayed until
+    /// 1/[`ANSWERS`] of a lease after the last response. So the number of messages does not matter, and a new holder
+    /// receives the response while it still collects.
     pub(super) fn answer(&mut self, now: Time) {
         let next = self.answered.map(|answered| answered.saturating_add(part(self.lease, ANSWERS)));
         match next.filter(|next| now < *next) {

@@ -78,8 +78,8 @@ pub enum Plan {
         tokens: OwnTokens,
         /// Whether everything is notified once after the poll has succeeded.
         tell_all: bool,
-        /// The number of the handover for which it is the last own poll; none if there is no handover. Polls with the same number are one:
-        /// together they are [complete](OwnPolled::Complete) once they have polled all paths.
+        /// The number of the handover for which it is the last own poll; none if there is no handover. Polls with the
+        /// same number are one: together they are [complete](OwnPolled::Complete) once they have polled all paths.
         handover: Option<u64>,
     },
     /// The paths of all replicas.

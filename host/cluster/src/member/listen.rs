@@ -104,8 +104,8 @@ impl Member {
             self.seen = Some(Seen { revision, content: Content::Unknown, since: now });
         }
         self.read_at = Some(now.saturating_add(self.suspicion()));
-        // A holder that has made no round yet may never make one, so its messages do not postpone the time at which this
-        // replica polls for itself.
+        // A holder that has made no round yet may never make one, so its messages do not postpone the time at which
+        // this replica polls for itself.
         let mut heard = now;
         if let Some(chain) = &self.chain {
             let step = chain.step(at.history, round);
@@ -156,8 +156,8 @@ impl Member {
         }
     }
 
-    /// Returns the version of this replica's paths that a round has covered. An unknown version means that the holder is
-    /// wrong about this replica, and must start over with it.
+    /// Returns the version of this replica's paths that a round has covered. An unknown version means that the holder
+    /// is wrong about this replica, and must start over with it.
     fn covered_by(&mut self, now: Time, covers: &Covers) -> u64 {
         let mine = covers.get(&self.me).copied().unwrap_or(0);
         if mine <= self.version {

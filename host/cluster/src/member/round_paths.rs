@@ -1,7 +1,8 @@
 //! The paths of a round: the paths of the holder, and of the other replicas that the round covers.
 //!
-//! Each path has the replicas that want it (a reference count with names), so a change of one replica's wants costs as much as the change,
-//! however many paths all replicas want together. The number of different paths is known at any time.
+//! Each path has the replicas that want it (a reference count with names), so a change of one replica's wants costs as
+//! much as the change, however many paths all replicas want together. The number of different paths is known at any
+//! time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -201,8 +201,8 @@ impl Member {
     }
 }
 
-/// Returns the number of shards of a plugin, of which the first has this number of wanted paths, and of whose replicas one needs `need`
-/// shards for itself.
+/// Returns the number of shards of a plugin, of which the first has this number of wanted paths, and of whose replicas
+/// one needs `need` shards for itself.
 fn fitting_shards(shards: u32, load: usize, need: u32, may_grow: bool, may_shrink: bool) -> u32 {
     let max = max_paths();
     let fitting = match load {
@@ -213,8 +213,8 @@ fn fitting_shards(shards: u32, load: usize, need: u32, may_grow: bool, may_shrin
     shard_count(fitting.max(need))
 }
 
-/// Returns whether two sets have an element in common. Looks up each element of the smaller set in the other one: a replica
-/// may want few paths while many are left, and others can invent replicas.
+/// Returns whether two sets have an element in common. Looks up each element of the smaller set in the other one: a
+/// replica may want few paths while many are left, and others can invent replicas.
 fn intersects<T: Ord>(one: &BTreeSet<T>, other: &BTreeSet<T>) -> bool {
     let (few, many) = if one.len() <= other.len() { (one, other) } else { (other, one) };
     few.iter().any(|element| many.contains(element))

@@ -2,15 +2,16 @@
 //!
 //! # Bounds
 //!
-//! One replica has at most [`MAX_PATHS`] paths and [`MAX_REPLICA_BYTES`], and all replicas together [`MAX_TOTAL`]
-//! paths and [`MAX_TOTAL_BYTES`]; parts of an incomplete version count, too. The wants in all shards of all plugins
-//! have at most [`MAX_WANTS_BYTES`](crate::memory::MAX_WANTS_BYTES). A replica beyond a bound is *refused* for
-//! [`REFUSAL`] leases: none of its wants are kept, it is not covered, and polls for itself. If a version is not complete
-//! within a lease, its parts are dropped. A replica without a known version after a lease is removed.
+//! One replica has at most [`MAX_PATHS`] paths and [`MAX_REPLICA_BYTES`], and all replicas together [`MAX_TOTAL`] paths
+//! and [`MAX_TOTAL_BYTES`]; parts of an incomplete version count, too. The wants in all shards of all plugins have at
+//! most [`MAX_WANTS_BYTES`](crate::memory::MAX_WANTS_BYTES). A replica beyond a bound is *refused* for [`REFUSAL`]
+//! leases: none of its wants are kept, it is not covered, and polls for itself. If a version is not complete within a
+//! lease, its parts are dropped. A replica without a known version after a lease is removed.
 //!
-//! The [paths of a round](RoundPaths) are kept up to date. A message costs as much as it has paths, and a list of all of a
-//! replica's paths also as much as its last list. A round costs as much as it has paths, which are at most [`MAX_PATHS`], and
-//! looks up about as many paths of replicas that it does not cover yet: the next round continues with the next replica.
+//! The [paths of a round](RoundPaths) are kept up to date. A message costs as much as it has paths, and a list of all
+//! of a replica's paths also as much as its last list. A round costs as much as it has paths, which are at most
+//! [`MAX_PATHS`], and looks up about as many paths of replicas that it does not cover yet: the next round continues
+//! with the next replica.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -31,8 +32,8 @@ const MAX_TOTAL: usize = 32 * MAX_PATHS;
 const MAX_REPLICA_BYTES: usize = 16 * 1024 * 1024;
 /// The maximum size of all replicas' wants in bytes.
 const MAX_TOTAL_BYTES: usize = 64 * 1024 * 1024;
-/// The overhead of a path besides its text, in bytes: its place in a set, the counts of its references, and the replica at
-/// the path of a round.
+/// The overhead of a path besides its text, in bytes: its place in a set, the counts of its references, and the replica
+/// at the path of a round.
 const PATH_OVERHEAD: usize = 96;
 /// The number of leases for which a replica with too many wants is refused.
 const REFUSAL: u32 = 10;

@@ -1,16 +1,17 @@
 //! Groups of watched paths, each small enough for one call of `changes`.
 //!
-//! Clients determine how many paths are watched, but one call must stay bounded: a provider receives all paths as its argument, may
-//! inspect each, and returns one token of at most 64 KiB and at most `limits.response-items` changes. So paths are partitioned into
-//! groups of at most [`MAX_GROUP_PATHS`] paths, or half of `limits.response-items`, up to [`MAX_GROUPS`] groups, and each group has its
-//! own token. A path stays in its group while it is watched, because tokens cannot be merged.
+//! Clients determine how many paths are watched, but one call must stay bounded: a provider receives all paths as its
+//! argument, may inspect each, and returns one token of at most 64 KiB and at most `limits.response-items` changes. So
+//! paths are partitioned into groups of at most [`MAX_GROUP_PATHS`] paths, or half of `limits.response-items`, up to
+//! [`MAX_GROUPS`] groups, and each group has its own token. A path stays in its group while it is watched, because
+//! tokens cannot be merged.
 //!
-//! **A group that fails** is [`split`], so that the paths that make a provider fail are isolated. A failed group has its own back-off and
-//! gets no new paths. Its paths stay in it for [`MEMORY`] after they are no longer watched, at most [`MAX_REMEMBERED`] of them, so that
-//! subscribing again does not move them into a working group.
+//! **A group that fails** is [`split`], so that the paths that make a provider fail are isolated. A failed group has
+//! its own back-off and gets no new paths. Its paths stay in it for [`MEMORY`] after they are no longer watched, at
+//! most [`MAX_REMEMBERED`] of them, so that subscribing again does not move them into a working group.
 //!
-//! If one replica polls for all, it has [other groups](super::shared_groups). Paths that those leave out are divided here, by the
-//! replicas that want them instead of by clients.
+//! If one replica polls for all, it has [other groups](super::shared_groups). Paths that those leave out are divided
+//! here, by the replicas that want them instead of by clients.
 
 mod split;
 
@@ -52,7 +53,8 @@ pub struct PathGroups<C, F> {
 /// The place of a path.
 struct Member {
     group: GroupId,
-    /// Whether the group's token covers the path. A reported change of an uncovered path only means that the path is new.
+    /// Whether the group's token covers the path. A reported change of an uncovered path only means that the path is
+    /// new.
     is_covered: bool,
     is_watched: bool,
     /// Whether to notify the path once its group has an answer, because changes until then are unknown.
@@ -113,8 +115,8 @@ impl<C: Clone + Eq + Hash, F: Clone> PathGroups<C, F> {
         Self { groups, members, next_id: 0, max_paths, backoff: (min, max), last_token: None }
     }
 
-    /// Adds a group with a token that may or may not cover these paths, and perhaps others. The `owed` paths are notified in any case
-    /// once the group has an answer.
+    /// Adds a group with a token that may or may not cover these paths, and perhaps others. The `owed` paths are
+    /// notified in any case once the group has an answer.
     pub(super) fn add_with_token(
         &mut self,
         token: Option<String>,
@@ -138,7 +140,8 @@ impl<C: Clone + Eq + Hash, F: Clone> PathGroups<C, F> {
         self.last_token = None;
     }
 
-    /// Removes all paths. The token for the listing is kept, so the next poll, whenever it runs, reports changes of the listing.
+    /// Removes all paths. The token for the listing is kept, so the next poll, whenever it runs, reports changes of the
+    /// listing.
     pub(super) fn forget_paths(&mut self) {
         self.groups.clear();
         self.members.clear();
@@ -162,8 +165,8 @@ impl<C: Clone + Eq + Hash, F: Clone> PathGroups<C, F> {
         self.forget_unwatched(now);
     }
 
-    /// Begins to set the paths of the next poll in batches: first all paths that are [known](Self::watch_known), then the
-    /// [new](Self::watch_new) ones. [`forget_unwatched`](Self::forget_unwatched) ends it.
+    /// Begins to set the paths of the next poll in batches: first all paths that are [known](Self::watch_known), then
+    /// the [new](Self::watch_new) ones. [`forget_unwatched`](Self::forget_unwatched) ends it.
     pub(super) fn begin_watched(&mut self) {
         for group in self.groups.values_mut() {
             group.watched.clear();
@@ -196,7 +199,8 @@ impl<C: Clone + Eq + Hash, F: Clone> PathGroups<C, F> {
             open = open.filter(|id| self.groups.get(id).is_some_and(|group| has_room(group, self.max_paths)));
             let id = match open.or_else(|| self.with_room()) {
                 Some(id) => id,
-                // With the last token, so that a change of the listing since then is reported, also after a time without subscribers.
+                // With the last token, so that a change of the listing since then is reported, also after a time
+                // without subscribers.
                 None => self.add(PathGroup { token: self.last_token.clone(), ..PathGroup::default() }),
             };
             open = Some(id);
@@ -208,7 +212,8 @@ impl<C: Clone + Eq + Hash, F: Clone> PathGroups<C, F> {
         }
     }
 
-    /// Returns the group for a new path: one with room, or the smallest if there are too many groups. None means a new group.
+    /// Returns the group for a new path: one with room, or the smallest if there are too many groups. None means a new
+    /// group.
     fn with_room(&self) -> Option<GroupId> {
         let works = self.groups.iter().filter(|(_, group)| group.failure.is_none());
         let (count, smallest) = works.fold((0_usize, None::<(usize, GroupId)>), |(count, smallest), (id, group)| {
@@ -246,8 +251,8 @@ impl<C: Clone + Eq + Hash, F: Clone> PathGroups<C, F> {
         id
     }
 
-    /// Returns the groups for a regular poll: those without failures, quick ones first, and among equals the least recently polled
-    /// first. Failed groups follow when they are [due](Self::next_due).
+    /// Returns the groups for a regular poll: those without failures, quick ones first, and among equals the least
+    /// recently polled first. Failed groups follow when they are [due](Self::next_due).
     pub(super) fn working(&self, is_slow: impl Fn(Duration) -> bool) -> Vec<GroupId> {
         let works = self.groups.iter().filter(|(_, group)| group.failure.is_none());
         let mut order: Vec<_> = works.map(|(id, group)| ((is_slow(group.took), group.polled_at), *id)).collect();
@@ -255,8 +260,8 @@ impl<C: Clone + Eq + Hash, F: Clone> PathGroups<C, F> {
         order.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// Returns the due group whose back-off ended first; among equals, the one with the fewest paths. Without `may_retry`, considers
-    /// only groups that a split has just made of a group that worked before.
+    /// Returns the due group whose back-off ended first; among equals, the one with the fewest paths. Without
+    /// `may_retry`, considers only groups that a split has just made of a group that worked before.
     pub(super) fn next_due(&self, now: Instant, may_retry: bool) -> Option<GroupId> {
         let has_worked = |group: &PathGroup<C, F>| group.watched.iter().any(|(_, path)| self.is_covered(path));
         let due = self.groups.iter().filter_map(|(id, group)| {
@@ -312,7 +317,8 @@ impl<C: Clone + Eq + Hash, F: Clone> PathGroups<C, F> {
         self.groups.values().flat_map(|group| group.watched.iter().map(|(_, path)| path))
     }
 
-    /// Marks each watched path that its group's token does not cover, so that it is notified once its group has an answer.
+    /// Marks each watched path that its group's token does not cover, so that it is notified once its group has an
+    /// answer.
     pub(super) fn owe_uncovered(&mut self) {
         self.members.values_mut().for_each(|member| member.is_owed |= member.is_watched && !member.is_covered);
     }

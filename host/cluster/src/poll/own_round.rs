@@ -2,14 +2,16 @@
 //!
 //! A poll covers all watched paths: one call of `changes` for each [group](super::groups) of paths, sequentially.
 //!
-//! **A failed call** is followed by a call without paths. If the provider fails that call, too, the poll ends. If the provider answers,
-//! only the group has failed: it is split, and polled again after its own back-off, while the other groups are polled. Failed groups are
-//! polled after the others. No call begins once the failed calls of a poll have taken [`MAX_FAILED_TIME`], and a pause of four times their
-//! duration, up to [`MAX_FAILED_PAUSE`], follows. The first failure of a group, and the calls for the parts of a group that worked until
-//! then, are not delayed by this pause, because other paths wait for them.
+//! **A failed call** is followed by a call without paths. If the provider fails that call, too, the poll ends. If the
+//! provider answers, only the group has failed: it is split, and polled again after its own back-off, while the other
+//! groups are polled. Failed groups are polled after the others. No call begins once the failed calls of a poll have
+//! taken [`MAX_FAILED_TIME`], and a pause of four times their duration, up to [`MAX_FAILED_PAUSE`], follows. The first
+//! failure of a group, and the calls for the parts of a group that worked until then, are not delayed by this pause,
+//! because other paths wait for them.
 //!
-//! **The duration of a poll** is bounded by the groups that are not [slow](SLOW_CALL), and by [`MAX_ROUND`]. The next poll begins its slow
-//! groups with those that this poll did not reach. So paths for which a provider is slow delay the other groups by one second and one call.
+//! **The duration of a poll** is bounded by the groups that are not [slow](SLOW_CALL), and by [`MAX_ROUND`]. The next
+//! poll begins its slow groups with those that this poll did not reach. So paths for which a provider is slow delay the
+//! other groups by one second and one call.
 
 use std::collections::VecDeque;
 use std::hash::Hash;
@@ -27,11 +29,13 @@ const SLOW_CALL: Duration = Duration::from_millis(50);
 const MAX_ROUND: Duration = Duration::from_secs(1);
 /// The duration of failed calls after which a poll begins no further call.
 const MAX_FAILED_TIME: Duration = Duration::from_secs(2);
-/// The duration of answered calls for parts of left out paths after which a poll for all replicas calls for no further part.
+/// The duration of answered calls for parts of left out paths after which a poll for all replicas calls for no further
+/// part.
 const MAX_PARTS_TIME: Duration = Duration::from_secs(4);
 /// The minimum duration with which a failed call counts.
 const MIN_FAILED_TIME: Duration = Duration::from_millis(20);
-/// The pause after failed calls before failed groups are polled again, as a multiple of the calls' duration; and its maximum.
+/// The pause after failed calls before failed groups are polled again, as a multiple of the calls' duration; and its
+/// maximum.
 const FAILED_PAUSE_FACTOR: u32 = 4;
 const MAX_FAILED_PAUSE: Duration = Duration::from_secs(5);
 
@@ -72,8 +76,8 @@ impl Round {
         self.hint = self.hint.into_iter().chain(changes.poll_after).min();
     }
 
-    /// Returns the time from which failed paths may be polled again: delayed in proportion to the duration of this round's failed calls; none
-    /// if no call has failed.
+    /// Returns the time from which failed paths may be polled again: delayed in proportion to the duration of this
+    /// round's failed calls; none if no call has failed.
     pub(super) fn next_retries(&self, now: Instant) -> Option<Instant> {
         let pause = self.failed_time.saturating_mul(FAILED_PAUSE_FACTOR).min(MAX_FAILED_PAUSE);
         (!pause.is_zero()).then(|| now.checked_add(pause).unwrap_or(now))
@@ -120,8 +124,8 @@ impl<C: Clone + Eq + Hash + Send + Sync, F: Clone + Send + Sync> Polls<C, F> {
         Ok(round)
     }
 
-    /// Polls one group. If the call fails and the provider answers a call without paths, the group is split. Returns the part that is
-    /// expected to work, if there is one. Fails if the provider does not answer.
+    /// Polls one group. If the call fails and the provider answers a call without paths, the group is split. Returns
+    /// the part that is expected to work, if there is one. Fails if the provider does not answer.
     async fn poll_group<A>(&mut self, caller: &mut A, id: GroupId, round: &mut Round) -> Result<Option<GroupId>, F>
     where
         A: Caller<Fault = F, Client = C>,

@@ -1,22 +1,24 @@
 //! Groups of the paths that all replicas watch, if one replica polls for all.
 //!
-//! Any replica may make the next poll, so a hash determines the group of a path. The key of the hash is known to all replicas. The record
-//! has one token for each group; the number of groups is a power of two, up to [`MAX_GROUPS`]. If the tokens are another replica's, this
-//! replica does not know which paths they cover, and a change of any path counts.
+//! Any replica may make the next poll, so a hash determines the group of a path. The key of the hash is known to all
+//! replicas. The record has one token for each group; the number of groups is a power of two, up to [`MAX_GROUPS`]. If
+//! the tokens are another replica's, this replica does not know which paths they cover, and a change of any path
+//! counts.
 //!
-//! **Paths that fail.** Because the group of a path is given, a path that makes its group fail cannot get its own group and token. It is
-//! *left out*: the group is polled without it, and the replicas that want it poll it for themselves. Calls for parts of the group determine
-//! the failing paths; the answers have no other effect. Paths that are left out are divided like [other failing paths](super::groups), by
-//! the replicas that want them, and answered parts return to their groups. A path that has failed alone is left out for [`MEMORY`] at
-//! least. A new path is left out until such a call for it is answered, so a subscription to a failing path does not fail the group of other
-//! paths.
+//! **Paths that fail.** Because the group of a path is given, a path that makes its group fail cannot get its own group
+//! and token. It is *left out*: the group is polled without it, and the replicas that want it poll it for themselves.
+//! Calls for parts of the group determine the failing paths; the answers have no other effect. Paths that are left out
+//! are divided like [other failing paths](super::groups), by the replicas that want them, and answered parts return to
+//! their groups. A path that has failed alone is left out for [`MEMORY`] at least. A new path is left out until such a
+//! call for it is answered, so a subscription to a failing path does not fail the group of other paths.
 //!
-//! A path that is left out is *lost* once the token of its group advances without it, because its changes would not be reported any more. A
-//! covered path in back-off is also lost, because no replica would poll it until the back-off ends. Until a path is lost, it may return to
-//! its group without consequences.
+//! A path that is left out is *lost* once the token of its group advances without it, because its changes would not be
+//! reported any more. A covered path in back-off is also lost, because no replica would poll it until the back-off
+//! ends. Until a path is lost, it may return to its group without consequences.
 //!
-//! If a group fails again although all of its paths were answered in parts, it has too many paths: the next poll has twice as many groups.
-//! If there are [`MAX_GROUPS`] already, half of its paths are left out like a path that has failed alone.
+//! If a group fails again although all of its paths were answered in parts, it has too many paths: the next poll has
+//! twice as many groups. If there are [`MAX_GROUPS`] already, half of its paths are left out like a path that has
+//! failed alone.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
@@ -38,7 +40,8 @@ pub(super) struct SharedGroups<F> {
     max_paths: usize,
     /// A power of two.
     groups: Vec<SharedGroup>,
-    /// The paths that are in groups, or were in groups at the last poll: whether the token of the group covers each path.
+    /// The paths that are in groups, or were in groups at the last poll: whether the token of the group covers each
+    /// path.
     covered: HashMap<Path, bool>,
     left_out: PathGroups<ReplicaId, F>,
     /// Paths that the tokens no longer cover. They are not yet reported by a complete poll.
@@ -68,7 +71,8 @@ struct SharedGroup {
     watched: Vec<(Uri, Path)>,
     /// The paths that were left out in this poll. Some may be back in `watched`.
     left_out: Vec<Path>,
-    /// The number of failures since most of the group's paths were answered, and the maximum number of paths of a failed call.
+    /// The number of failures since most of the group's paths were answered, and the maximum number of paths of a
+    /// failed call.
     failures: u32,
     failed_with: usize,
 }
@@ -82,7 +86,8 @@ impl SharedGroup {
 }
 
 impl<F: Clone> SharedGroups<F> {
-    /// Creates the groups of a plugin with this `limits.response-items`, with the tokens of the last poll, which another replica made.
+    /// Creates the groups of a plugin with this `limits.response-items`, with the tokens of the last poll, which
+    /// another replica made.
     pub(super) fn new(max_items: usize, key: u64, tokens: Vec<Option<String>>) -> Self {
         let max_paths = max_group_paths(max_items);
         #[cfg(test)]
@@ -166,8 +171,8 @@ impl<F: Clone> SharedGroups<F> {
             self.wanted.insert(path.clone(), Wanted { owner, hash });
             let before = self.covered.get(&path).copied();
             let Some(group) = self.groups.get_mut(hash & mask) else { continue };
-            // New paths may join a group if another replica's token may cover them, or if there is no token: then a failure delays no
-            // changes.
+            // New paths may join a group if another replica's token may cover them, or if there is no token: then a
+            // failure delays no changes.
             let may_join = before.is_some() || group.token.is_none() || group.covers_others;
             if may_join {
                 covered.insert(path.clone(), before.unwrap_or(false));
@@ -204,8 +209,8 @@ impl<F: Clone> SharedGroups<F> {
         self.groups.len().saturating_sub(1)
     }
 
-    /// Returns the paths and the token of the call for a group; none if the group needs no call. The first group is always called, for the
-    /// listing.
+    /// Returns the paths and the token of the call for a group; none if the group needs no call. The first group is
+    /// always called, for the listing.
     pub(super) fn call(&self, index: usize) -> Option<(Vec<Path>, Option<String>)> {
         let group = self.groups.get(index).filter(|group| index == 0 || !group.watched.is_empty())?;
         Some((group.watched.iter().map(|(_, path)| path.clone()).collect(), group.token.clone()))
@@ -259,8 +264,8 @@ impl<F: Clone> SharedGroups<F> {
         self.last_token = Some(token);
     }
 
-    /// Records that the call for a group has failed although the provider answers. All of its paths are left out now. Returns whether the
-    /// group must be called again, with the paths that are answered in [parts](Self::next_part).
+    /// Records that the call for a group has failed although the provider answers. All of its paths are left out now.
+    /// Returns whether the group must be called again, with the paths that are answered in [parts](Self::next_part).
     pub(super) fn record_failure(&mut self, index: usize, fault: F, took: Duration, now: Instant) -> bool {
         let is_room = self.groups.len() < MAX_GROUPS;
         let Some(group) = self.groups.get_mut(index) else { return false };
@@ -325,9 +330,9 @@ impl<F: Clone> SharedGroups<F> {
         left_out.iter().any(|path| self.left_out.has(path) && self.is_covered(path))
     }
 
-    /// Returns the paths that the last poll did not poll. Lost: the tokens no longer cover the path, or it is in back-off, in which no
-    /// replica would poll it. Left: the tokens cover the path as before. `is_complete` is whether the poll has called the provider for
-    /// everything else.
+    /// Returns the paths that the last poll did not poll. Lost: the tokens no longer cover the path, or it is in
+    /// back-off, in which no replica would poll it. Left: the tokens cover the path as before. `is_complete` is whether
+    /// the poll has called the provider for everything else.
     pub(super) fn unserved(&mut self, is_complete: bool, unanswered: &BTreeSet<usize>, now: Instant) -> Unserved {
         let text = |path: &Path| Arc::from(path.as_str());
         if is_complete {
@@ -385,8 +390,8 @@ mod tests {
         numbers.into_iter().map(|number| number.to_string().into()).collect()
     }
 
-    /// Polls a provider that fails for some paths, until there is nothing left to call. Returns the number of failed calls, and the paths
-    /// that were not polled.
+    /// Polls a provider that fails for some paths, until there is nothing left to call. Returns the number of failed
+    /// calls, and the paths that were not polled.
     fn poll(groups: &mut SharedGroups<Fault>, bad: &[usize], now: Instant) -> (usize, Unserved) {
         let (mut failed, mut unanswered) = (0, BTreeSet::new());
         let is_bad = |paths: &[Path]| paths.iter().any(|path| bad.contains(&path.as_str().parse().unwrap()));

@@ -1,12 +1,14 @@
 //! One poll for all replicas: a call of `changes` for each [group](super::shared_groups).
 //!
-//! A failed call is followed by a call without paths, as in a [poll of this replica's own paths](super::own_round): if the provider does not
-//! answer that call, the poll fails. If the provider answers, the group is called again in the same poll, without the paths that no part
-//! answers. So a path for which the provider fails costs the other paths the time of one call, at its first failure. If there was no time
-//! for any part of a group, the round only calls for the listing, and the group's token does not advance.
+//! A failed call is followed by a call without paths, as in a [poll of this replica's own paths](super::own_round): if
+//! the provider does not answer that call, the poll fails. If the provider answers, the group is called again in the
+//! same poll, without the paths that no part answers. So a path for which the provider fails costs the other paths the
+//! time of one call, at its first failure. If there was no time for any part of a group, the round only calls for the
+//! listing, and the group's token does not advance.
 //!
-//! Calls for left out paths come first. Failed calls delay the next such calls as in a poll of this replica's own paths. Answered calls
-//! take at most four seconds of a poll and one more call; the remaining paths are left out until the next poll.
+//! Calls for left out paths come first. Failed calls delay the next such calls as in a poll of this replica's own
+//! paths. Answered calls take at most four seconds of a poll and one more call; the remaining paths are left out until
+//! the next poll.
 
 use std::collections::BTreeSet;
 use std::hash::Hash;
@@ -18,8 +20,9 @@ use super::{Caller, Polls, timed_call};
 use crate::member::Found;
 
 impl<C: Clone + Eq + Hash + Send + Sync, F: Clone + Send + Sync> Polls<C, F> {
-    /// Polls each of the groups, and adds what they report to `found`. Adds to `unanswered` the groups without an answer, which keep their
-    /// tokens; the next poll calls for them again. Fails if the provider does not answer. Returns the provider's hint for the next poll.
+    /// Polls each of the groups, and adds what they report to `found`. Adds to `unanswered` the groups without an
+    /// answer, which keep their tokens; the next poll calls for them again. Fails if the provider does not answer.
+    /// Returns the provider's hint for the next poll.
     pub(super) async fn poll_shared_groups<A>(
         &mut self,
         caller: &mut A,
@@ -43,8 +46,8 @@ impl<C: Clone + Eq + Hash + Send + Sync, F: Clone + Send + Sync> Polls<C, F> {
         Ok(round.hint)
     }
 
-    /// Polls one group. If the call fails, polls again without the paths that are not answered. Returns whether the group was answered.
-    /// Fails if the provider does not answer.
+    /// Polls one group. If the call fails, polls again without the paths that are not answered. Returns whether the
+    /// group was answered. Fails if the provider does not answer.
     async fn poll_shared_group<A>(
         &mut self,
         caller: &mut A,
@@ -86,8 +89,8 @@ impl<C: Clone + Eq + Hash + Send + Sync, F: Clone + Send + Sync> Polls<C, F> {
         Ok(true)
     }
 
-    /// Calls for parts of the left out paths, while there is time. Answered parts return to their groups. Fails if the provider does not
-    /// answer.
+    /// Calls for parts of the left out paths, while there is time. Answered parts return to their groups. Fails if the
+    /// provider does not answer.
     async fn ask_about_left_out<A>(caller: &mut A, groups: &mut SharedGroups<F>, round: &mut Round) -> Result<(), F>
     where
         A: Caller<Fault = F, Client = C>,
@@ -110,7 +113,8 @@ impl<C: Clone + Eq + Hash + Send + Sync, F: Clone + Send + Sync> Polls<C, F> {
         Ok(())
     }
 
-    /// Counts a failed call. If the provider does not answer a call without paths either, fails with the fault of the failed call.
+    /// Counts a failed call. If the provider does not answer a call without paths either, fails with the fault of the
+    /// failed call.
     async fn check_provider<A>(
         caller: &mut A,
         groups: &mut SharedGroups<F>,

@@ -1,4 +1,5 @@
-//! The session records in the bucket of an engine, with a timeout, and with a bound on concurrent requests that clients share.
+//! The session records in the bucket of an engine, with a timeout, and with a bound on concurrent requests that clients
+//! share.
 //!
 //! # Deletions
 //!
@@ -23,8 +24,8 @@ use crate::replica::ReplicaId;
 
 /// The maximum number of concurrent requests to the engine. One client gets half of them, two a third each.
 const MAX_REQUESTS: usize = 256;
-/// The maximum number of requests that wait for another one to end, with the same shares. Load shedding: further requests
-/// fail immediately, as if there were no engine, so the load that a client can cause is bounded.
+/// The maximum number of requests that wait for another one to end, with the same shares. Load shedding: further
+/// requests fail immediately, as if there were no engine, so the load that a client can cause is bounded.
 const MAX_WAITING: usize = 4096;
 /// The maximum number of changes that wait for a follower. Beyond it, any record may have changed.
 const MAX_CHANGES: usize = 1024;
@@ -229,8 +230,8 @@ impl SessionStore {
         Ok(history != place.history)
     }
 
-    /// Writes the record of a session, for this client, if it is as it was seen, or does not exist. The record expires after
-    /// `lifetime`, unless it is written again.
+    /// Writes the record of a session, for this client, if it is as it was seen, or does not exist. The record expires
+    /// after `lifetime`, unless it is written again.
     ///
     /// # Errors
     ///

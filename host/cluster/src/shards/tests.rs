@@ -160,8 +160,9 @@ fn edit(provider: &RefCell<Edits>, replicas: &mut [Replica<'_>], paths: impl Ite
     }
 }
 
-/// Checks that different replicas hold the shards of a plugin, and that no change is lost while there become more shards, and when a replica
-/// leaves. Each call of `engine` returns the connection of another replica. Must run on one thread.
+/// Checks that different replicas hold the shards of a plugin, and that no change is lost while there become more
+/// shards, and when a replica leaves. Each call of `engine` returns the connection of another replica. Must run on one
+/// thread.
 pub(crate) async fn check<E: Engine>(engine: impl Fn() -> E) {
     plant_max_paths(Some(MAX_PATHS));
     let provider = RefCell::new(Edits::new());

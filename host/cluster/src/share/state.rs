@@ -1,4 +1,5 @@
-//! The state that the poller of a provider and the task of its shard share: the member, and the events since the last check.
+//! The state that the poller of a provider and the task of its shard share: the member, and the events since the last
+//! check.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;

@@ -1,8 +1,8 @@
 //! The task of one shard: it receives the messages of other replicas, and performs the outputs of the member.
 //!
-//! An invalid record in the bucket is replaced in time (see [`member`](crate::member)), with a warning that names its key. Anyone who can
-//! publish can write invalid records again and again, so there is at most one such warning in a minute, and it has [`MAX_REASON`] bytes of
-//! the reason, which may quote the record.
+//! An invalid record in the bucket is replaced in time (see [`member`](crate::member)), with a warning that names its
+//! key. Anyone who can publish can write invalid records again and again, so there is at most one such warning in a
+//! minute, and it has [`MAX_REASON`] bytes of the reason, which may quote the record.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,5 @@
-//! The calls of a poll in the simulation: the poll is a future that the scheduler resumes when the provider has answered.
+//! The calls of a poll in the simulation: the poll is a future that the scheduler resumes when the provider has
+//! answered.
 
 use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};

@@ -1,7 +1,7 @@
 //! NATS in a simulated world: what a member sends arrives later, in order, and may be lost.
 //!
-//! Messages of one connection arrive in the order in which they were sent, in each direction. In a lossy network, delays are long, and
-//! messages and answers are lost, until the faults of the world end.
+//! Messages of one connection arrive in the order in which they were sent, in each direction. In a lossy network,
+//! delays are long, and messages and answers are lost, until the faults of the world end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -180,7 +180,8 @@ impl Network {
         Duration::from_millis(random.u64(1..max))
     }
 
-    /// Returns when something that a replica sends now arrives at the server, and by which connection; none without a connection.
+    /// Returns when something that a replica sends now arrives at the server, and by which connection; none without a
+    /// connection.
     pub(super) fn send(&mut self, index: usize, now: Time, random: &mut fastrand::Rng) -> Option<(Time, u64)> {
         let delay = self.delay(now, random);
         let link = &mut self.links[index];

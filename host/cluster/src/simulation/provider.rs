@@ -1,6 +1,7 @@
 //! A provider with paths that are edited, and for which it fails or is slow.
 //!
-//! Its tokens are strict: a token covers only the paths of its call. A change of any other path is not reported, as the contract allows.
+//! Its tokens are strict: a token covers only the paths of its call. A change of any other path is not reported, as the
+//! contract allows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

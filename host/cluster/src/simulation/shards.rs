@@ -1,9 +1,10 @@
 //! Worlds of one plugin, whose watched paths become many and few again, so that the number of its shards changes.
 //!
-//! Replicas run [`Division`], and a [`Member`] and [`Polls`] for each shard, in the order in which the watch of plugins uses them. A shard
-//! has at most [`MAX_PATHS`] paths here. Messages and requests take time and may be lost, replicas crash and are cut off, the bucket is
-//! lost, and the provider fails for paths. Polls take no time: [`world`](super::world) has slow polls, pauses, clocks and rules, and shards
-//! that do not change. The [network](super::network) is the same.
+//! Replicas run [`Division`], and a [`Member`] and [`Polls`] for each shard, in the order in which the watch of plugins
+//! uses them. A shard has at most [`MAX_PATHS`] paths here. Messages and requests take time and may be lost, replicas
+//! crash and are cut off, the bucket is lost, and the provider fails for paths. Polls take no time:
+//! [`world`](super::world) has slow polls, pauses, clocks and rules, and shards that do not change. The
+//! [network](super::network) is the same.
 //!
 //! | module | subject |
 //! |---|---|

@@ -84,7 +84,8 @@ impl Size {
     }
 }
 
-/// What happens at a time. Events of a replica have the number of its process or of its connection, and are dropped with these.
+/// What happens at a time. Events of a replica have the number of its process or of its connection, and are dropped
+/// with these.
 enum Event {
     Wake { shard: u32, life: u64, at: Time },
     // The interval after a poll ends, unless another poll has begun.
@@ -199,10 +200,11 @@ impl World {
         let faults_end = Duration::from_secs(random.u64(40..100));
         let (is_calm, is_storm) = (matches!(weather, Weather::Calm | Weather::Crashes), weather == Weather::Storm);
         let leg = (150 / size.groups()).max(2);
-        // A poll calls each group. Failing calls take two seconds of it, calls for parts four, and one more call of each.
+        // A poll calls each group. Failing calls take two seconds of it, calls for parts four, and one more call of
+        // each.
         let poll = Duration::from_millis(2 * leg * size.groups()) + if is_calm { Time::ZERO } else { 8 * SECOND };
-        // The lease, at the slowest clock; the pause of a replica that begins to poll for itself; an interval; twice the
-        // longest poll with its pause; and delays.
+        // The lease, at the slowest clock; the pause of a replica that begins to poll for itself; an interval; twice
+        // the longest poll with its pause; and delays.
         let bound = LEASE * 12 / 10 + SECOND + size.interval + (poll + poll.min(SECOND)) * 2 + 2 * SECOND;
         let shards = (0..size.shards).map(|shard| Shard::new(shard, size, is_calm, &mut random)).collect::<Vec<_>>();
         let subjects: Vec<_> = (0..size.shards).map(|shard| name(short(shard)).subject()).collect();

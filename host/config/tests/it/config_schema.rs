@@ -1,5 +1,5 @@
-//! The JSON Schema of the config accepts every config that the reader accepts, and rejects the mistakes that a schema can
-//! express.
+//! The JSON Schema of the config accepts every config that the reader accepts, and rejects the mistakes that a schema
+//! can express.
 
 use std::collections::BTreeSet;
 use std::fs;

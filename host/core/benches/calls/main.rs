@@ -1,8 +1,8 @@
 //! The cost of a call: the same response from a sandboxed provider and from a map in this process.
 //!
-//! `cargo bench --workspace --bench calls`; with `-- --quick` for a first look, with `-- read` for a part. One run times
-//! every request in five [`Backend`]s, with one caller and with one caller per processor. The table at the end has the
-//! ratios. No times are asserted: they depend on the machine. The ratios are in `docs/performance.md`.
+//! `cargo bench --workspace --bench calls`; with `-- --quick` for a first look, with `-- read` for a part. One run
+//! times every request in five [`Backend`]s, with one caller and with one caller per processor. The table at the end
+//! has the ratios. No times are asserted: they depend on the machine. The ratios are in `docs/performance.md`.
 #![allow(
     clippy::arithmetic_side_effects,
     clippy::expect_used,
@@ -60,8 +60,8 @@ fn main() {
     print!("{ratios}");
 }
 
-/// Returns the time that `calls` calls take in total when `callers` callers share them. Each caller repeats the request as
-/// soon as it has the response.
+/// Returns the time that `calls` calls take in total when `callers` callers share them. Each caller repeats the request
+/// as soon as it has the response.
 async fn timed(way: &Backend, request: &Request, callers: usize, calls: u64) -> Duration {
     let callers = callers as u64;
     let start = std::time::Instant::now();

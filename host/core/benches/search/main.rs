@@ -1,9 +1,9 @@
-//! The cost of search: indexing compared with SQLite alone, queries over many documents, the time until an edit is found, and
-//! reads of other resources while a plugin is indexed.
+//! The cost of search: indexing compared with SQLite alone, queries over many documents, the time until an edit is
+//! found, and reads of other resources while a plugin is indexed.
 //!
-//! `cargo bench --workspace --bench search`; with `-- --quick` over 10,000 documents, with `-- --full` over 1,000,000 as well.
-//! A native provider in this process generates the documents, so the figures describe the index only. No times are asserted:
-//! they depend on the machine. The figures are in `docs/performance.md`.
+//! `cargo bench --workspace --bench search`; with `-- --quick` over 10,000 documents, with `-- --full` over 1,000,000
+//! as well. A native provider in this process generates the documents, so the figures describe the index only. No times
+//! are asserted: they depend on the machine. The figures are in `docs/performance.md`.
 #![allow(
     clippy::arithmetic_side_effects,
     clippy::cast_precision_loss,

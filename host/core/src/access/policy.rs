@@ -122,7 +122,8 @@ impl Policy {
         self.allows(Operation::Subscribe, uri) && self.allows(Operation::Read, uri)
     }
 
-    /// Returns the decision on a request for a resource, and the operation that decided: a subscription also requires read access.
+    /// Returns the decision on a request for a resource, and the operation that decided: a subscription also requires
+    /// read access.
     pub fn decide_request(&self, operation: Operation, uri: &Uri) -> (Operation, Decision) {
         match self.decide(operation, uri) {
             decision if operation == Operation::Subscribe && decision.is_allowed() => {
@@ -135,7 +136,8 @@ impl Policy {
         }
     }
 
-    /// Returns the decision on a resource, with the glob that decided. If several globs match, this is the first one of the config.
+    /// Returns the decision on a resource, with the glob that decided. If several globs match, this is the first one of
+    /// the config.
     pub fn decide(&self, operation: Operation, uri: &Uri) -> Decision {
         self.decide_text(operation, without_query(uri))
     }
@@ -168,20 +170,20 @@ impl Policy {
         self.default_allow
     }
 
-    /// Returns whether the policy may allow the operation on something below the mount. False positives are possible. The decision
-    /// is cached.
+    /// Returns whether the policy may allow the operation on something below the mount. False positives are possible.
+    /// The decision is cached.
     pub(crate) fn may_allow_below(&self, operation: Operation, mount: &Mount) -> bool {
         self.below(mount).some & bit(operation) != 0
     }
 
-    /// Returns whether the policy allows the operation on everything below the mount. False negatives are possible. The decision is
-    /// cached.
+    /// Returns whether the policy allows the operation on everything below the mount. False negatives are possible. The
+    /// decision is cached.
     pub(crate) fn allows_all_below(&self, operation: Operation, mount: &Mount) -> bool {
         self.below(mount).all & bit(operation) != 0
     }
 
-    /// Returns whether the policy allows listing and reading everything below the mount, so that nothing is hidden. False negatives
-    /// are possible.
+    /// Returns whether the policy allows listing and reading everything below the mount, so that nothing is hidden.
+    /// False negatives are possible.
     pub(crate) fn shows_all_below(&self, mount: &Mount) -> bool {
         [Operation::List, Operation::Read].into_iter().all(|operation| self.allows_all_below(operation, mount))
     }
@@ -202,8 +204,8 @@ impl Policy {
         below
     }
 
-    /// Returns whether the policy may allow the operation on a URI of the pattern. False positives are possible. Unless the pattern
-    /// is one URI, the cost is proportional to the number of rules.
+    /// Returns whether the policy may allow the operation on a URI of the pattern. False positives are possible. Unless
+    /// the pattern is one URI, the cost is proportional to the number of rules.
     pub(crate) fn may_allow(&self, operation: Operation, pattern: &UriPattern) -> bool {
         match pattern.as_text() {
             Some(uri) => self.allows_text(operation, uri),
@@ -218,8 +220,8 @@ impl Policy {
         }
     }
 
-    /// Returns whether the policy allows the operation on all URIs of the pattern. False negatives are possible. Unless the pattern
-    /// is one URI, the cost is proportional to the number of rules.
+    /// Returns whether the policy allows the operation on all URIs of the pattern. False negatives are possible. Unless
+    /// the pattern is one URI, the cost is proportional to the number of rules.
     pub fn allows_all(&self, operation: Operation, pattern: &UriPattern) -> bool {
         match pattern.as_text() {
             Some(uri) => self.allows_text(operation, uri),
@@ -292,8 +294,9 @@ fn strip_query(uri: &str) -> &str {
     uri.split('?').next().unwrap_or(uri)
 }
 
-/// Returns the other forms of a URI that `deny` globs are matched against: without the port and without the trailing dot of the
-/// host, and with characters in canonical composition. Only the provider knows whether these forms mean the same resource.
+/// Returns the other forms of a URI that `deny` globs are matched against: without the port and without the trailing
+/// dot of the host, and with characters in canonical composition. Only the provider knows whether these forms mean the
+/// same resource.
 fn denied_forms(uri: &str) -> impl Iterator<Item = String> {
     let bare = with_bare_host(uri);
     let both = bare.as_deref().and_then(composed);

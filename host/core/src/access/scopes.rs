@@ -1,11 +1,12 @@
 //! The scopes of a request's credentials (RFC 6749, section 3.3): the operations that an access token is for.
 //!
-//! The server rejects a request whose credentials are not for its operations (RFC 6750, section 3.1, `insufficient_scope`). Optional parts
-//! of a response that need another operation, such as the index of a directory that is read, are omitted here instead. The access rules
-//! apply in addition.
+//! The server rejects a request whose credentials are not for its operations (RFC 6750, section 3.1,
+//! `insufficient_scope`). Optional parts of a response that need another operation, such as the index of a directory
+//! that is read, are omitted here instead. The access rules apply in addition.
 //!
-//! The scopes are a task-local variable, because only the transport knows the credentials, and everything between the transport and a
-//! plugin runs on the task of the request. The host's own work has no credentials and is not restricted.
+//! The scopes are a task-local variable, because only the transport knows the credentials, and everything between the
+//! transport and a plugin runs on the task of the request. The host's own work has no credentials and is not
+//! restricted.
 
 use mcp_host_config::Operation;
 use tokio::task::futures::TaskLocalFuture;

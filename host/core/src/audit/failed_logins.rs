@@ -1,9 +1,10 @@
 //! Failed logins: requests and TLS handshakes whose credentials are not accepted.
 //!
-//! Any client can cause failed logins, so their lines are bounded. In a window of [`WINDOW`], the first failure of each client for
-//! each reason is written immediately. Further failures are counted, and are written as one line with their number when the window
-//! ends. Beyond [`MAX_CLIENTS`] pairs of client and reason in a window, all other failures are counted together, in one line
-//! without a client. So there are at most 33 lines a minute of some 300 bytes each: 14 MB a day.
+//! Any client can cause failed logins, so their lines are bounded. In a window of [`WINDOW`], the first failure of each
+//! client for each reason is written immediately. Further failures are counted, and are written as one line with their
+//! number when the window ends. Beyond [`MAX_CLIENTS`] pairs of client and reason in a window, all other failures are
+//! counted together, in one line without a client. So there are at most 33 lines a minute of some 300 bytes each: 14 MB
+//! a day.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -21,9 +21,10 @@ use crate::access::Principal;
 /// The maximum length of a cursor in bytes; a longer cursor is rejected unread. It is twice the length for the longest
 /// provider cursor.
 const MAX_CURSOR_LEN: usize = 16 << 10;
-/// The lengths of padded plaintexts in bytes, for provider cursors of 128, 512 and 4096 bytes without JSON escapes, with the longest plugin
-/// name and all numbers. Cursors then have 480, 992 and 7168 bytes, so that the longest fits into the URI of a part of an index. The fewer
-/// lengths, the less a length reveals. A model copies a cursor to continue a listing, so short cursors cost fewer tokens.
+/// The lengths of padded plaintexts in bytes, for provider cursors of 128, 512 and 4096 bytes without JSON escapes,
+/// with the longest plugin name and all numbers. Cursors then have 480, 992 and 7168 bytes, so that the longest fits
+/// into the URI of a part of an index. The fewer lengths, the less a length reveals. A model copies a cursor to
+/// continue a listing, so short cursors cost fewer tokens.
 const PADDED_LENGTHS: [usize; 3] = [320, 704, 5336];
 /// The length of an XChaCha20 nonce in bytes.
 const NONCE_LEN: usize = 24;

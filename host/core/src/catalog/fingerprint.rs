@@ -1,21 +1,23 @@
 //! Fingerprint of one plugin's listing, or of one of its directories, as seen by one principal, used to detect changes.
 //!
-//! Each walk covers the whole listing, entries and templates, page by page, and stores none of it. Only principals that may see something
-//! of the plugin take part; for all others the listing is empty. Without such principals the plugin is not called.
+//! Each walk covers the whole listing, entries and templates, page by page, and stores none of it. Only principals that
+//! may see something of the plugin take part; for all others the listing is empty. Without such principals the plugin
+//! is not called.
 //!
-//! The walk is bounded. If a listing has more than [`MAX_ITEMS`] entries or templates, or takes more than [`MAX_CALLS`] calls for either,
-//! a principal that may see everything has no fingerprint of it. A missing fingerprint equals no other, so the principal is notified of
-//! each change. A principal that may see only a part would thereby learn of changes in hidden items. For such principals the walk goes on,
-//! up to the maximum of a listing (`limits.listing-items`), in [`MAX_CALLS_OF_PART`] calls; items after that count as unchanged.
+//! The walk is bounded. If a listing has more than [`MAX_ITEMS`] entries or templates, or takes more than [`MAX_CALLS`]
+//! calls for either, a principal that may see everything has no fingerprint of it. A missing fingerprint equals no
+//! other, so the principal is notified of each change. A principal that may see only a part would thereby learn of
+//! changes in hidden items. For such principals the walk goes on, up to the maximum of a listing
+//! (`limits.listing-items`), in [`MAX_CALLS_OF_PART`] calls; items after that count as unchanged.
 //!
 //! A walk that fails keeps the fingerprints of principals that may see a part, and makes all others unknown.
 //!
-//! A listable resource is walked only for principals that may see a part of the plugin: the resource itself, the children that make up its
-//! index, and the contents that a read returns. If it can never be read (because it is too large, for example), its contents count as
-//! unchanged.
+//! A listable resource is walked only for principals that may see a part of the plugin: the resource itself, the
+//! children that make up its index, and the contents that a read returns. If it can never be read (because it is too
+//! large, for example), its contents count as unchanged.
 //!
-//! A walk consists of the host's own calls, one page after the other, so it uses no client's quota. These calls hash the items for all
-//! principals together.
+//! A walk consists of the host's own calls, one page after the other, so it uses no client's quota. These calls hash
+//! the items for all principals together.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -47,7 +49,8 @@ pub(crate) enum ListingFingerprint {
     Known(u64),
     /// The listing could not be walked.
     Unknown,
-    /// A principal that may see only a part has no successful walk yet, and has received no notification that depends on one.
+    /// A principal that may see only a part has no successful walk yet, and has received no notification that depends
+    /// on one.
     NotWalked,
 }
 
@@ -84,8 +87,8 @@ struct Viewed {
     is_all: bool,
 }
 
-/// Returns the fingerprint of the plugin's listing for each of `principals`, in their order. None means that the walk failed and the
-/// former fingerprint remains valid.
+/// Returns the fingerprint of the plugin's listing for each of `principals`, in their order. None means that the walk
+/// failed and the former fingerprint remains valid.
 pub(crate) async fn fingerprints(
     plugin: &Plugin,
     access: &Arc<Access>,
@@ -106,8 +109,8 @@ pub(crate) async fn fingerprints(
     .await
 }
 
-/// Returns the fingerprint of a listable resource for each of `principals`, which may see only a part of the plugin, in their order. None
-/// means that the walk failed and the former fingerprint remains valid.
+/// Returns the fingerprint of a listable resource for each of `principals`, which may see only a part of the plugin, in
+/// their order. None means that the walk failed and the former fingerprint remains valid.
 pub(crate) async fn directory_fingerprints(
     plugin: &Plugin,
     access: &Arc<Access>,
@@ -192,8 +195,8 @@ async fn hash_contents(
     }
 }
 
-/// Returns each viewer's fingerprint after `hash_all`, which is called only if there are viewers. A viewer that sees nothing gets the
-/// fingerprint of `unseen`.
+/// Returns each viewer's fingerprint after `hash_all`, which is called only if there are viewers. A viewer that sees
+/// nothing gets the fingerprint of `unseen`.
 async fn walk(
     viewers: Vec<Option<Viewed>>,
     unseen: DefaultHasher,
@@ -226,8 +229,8 @@ enum Walked {
     Whole,
 }
 
-/// Updates each hasher with the items that its viewer may see, as part of the calls, which return no items. With `has_parts`, some viewers
-/// may see only a part.
+/// Updates each hasher with the items that its viewer may see, as part of the calls, which return no items. With
+/// `has_parts`, some viewers may see only a part.
 async fn hash_listing<S: ListingSource>(
     source: &S,
     plugin: &Plugin,

@@ -45,7 +45,8 @@ impl CursorKey {
         Self { current: bytes, earlier: Vec::new() }
     }
 
-    /// Adds a key whose cursors are valid, too: during a key rotation, replicas may have either key. At most seven are kept.
+    /// Adds a key whose cursors are valid, too: during a key rotation, replicas may have either key. At most seven are
+    /// kept.
     #[must_use]
     pub fn or_earlier(mut self, bytes: [u8; 32]) -> Self {
         if self.earlier.len() < MAX_EARLIER {
@@ -71,9 +72,9 @@ impl CursorKey {
         checked.map_err(|source| KeyError { file: state.join(KEY_FILE), source })
     }
 
-    /// Returns the digests by which the cluster's replicas detect whether they have the same keys, the current one first: a MAC
-    /// of the cluster's name under each key (HMAC-SHA-256, 128 bits). A digest reveals a key only to a search of all keys, and a
-    /// key is 32 random bytes.
+    /// Returns the digests by which the cluster's replicas detect whether they have the same keys, the current one
+    /// first: a MAC of the cluster's name under each key (HMAC-SHA-256, 128 bits). A digest reveals a key only to a
+    /// search of all keys, and a key is 32 random bytes.
     pub(crate) fn digests(&self, cluster: &str) -> Vec<String> {
         let digest = |key: &[u8; SECRET_LEN]| {
             let mut mac = Hmac::<Sha256>::new_from_slice(key).ok()?;

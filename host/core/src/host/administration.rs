@@ -1,8 +1,8 @@
 //! Actions of administrators on a running host. Each action has a line in the audit log with the administrator's name.
 //!
-//! A plugin that is *disabled* is unloaded: calls in progress end, requests for it fail as for a plugin that could not be
-//! loaded, merged listings name it as missing, and subscriptions to its resources are dormant. It stays disabled across
-//! reloads, even if they change its config, until it is enabled or the host ends.
+//! A plugin that is *disabled* is unloaded: calls in progress end, requests for it fail as for a plugin that could not
+//! be loaded, merged listings name it as missing, and subscriptions to its resources are dormant. It stays disabled
+//! across reloads, even if they change its config, until it is enabled or the host ends.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -170,8 +170,8 @@ impl Host {
         self.hub.follow_updates()
     }
 
-    /// Returns the first `limit` warnings about the current config, and the number of others. This inspects files, so it may
-    /// wait for a disk.
+    /// Returns the first `limit` warnings about the current config, and the number of others. This inspects files, so
+    /// it may wait for a disk.
     pub async fn config_warnings(&self, limit: usize) -> (Vec<Warning>, usize) {
         let now = self.generation.load();
         let (config, native) = (now.config.clone(), now.native.clone());
@@ -180,8 +180,8 @@ impl Host {
         warnings.unwrap_or_default()
     }
 
-    /// Runs and records an action of an administrator that another part of the program carries out. `kind_of_error` returns
-    /// the outcome of a failed action, in a word or two.
+    /// Runs and records an action of an administrator that another part of the program carries out. `kind_of_error`
+    /// returns the outcome of a failed action, in a word or two.
     ///
     /// # Errors
     ///
@@ -258,8 +258,8 @@ impl Host {
         Ok(())
     }
 
-    /// Closes a plugin's circuit breaker, forgets which client inputs made it fail, and drops its cached responses. A plugin
-    /// that could not be loaded is loaded again, and compiled again if compilation had failed.
+    /// Closes a plugin's circuit breaker, forgets which client inputs made it fail, and drops its cached responses. A
+    /// plugin that could not be loaded is loaded again, and compiled again if compilation had failed.
     ///
     /// # Errors
     ///

@@ -95,15 +95,16 @@ impl HostBuilder {
         self.native_plugin(NativePlugin::new(name, mount, provider))
     }
 
-    /// Mounts a native provider beside the plugins of the config. A reload keeps it unchanged, and fails if the new config
-    /// has a plugin with the same name or an overlapping mount.
+    /// Mounts a native provider beside the plugins of the config. A reload keeps it unchanged, and fails if the new
+    /// config has a plugin with the same name or an overlapping mount.
     #[must_use]
     pub fn native_plugin(mut self, plugin: NativePlugin) -> Self {
         self.native.push(plugin);
         self
     }
 
-    /// Sets the engine, which several hosts may share. Default: a separate engine with the default [options](EngineOptions).
+    /// Sets the engine, which several hosts may share. Default: a separate engine with the default
+    /// [options](EngineOptions).
     #[must_use]
     pub fn engine(mut self, engine: Arc<Engine>) -> Self {
         self.engine = Some(engine);
@@ -133,8 +134,8 @@ impl HostBuilder {
         self
     }
 
-    /// Does not join the cluster of the config, but uses its shared buckets: for a host that serves only a few requests. As a replica, it
-    /// would take a share of the rate limits, and could be the replica that polls.
+    /// Does not join the cluster of the config, but uses its shared buckets: for a host that serves only a few
+    /// requests. As a replica, it would take a share of the rate limits, and could be the replica that polls.
     #[must_use]
     pub fn outside_cluster(mut self) -> Self {
         self.joins_cluster = false;
@@ -156,8 +157,8 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the directory of compiled components. Losing it costs compile time only. Default: `server.cache` of the config,
-    /// else `mcp-host` in the user's cache directory (XDG).
+    /// Sets the directory of compiled components. Losing it costs compile time only. Default: `server.cache` of the
+    /// config, else `mcp-host` in the user's cache directory (XDG).
     #[must_use]
     pub fn cache_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.cache_dir = Some(dir.into());
@@ -165,8 +166,8 @@ impl HostBuilder {
     }
 
     /// Makes this host the command `mcp-host`: it prefers the directories that systemd has made for the service
-    /// (`STATE_DIRECTORY`, `CACHE_DIRECTORY`) to the directories of the user. In an application that embeds the host, these
-    /// directories belong to the application.
+    /// (`STATE_DIRECTORY`, `CACHE_DIRECTORY`) to the directories of the user. In an application that embeds the host,
+    /// these directories belong to the application.
     #[must_use]
     pub fn command(mut self) -> Self {
         self.is_command = true;
@@ -188,26 +189,26 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the key that seals cursors. Hosts with the same key continue each other's listings. Default: `server.cursor-key`
-    /// of the config, else a key that is created once and stored in the state directory.
+    /// Sets the key that seals cursors. Hosts with the same key continue each other's listings. Default:
+    /// `server.cursor-key` of the config, else a key that is created once and stored in the state directory.
     #[must_use]
     pub fn cursor_key(mut self, key: CursorKey) -> Self {
         self.cursor_key = Some(key);
         self
     }
 
-    /// Starts the host: loads all plugins concurrently; a plugin that fails is logged and left out. Returns when each plugin
-    /// is loaded or has failed.
+    /// Starts the host: loads all plugins concurrently; a plugin that fails is logged and left out. Returns when each
+    /// plugin is loaded or has failed.
     pub async fn start(self) -> Result<Host, StartError> {
         let host = self.start_loading()?;
         host.wait_until_loaded().await;
         Ok(host)
     }
 
-    /// Starts the host and returns before its plugins are loaded; each plugin is served as soon as it is loaded. Requests
-    /// for a plugin that is being loaded wait for at most 45 seconds, and then fail with
-    /// [`Unavailable`](mcp_host_model::resource::Error::Unavailable). Merged listings do not wait, and name the plugin as
-    /// missing. [`Host::wait_until_loaded`] waits for all plugins. Must be called on a tokio runtime.
+    /// Starts the host and returns before its plugins are loaded; each plugin is served as soon as it is loaded.
+    /// Requests for a plugin that is being loaded wait for at most 45 seconds, and then fail with
+    /// [`Unavailable`](mcp_host_model::resource::Error::Unavailable). Merged listings do not wait, and name the plugin
+    /// as missing. [`Host::wait_until_loaded`] waits for all plugins. Must be called on a tokio runtime.
     pub fn start_loading(mut self) -> Result<Host, StartError> {
         let dirs = self.data_dirs();
         let key = match (self.cursor_key.take(), self.config.server.cursor_key.split_first()) {
@@ -263,8 +264,8 @@ impl HostBuilder {
         })
     }
 
-    /// Starts the runtime that loads and calls plugins, without a host. Without a state directory, components are compiled
-    /// each time.
+    /// Starts the runtime that loads and calls plugins, without a host. Without a state directory, components are
+    /// compiled each time.
     ///
     /// # Errors
     ///

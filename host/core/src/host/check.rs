@@ -1,13 +1,14 @@
 //! Checks without serving: [`HostBuilder::check`] and [`HostBuilder::inspect`].
 //!
-//! A check loads every plugin of the config exactly as a start would (read, compile, link, `describe`). Then it tries each plugin
-//! with its grants and limits:
+//! A check loads every plugin of the config exactly as a start would (read, compile, link, `describe`). Then it tries
+//! each plugin with its grants and limits:
 //!
 //! - It opens the database of the plugin's key-value buckets, if it exists.
-//! - It connects to granted databases and looks up their schemas, requests a token from each source of access tokens, and connects
-//!   once to each granted origin.
+//! - It connects to granted databases and looks up their schemas, requests a token from each source of access tokens,
+//!   and connects once to each granted origin.
 //! - It prepares saved queries, or reads them once.
-//! - It requests the first page of the listing, and reads the skills. It prepares no data: a listing that is not prepared yet is a note.
+//! - It requests the first page of the listing, and reads the skills. It prepares no data: a listing that is not
+//!   prepared yet is a note.
 //! - For an upstream, it tries each token of a principal or a group, and whether the upstream serves anything.
 //! - It compares the globs of rules with the listed resources (module `unlisted_globs`).
 //! - Below a mount without a host, such as `web://`, it looks up listed resources by their URIs.
@@ -70,8 +71,8 @@ pub enum Tried {
     Listed(usize),
     /// Nothing: an upstream, offline.
     Nothing,
-    /// Its listing, which is unavailable for this reason until its data are prepared. A server does that after its start, a check does
-    /// not.
+    /// Its listing, which is unavailable for this reason until its data are prepared. A server does that after its
+    /// start, a check does not.
     Unprepared(String),
 }
 
@@ -126,8 +127,8 @@ pub enum InspectError {
 /// The maximum number of listed resources that are looked up by their URIs.
 const MAX_LOOKED_UP: usize = 16;
 
-/// Returns a warning if a resource that is listed below a mount without a host is not found by its URI: the first segment of its
-/// path is parsed as a host, which the normal form converts to lower case.
+/// Returns a warning if a resource that is listed below a mount without a host is not found by its URI: the first
+/// segment of its path is parsed as a host, which the normal form converts to lower case.
 async fn unfound_uri(plugin: &Plugin, listed: impl Iterator<Item = &Uri>) -> Option<String> {
     let mount = plugin.mount();
     for uri in listed.take(MAX_LOOKED_UP) {
@@ -158,8 +159,9 @@ struct Trial {
 }
 
 impl PluginCheck {
-    /// Returns the warnings about a plugin that loads: missing or unused grants, origins that do not accept connections, ways
-    /// around the schemas of a database, settings of another type than the provider declares, and an invalid declaration of needs.
+    /// Returns the warnings about a plugin that loads: missing or unused grants, origins that do not accept
+    /// connections, ways around the schemas of a database, settings of another type than the provider declares, and an
+    /// invalid declaration of needs.
     pub fn warnings(&self) -> Vec<String> {
         let of_provider = |provider: &CheckedProvider| -> Vec<String> {
             let of_needs = match &provider.needs {
@@ -172,9 +174,9 @@ impl PluginCheck {
         of_provider.into_iter().chain(self.grant_warnings.iter().cloned()).collect()
     }
 
-    /// Returns the notes about a plugin: needs of the provider that are not granted, limits below the provider's needs, a preparation
-    /// that is not permitted or has nothing to prepare, and settings that the provider does not read. These are the admin's choices and
-    /// therefore not warnings.
+    /// Returns the notes about a plugin: needs of the provider that are not granted, limits below the provider's needs,
+    /// a preparation that is not permitted or has nothing to prepare, and settings that the provider does not read.
+    /// These are the admin's choices and therefore not warnings.
     pub fn notes(&self) -> Vec<String> {
         let needs = self.provider.as_ref().and_then(|provider| provider.needs.as_ref().ok()?.as_ref());
         let of_needs = needs.map(|needs| needs.notes(&self.plugin)).unwrap_or_default();
@@ -195,8 +197,8 @@ impl PluginCheck {
         of_needs.into_iter().chain(of_identities).chain(of_preparation).chain(of_listing).collect()
     }
 
-    /// Tries a plugin that loads, and returns what was tried. Adds the URIs of the first page of its listing to `uris`, and
-    /// warnings about its grants to `warnings`.
+    /// Tries a plugin that loads, and returns what was tried. Adds the URIs of the first page of its listing to `uris`,
+    /// and warnings about its grants to `warnings`.
     async fn try_plugin(
         plugin: &Plugin,
         config: &config::Plugin,
@@ -270,8 +272,9 @@ impl PluginCheck {
 }
 
 impl HostBuilder {
-    /// Loads and tries every plugin of the config, without serving anything. Connects to granted servers. Validates the cursor
-    /// key, if there is one. Native providers are only called for `describe`; their names and mounts take part in conflict checks.
+    /// Loads and tries every plugin of the config, without serving anything. Connects to granted servers. Validates the
+    /// cursor key, if there is one. Native providers are only called for `describe`; their names and mounts take part
+    /// in conflict checks.
     ///
     /// # Errors
     ///
@@ -280,8 +283,8 @@ impl HostBuilder {
         self.try_plugins(false).await
     }
 
-    /// Like [`check`](Self::check), without connections to granted servers: origins, databases, sources of access tokens. A
-    /// provider may still connect to one while it is loaded or listed.
+    /// Like [`check`](Self::check), without connections to granted servers: origins, databases, sources of access
+    /// tokens. A provider may still connect to one while it is loaded or listed.
     ///
     /// # Errors
     ///
@@ -318,13 +321,13 @@ impl HostBuilder {
         Ok(CheckReport { plugins, warnings, notes })
     }
 
-    /// Compiles the component of a plugin and requests its description, in a sandbox without grants. The plugin need not be in the
-    /// config: its grants are only compared with the component's imports.
+    /// Compiles the component of a plugin and requests its description, in a sandbox without grants. The plugin need
+    /// not be in the config: its grants are only compared with the component's imports.
     ///
     /// # Errors
     ///
-    /// The engine does not start; the file is not a component that this host can compile, or not the component that the plugin is
-    /// pinned to. A component that is not a provider is no error, but part of the result.
+    /// The engine does not start; the file is not a component that this host can compile, or not the component that the
+    /// plugin is pinned to. A component that is not a provider is no error, but part of the result.
     pub async fn inspect(self, plugin: &config::Plugin) -> Result<Inspection, InspectError> {
         Ok(self.runtime()?.inspect(plugin).await?)
     }

@@ -1,7 +1,7 @@
 //! Children of a resource: listing them, and separating their contents from the contents of the resource itself.
 //!
-//! Providers declare which of their resources are listable, and the host enforces it: other resources have no listing, and
-//! [`read_strict`](Host::read_strict) returns only their own contents.
+//! Providers declare which of their resources are listable, and the host enforces it: other resources have no listing,
+//! and [`read_strict`](Host::read_strict) returns only their own contents.
 
 use mcp_host_config::Operation;
 use mcp_host_engine::plugin::Fault;
@@ -17,9 +17,9 @@ use crate::catalog::{Entries, PageRequest, PluginSlot, may_see_listing};
 /// How the URI of a mount is treated if the provider has no listable resource there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mounts {
-    /// As a directory with the plugin's default listing. A provider need not have a resource at its root, and some have one without
-    /// children. A client that knows only the mount, from a template or an error, can list it nevertheless. This needs the
-    /// operation `list` on the URI of the mount, as for any resource.
+    /// As a directory with the plugin's default listing. A provider need not have a resource at its root, and some have
+    /// one without children. A client that knows only the mount, from a template or an error, can list it nevertheless.
+    /// This needs the operation `list` on the URI of the mount, as for any resource.
     Listed,
     /// As any other URI, with or without a resource.
     Resources,
@@ -45,7 +45,8 @@ impl Host {
     /// Reads a resource as [`read`](Self::read) does, but returns contents with other URIs only if the resource is
     /// listable for the principal (SEP-2093, "Multi-Content Semantics").
     ///
-    /// A provider that returns other contents nevertheless breaks the contract: they are dropped, and the fault is counted.
+    /// A provider that returns other contents nevertheless breaks the contract: they are dropped, and the fault is
+    /// counted.
     #[doc(hidden)]
     pub async fn read_strict(&self, principal: &Principal, uri: &str) -> Result<Vec<ResourceContents>, Error> {
         let facts = Facts::default();
@@ -108,8 +109,8 @@ impl Host {
         }
     }
 
-    /// Lists one page of the plugin that is mounted at the prefix `text` (`NAME+`), which is not a URI. `None` if there is no such
-    /// mount, or the principal may see nothing of it.
+    /// Lists one page of the plugin that is mounted at the prefix `text` (`NAME+`), which is not a URI. `None` if there
+    /// is no such mount, or the principal may see nothing of it.
     pub(super) async fn list_prefix_mount(
         &self,
         principal: &Principal,
@@ -171,8 +172,8 @@ impl Host {
 }
 
 impl ResolvedTarget<'_> {
-    /// Returns whether this is the URI of a mount without children of its own. Errors name `requested_uri`, the URI in the client's
-    /// spelling.
+    /// Returns whether this is the URI of a mount without children of its own. Errors name `requested_uri`, the URI in
+    /// the client's spelling.
     async fn is_bare_mount(&self, requested_uri: &str) -> Result<bool, Error> {
         if !self.path.as_str().is_empty() {
             return Ok(false);

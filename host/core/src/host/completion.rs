@@ -1,8 +1,8 @@
 //! Completion of template variables, for one principal.
 //!
 //! A value is returned only if the principal may know of the resource that the value identifies:
-//! [`completion_filter`](super::completion_filter) decides. The template is expanded with each value of the provider, as part of the
-//! call. Values that expand to more than the maximum length of a URI are dropped.
+//! [`completion_filter`](super::completion_filter) decides. The template is expanded with each value of the provider,
+//! as part of the call. Values that expand to more than the maximum length of a URI are dropped.
 
 use std::collections::BTreeMap;
 
@@ -51,8 +51,8 @@ impl Host {
     }
 }
 
-/// Returns the arguments that are other variables of the template, each once, with its last value. The template bounds their number,
-/// not the client.
+/// Returns the arguments that are other variables of the template, each once, with its last value. The template bounds
+/// their number, not the client.
 fn context_arguments(template: &UriTemplate, completed: &str, known: Vec<Argument>) -> BTreeMap<String, String> {
     let variables: Vec<_> = template.variables().filter(|name| *name != completed).collect();
     let known = known.into_iter().filter(|known| variables.contains(&known.name.as_str()));

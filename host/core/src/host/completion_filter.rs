@@ -1,8 +1,9 @@
-//! The completions of a template's variable that a principal may see, and whether the provider may be called for them at all.
+//! The completions of a template's variable that a principal may see, and whether the provider may be called for them
+//! at all.
 //!
-//! A value reveals that the resource exists to which the template expands with it. So the template is expanded with each value and
-//! with the client's other variables. The rules decide on that URI if it is complete, else on all URIs that it may become. Queries
-//! are omitted, because rules are matched without them.
+//! A value reveals that the resource exists to which the template expands with it. So the template is expanded with
+//! each value and with the client's other variables. The rules decide on that URI if it is complete, else on all URIs
+//! that it may become. Queries are omitted, because rules are matched without them.
 //!
 //! | in the path, the variables without a value stand | the value is offered if |
 //! |---|---|
@@ -11,29 +12,30 @@
 //! | after the value, in segments of their own | the principal may read the URI up to there (`blob/main/`), and some URI below it |
 //! | after the value, in its segment | the principal may read the URI up to the end of that segment, whatever they are |
 //!
-//! A variable after the value can only narrow the offer: the value must also be offered without that variable's value. A provider may
-//! ignore the variable, so `.env` of `log/{rev}{/name}` with `name = "b"` would reveal `log/.env`, although `log/.env/b` is not
-//! denied.
+//! A variable after the value can only narrow the offer: the value must also be offered without that variable's value.
+//! A provider may ignore the variable, so `.env` of `log/{rev}{/name}` with `name = "b"` would reveal `log/.env`,
+//! although `log/.env/b` is not denied.
 //!
-//! A variable in the query only, such as `path` of `log/{rev}{?path}`, may have the name of any resource as its value. So the value
-//! is offered only if the principal may also read every URI below the mount that ends with it, in whole segments: with `deny =
-//! ["**/.env"]`, `.env` is not offered, and with `deny = ["git://x/*/main/secret/**"]` no value is offered, because each may be in
-//! that folder.
+//! A variable in the query only, such as `path` of `log/{rev}{?path}`, may have the name of any resource as its value.
+//! So the value is offered only if the principal may also read every URI below the mount that ends with it, in whole
+//! segments: with `deny = ["**/.env"]`, `.env` is not offered, and with `deny = ["git://x/*/main/secret/**"]` no value
+//! is offered, because each may be in that folder.
 //!
-//! A value is not offered if these rules cannot decide, or if its URI has dot segments: with `path = "../x"` the URI of each `rev` is
-//! the URI of `blob/x`. With `deny = ["**/.env"]`, all branches are offered for `rev` of `blob/{rev}/{+path}`, and `.env` is not
-//! offered for `path`, with `rev` or without it. With `allow = ["git://x/blob/main/**"]` only `main` is offered for `rev`, and
-//! without `rev` nothing for `path`: the names may come from another branch. A rule that denies completing a URI counts like a rule
-//! that denies reading it.
+//! A value is not offered if these rules cannot decide, or if its URI has dot segments: with `path = "../x"` the URI of
+//! each `rev` is the URI of `blob/x`. With `deny = ["**/.env"]`, all branches are offered for `rev` of
+//! `blob/{rev}/{+path}`, and `.env` is not offered for `path`, with `rev` or without it. With
+//! `allow = ["git://x/blob/main/**"]` only `main` is offered for `rev`, and without `rev` nothing for `path`: the names
+//! may come from another branch. A rule that denies completing a URI counts like a rule that denies reading it.
 //!
-//! Unless the principal may read everything below the mount, the response has no total. The hidden values are removed before the
-//! others are truncated to a page, and `hasMore` depends on the visible values only, so hidden ones reveal nothing. The exception is a
-//! completion with more values than a provider offers (`Completion::MAX_OFFERED`): visible ones may be missing, and `hasMore` is true.
+//! Unless the principal may read everything below the mount, the response has no total. The hidden values are removed
+//! before the others are truncated to a page, and `hasMore` depends on the visible values only, so hidden ones reveal
+//! nothing. The exception is a completion with more values than a provider offers (`Completion::MAX_OFFERED`): visible
+//! ones may be missing, and `hasMore` is true.
 //!
-//! The provider is called with the client's values only if the principal may read some URI that the template could expand to. If not,
-//! the response has no values, and there is no call. Unless the principal may certainly read all of these URIs, a failure of the
-//! provider may concern one that the principal may not read: the failures not found, denied and invalid become a response without
-//! values, and the reason of any other failure is hidden.
+//! The provider is called with the client's values only if the principal may read some URI that the template could
+//! expand to. If not, the response has no values, and there is no call. Unless the principal may certainly read all of
+//! these URIs, a failure of the provider may concern one that the principal may not read: the failures not found,
+//! denied and invalid become a response without values, and the reason of any other failure is hidden.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -68,8 +70,8 @@ pub(super) struct CompletionFilter {
     context: BTreeMap<String, String>,
     /// The values of `context` except for variables that only follow the variable to complete.
     leading_context: BTreeMap<String, String>,
-    /// The number of variables without a value in the path before the last occurrence of the variable to complete; none if it occurs
-    /// in the query only.
+    /// The number of variables without a value in the path before the last occurrence of the variable to complete; none
+    /// if it occurs in the query only.
     leading: Option<usize>,
     /// Whether the principal may read everything below the mount.
     is_unrestricted: bool,
@@ -231,8 +233,8 @@ impl CompletionFilter {
         known.chain(value.map(|value| (self.variable.as_str(), value))).collect()
     }
 
-    /// Expands the template with these variables, and with a value for the variable to complete, or else with any value that begins
-    /// with `typed`. None if the result is not a URI below the mount, or too long.
+    /// Expands the template with these variables, and with a value for the variable to complete, or else with any value
+    /// that begins with `typed`. None if the result is not a URI below the mount, or too long.
     fn expand(&self, context: &BTreeMap<String, String>, value: Option<&str>, typed: &str) -> Option<Partial> {
         let values = self.values(context, value);
         // A marker for the gaps: the expansion does not contain it, and the normal form keeps it.
@@ -262,8 +264,8 @@ impl CompletionFilter {
     }
 }
 
-/// Returns a marker of letters and digits that a lower-case text does not contain, in linear time: a client may write many
-/// candidates.
+/// Returns a marker of letters and digits that a lower-case text does not contain, in linear time: a client may write
+/// many candidates.
 fn unused_stem(text: &str) -> Option<String> {
     let numbers = text.split("unset").skip(1).filter_map(|rest| rest.split_once('x')?.0.parse().ok());
     let used: BTreeSet<u32> = numbers.collect();
@@ -271,8 +273,8 @@ fn unused_stem(text: &str) -> Option<String> {
     Some(format!("unset{free}x"))
 }
 
-/// The number of variables without a value in the path of a template before the last occurrence of `variable`; none if it occurs in
-/// the query only.
+/// The number of variables without a value in the path of a template before the last occurrence of `variable`; none if
+/// it occurs in the query only.
 fn leading_gaps(template: &UriTemplate, variable: &str, context: &BTreeMap<String, String>) -> Option<usize> {
     let values = context.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let (mut count, mut leading) = (0_usize, None);
@@ -286,7 +288,8 @@ fn leading_gaps(template: &UriTemplate, variable: &str, context: &BTreeMap<Strin
     leading
 }
 
-/// The variables that only occur in the path of a template after the last occurrence of `variable`; none if it occurs in the query.
+/// The variables that only occur in the path of a template after the last occurrence of `variable`; none if it occurs
+/// in the query.
 fn trailing_variables(template: &UriTemplate, variable: &str) -> BTreeSet<String> {
     let mut names = Vec::new();
     let _ = template.expand_with(&BTreeMap::new(), |unset| {

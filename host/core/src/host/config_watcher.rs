@@ -1,15 +1,15 @@
 //! Reload on change: [`Host::watch_config`].
 //!
-//! A host is reloaded when its config file, or a file that the config names, changes, when a [`ReloadTrigger`] requests it,
-//! and again after a reload that failed for a transient reason.
+//! A host is reloaded when its config file, or a file that the config names, changes, when a [`ReloadTrigger`] requests
+//! it, and again after a reload that failed for a transient reason.
 //!
-//! If [`ConfigWatcher::validate`] refuses a config, the current plugins are kept, and so are the issuers and the audit log if
-//! they are refused on their own: they would not work. The config's rules and other settings apply.
+//! If [`ConfigWatcher::validate`] refuses a config, the current plugins are kept, and so are the issuers and the audit
+//! log if they are refused on their own: they would not work. The config's rules and other settings apply.
 //!
-//! An invalid config is logged as `mcp-host check` reports it, and the host keeps serving the current one; the next event
-//! retries. If a config is valid except for a missing file that a plugin needs, its rules and settings apply nevertheless, and
-//! the rest is retried with back-off, even without an event. The newest config wins: it cancels a reload that is still loading
-//! plugins.
+//! An invalid config is logged as `mcp-host check` reports it, and the host keeps serving the current one; the next
+//! event retries. If a config is valid except for a missing file that a plugin needs, its rules and settings apply
+//! nevertheless, and the rest is retried with back-off, even without an event. The newest config wins: it cancels a
+//! reload that is still loading plugins.
 //!
 //! The config and all files that it names are read on a separate thread, one at a time, and a read is abandoned after
 //! [`DEADLINE`]: no async task waits for a disk.
@@ -40,8 +40,8 @@ use super::{Host, ReloadReport};
 /// The maximum time to read the config with all files that it names, except components.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Reloads a host when its config file, or a file that the config names, changes. Made by [`Host::watch_config`]; works while
-/// [`run`](Self::run) is polled.
+/// Reloads a host when its config file, or a file that the config names, changes. Made by [`Host::watch_config`]; works
+/// while [`run`](Self::run) is polled.
 pub struct ConfigWatcher {
     host: Arc<Host>,
     file: PathBuf,
@@ -68,19 +68,19 @@ struct Requests {
     compare: Notify,
 }
 
-/// The outcome of a requested reload: its changes, or why the new config, or a part of it, is not served. The log has the same
-/// reason.
+/// The outcome of a requested reload: its changes, or why the new config, or a part of it, is not served. The log has
+/// the same reason.
 pub type ReloadOutcome = Result<ReloadReport, String>;
 
 impl ReloadTrigger {
-    /// Requests that the config is read and everything in it is retried, even if no file has changed, and even components that
-    /// failed to compile. Requests before the reload begins are coalesced.
+    /// Requests that the config is read and everything in it is retried, even if no file has changed, and even
+    /// components that failed to compile. Requests before the reload begins are coalesced.
     pub fn reload(&self) {
         self.0.notify.notify_one();
     }
 
-    /// Requests a reload as [`reload`](Self::reload) does, and waits for the outcome. If a newer event restarts the reload,
-    /// this is the outcome of the new one. None if the watcher no longer runs.
+    /// Requests a reload as [`reload`](Self::reload) does, and waits for the outcome. If a newer event restarts the
+    /// reload, this is the outcome of the new one. None if the watcher no longer runs.
     pub async fn reload_and_wait(&self) -> Option<ReloadOutcome> {
         let (sender, outcome) = oneshot::channel();
         self.0.waiting.lock().push(sender);
@@ -88,8 +88,8 @@ impl ReloadTrigger {
         outcome.await.ok()
     }
 
-    /// Reads the config, and returns the changes that a reload would make, without applying them. Components are not compiled.
-    /// None if the watcher no longer runs.
+    /// Reads the config, and returns the changes that a reload would make, without applying them. Components are not
+    /// compiled. None if the watcher no longer runs.
     pub async fn compare(&self) -> Option<ReloadOutcome> {
         let (sender, outcome) = oneshot::channel();
         self.0.comparing.lock().push(sender);
@@ -99,8 +99,8 @@ impl ReloadTrigger {
 }
 
 impl Host {
-    /// Returns a watcher that reloads the host from this config file. The watcher reads the file once when it starts, so that
-    /// it misses no change since the host was started.
+    /// Returns a watcher that reloads the host from this config file. The watcher reads the file once when it starts,
+    /// so that it misses no change since the host was started.
     ///
     /// ```no_run
     /// use std::sync::Arc;
@@ -169,20 +169,21 @@ impl ConfigWatcher {
         self
     }
 
-    /// Calls a function with each config before it is served, but not before it is compared: for components of the program
-    /// beside the host that have settings. The function is called on a thread that may block.
+    /// Calls a function with each config before it is served, but not before it is compared: for components of the
+    /// program beside the host that have settings. The function is called on a thread that may block.
     #[must_use]
     pub fn apply(mut self, apply: impl Fn(&Config) + Send + Sync + 'static) -> Self {
         self.apply = Arc::new(apply);
         self
     }
 
-    /// Sets a check of each valid config. If the check refuses a config, its rules and settings apply, its plugins do not, and
-    /// the error is logged. Then the issuers and the audit log are checked, each in a config with nothing else; if refused,
-    /// they are not replaced either. For an invalid config, the check gets only the files, and its error is logged in addition.
+    /// Sets a check of each valid config. If the check refuses a config, its rules and settings apply, its plugins do
+    /// not, and the error is logged. Then the issuers and the audit log are checked, each in a config with nothing
+    /// else; if refused, they are not replaced either. For an invalid config, the check gets only the files, and its
+    /// error is logged in addition.
     ///
-    /// The check is for conditions outside of the config, such as which files the process may open. It is called on a thread
-    /// that may block.
+    /// The check is for conditions outside of the config, such as which files the process may open. It is called on a
+    /// thread that may block.
     #[must_use]
     pub fn validate(mut self, check: impl Fn(&Config) -> Result<(), String> + Send + Sync + 'static) -> Self {
         self.validate = Arc::new(check);
@@ -235,8 +236,8 @@ impl ConfigWatcher {
         }
     }
 
-    /// Answers requests for a [comparison](ReloadTrigger::compare) until the future is dropped, and never reloads: for a
-    /// program that keeps serving the config of its start.
+    /// Answers requests for a [comparison](ReloadTrigger::compare) until the future is dropped, and never reloads: for
+    /// a program that keeps serving the config of its start.
     pub async fn run_without_reloads(self) {
         let threads = FileThreads::new(1, DEADLINE);
         loop {

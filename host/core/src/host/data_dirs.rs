@@ -1,5 +1,5 @@
-//! Directories of a host, in order of precedence: from the builder, from the config, from systemd for the command `mcp-host`
-//! running as a service (`STATE_DIRECTORY`, `CACHE_DIRECTORY`), or the XDG directories of the user.
+//! Directories of a host, in order of precedence: from the builder, from the config, from systemd for the command
+//! `mcp-host` running as a service (`STATE_DIRECTORY`, `CACHE_DIRECTORY`), or the XDG directories of the user.
 
 use std::env;
 use std::ffi::OsString;
@@ -59,8 +59,8 @@ impl DataDirs {
         self.state.clone().ok_or(StartError::NoDirectory("state"))
     }
 
-    /// The directory of persistent state for the plugins of this config. A missing directory is an error only if a plugin needs
-    /// it, or is searched.
+    /// The directory of persistent state for the plugins of this config. A missing directory is an error only if a
+    /// plugin needs it, or is searched.
     pub(super) fn state_for(&self, config: &Config) -> Result<Option<PathBuf>, StartError> {
         let mut buckets = config.plugins.iter().flat_map(|plugin| plugin.grants.keyvalue.values());
         let is_needed = buckets.any(|bucket| !bucket.shared) || config.has_search();

@@ -1,20 +1,21 @@
 //! Indexes of directories: the host generates the content of a resource that only contains other resources.
 //!
 //! A *directory* is a listable resource of the MIME type `inode/directory`. The provider's content of a directory is
-//! discarded: a provider does not know which children the principal may see, and its index would have the names, titles and
-//! descriptions of all. The host lists the children instead, with the filter and the bounds of every other listing, and
-//! writes the index of the visible ones, in one format for all providers (`text/markdown`). An index is not cached, because
-//! it depends on the principal.
+//! discarded: a provider does not know which children the principal may see, and its index would have the names, titles
+//! and descriptions of all. The host lists the children instead, with the filter and the bounds of every other listing,
+//! and writes the index of the visible ones, in one format for all providers (`text/markdown`). An index is not cached,
+//! because it depends on the principal.
 //!
 //! An index is a listing: a token without the scopes of `list` can read the directory, but gets no index.
 //!
-//! An index has at most [`MAX_CHILDREN`] children, and at most the bytes of a page. If there are more, its last line and a
-//! [notice](mcp_host_model::resource::Notice) have the URI of the next part: the URI of the directory with the cursor of
-//! the listing as its fragment (`notes:///#cursor=…`). Paths of providers have no fragment, so such a URI cannot collide
-//! with a provider's. The cursor is sealed and bound to the directory and the principal, like every other.
+//! An index has at most [`MAX_CHILDREN`] children, and at most the bytes of a page. If there are more, its last line
+//! and a [notice](mcp_host_model::resource::Notice) have the URI of the next part: the URI of the directory with the
+//! cursor of the listing as its fragment (`notes:///#cursor=…`). Paths of providers have no fragment, so such a URI
+//! cannot collide with a provider's. The cursor is sealed and bound to the directory and the principal, like every
+//! other.
 //!
-//! Contents of children beside the index are kept as [`read`](Host::read) filters them, except directories, whose bodies
-//! would be indexes again.
+//! Contents of children beside the index are kept as [`read`](Host::read) filters them, except directories, whose
+//! bodies would be indexes again.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! Lookups for hints of the command line and of tools after a failed request. They are not requests of the principal, so the access log
-//! does not have them. They reveal only what the principal may know.
+//! Lookups for hints of the command line and of tools after a failed request. They are not requests of the principal,
+//! so the access log does not have them. They reveal only what the principal may know.
 
 use mcp_host_config::Operation;
 use mcp_host_config::nearest_mount;
@@ -12,8 +12,8 @@ use crate::audit::Facts;
 use crate::catalog::{PageRequest, Templates};
 
 impl Host {
-    /// Returns the mount that is most similar to the beginning of a URI, among the mounts below which the principal may perform the
-    /// operation; none if one of them owns the URI.
+    /// Returns the mount that is most similar to the beginning of a URI, among the mounts below which the principal may
+    /// perform the operation; none if one of them owns the URI.
     pub fn nearest_mount(&self, principal: &Principal, operation: Operation, uri: &str) -> Option<Mount> {
         let now = self.generation.load_full();
         let policy = now.access.policy(principal);
@@ -35,7 +35,8 @@ impl Host {
         Some(target.stat(uri).await.ok()?.listable)
     }
 
-    /// Returns the name of the plugin whose mount owns a URI, with the first of its templates that the principal may see.
+    /// Returns the name of the plugin whose mount owns a URI, with the first of its templates that the principal may
+    /// see.
     pub async fn templates_at(
         &self,
         principal: &Principal,
@@ -51,17 +52,17 @@ impl Host {
     }
 }
 
-/// Returns whether [`slash_hint`] may have a hint for a URI below a mount, as far as the text of the URI says. Without it no templates need
-/// be requested. It does not depend on whether the resource exists or is denied.
+/// Returns whether [`slash_hint`] may have a hint for a URI below a mount, as far as the text of the URI says. Without
+/// it no templates need be requested. It does not depend on whether the resource exists or is denied.
 pub fn may_have_slash_hint(mount: &Mount, uri: &str) -> bool {
     // The variable is followed by a slash, and its value has one more.
     let path = uri.strip_prefix(mount.as_str()).and_then(|rest| rest.split(['?', '#']).next());
     path.is_some_and(|path| path.matches('/').count() >= 2)
 }
 
-/// Returns the encoding of slashes in a value, if the URI may contain unencoded ones: it has more segments than one of the templates, in
-/// which a variable is one segment among others (`blob/{rev}/{+path}`). The hint follows from both texts, so it does not reveal which
-/// resources exist.
+/// Returns the encoding of slashes in a value, if the URI may contain unencoded ones: it has more segments than one of
+/// the templates, in which a variable is one segment among others (`blob/{rev}/{+path}`). The hint follows from both
+/// texts, so it does not reveal which resources exist.
 pub fn slash_hint(uri: &str, templates: &[ResourceTemplate]) -> Option<String> {
     templates.iter().find_map(|template| {
         let template = template.uri_template.as_str();
@@ -70,7 +71,8 @@ pub fn slash_hint(uri: &str, templates: &[ResourceTemplate]) -> Option<String> {
     })
 }
 
-/// Returns the first variable of a template that is one segment before others, if the URI begins like the template and has more segments.
+/// Returns the first variable of a template that is one segment before others, if the URI begins like the template and
+/// has more segments.
 fn segment_variable<'a>(uri: &str, template: &'a str) -> Option<&'a str> {
     let (literal, rest) = template.split_once('{')?;
     let (variable, behind) = rest.split_once('}')?;

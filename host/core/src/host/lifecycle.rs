@@ -1,8 +1,8 @@
 //! Graceful shutdown: [`Host::shutdown`].
 //!
-//! Every request of the façade holds a token of one [`RequestTracker`] while it runs. A shutdown closes the tracker, which
-//! rejects later requests with [`Error::ShuttingDown`], and then drains: it waits until all tokens are returned. The tracker
-//! costs two atomic operations per request.
+//! Every request of the façade holds a token of one [`RequestTracker`] while it runs. A shutdown closes the tracker,
+//! which rejects later requests with [`Error::ShuttingDown`], and then drains: it waits until all tokens are returned.
+//! The tracker costs two atomic operations per request.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,8 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::Host;
 
-/// The minimum time for closing databases, and for closing the audit log, even if draining has used up the whole timeout.
+/// The minimum time for closing databases, and for closing the audit log, even if draining has used up the whole
+/// timeout.
 const MIN_CLOSE_TIME: Duration = Duration::from_millis(100);
 
 /// Counts the requests in flight, and rejects new ones after it was closed.
@@ -40,9 +41,10 @@ impl RequestTracker {
 }
 
 impl Host {
-    /// Shuts the host down gracefully. New requests are rejected with [`Error::ShuttingDown`], plugins are no longer loaded
-    /// or polled for changes, and subscribers get no more updates. Requests in flight are completed. Then the key-value
-    /// databases of plugins are closed, which checkpoints their write-ahead logs, and the audit log is flushed.
+    /// Shuts the host down gracefully. New requests are rejected with [`Error::ShuttingDown`], plugins are no longer
+    /// loaded or polled for changes, and subscribers get no more updates. Requests in flight are completed. Then the
+    /// key-value databases of plugins are closed, which checkpoints their write-ahead logs, and the audit log is
+    /// flushed.
     ///
     /// Requests that are still in flight after `timeout` are logged and left running; dropping the host cancels them. A
     /// database that cannot be closed in time is left as by a killed process: no acknowledged write is lost.

@@ -1,14 +1,15 @@
 //! Requests for a plugin that is still being loaded.
 //!
-//! At a start with an empty cache, a component with an interpreter compiles for up to a minute, and clients make requests in
-//! the first second. A request for one plugin (reading, metadata, children, completion, subscribing) waits until the plugin
-//! is loaded or has failed, without blocking a thread, for at most [`MAX_WAIT`]; then it fails with
-//! [`Unavailable`](mcp_host_model::resource::Error::Unavailable). The rules are applied before the wait, so that a denied
-//! resource gets the same response as one that does not exist, and again afterwards, because a reload may have changed them.
+//! At a start with an empty cache, a component with an interpreter compiles for up to a minute, and clients make
+//! requests in the first second. A request for one plugin (reading, metadata, children, completion, subscribing) waits
+//! until the plugin is loaded or has failed, without blocking a thread, for at most [`MAX_WAIT`]; then it fails with
+//! [`Unavailable`](mcp_host_model::resource::Error::Unavailable). The rules are applied before the wait, so that a
+//! denied resource gets the same response as one that does not exist, and again afterwards, because a reload may have
+//! changed them.
 //!
-//! Bulkhead: at most [`MAX_WAITING`] requests wait at the same time; a further one fails immediately. Over stdio one bound
-//! covers all requests in flight, and waiting requests must not block requests for loaded plugins. Merged listings never
-//! wait: they name the missing plugins, and clients are notified when those are loaded.
+//! Bulkhead: at most [`MAX_WAITING`] requests wait at the same time; a further one fails immediately. Over stdio one
+//! bound covers all requests in flight, and waiting requests must not block requests for loaded plugins. Merged
+//! listings never wait: they name the missing plugins, and clients are notified when those are loaded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,8 @@ use super::resolve::ResolvedTarget;
 use crate::access::Principal;
 use crate::audit::Facts;
 
-/// The maximum wait for a plugin. Clients with the official SDKs, and proxies with usual settings, time out after a minute.
+/// The maximum wait for a plugin. Clients with the official SDKs, and proxies with usual settings, time out after a
+/// minute.
 const MAX_WAIT: Duration = Duration::from_secs(45);
 /// The maximum number of requests that wait at a time.
 const MAX_WAITING: usize = 32;

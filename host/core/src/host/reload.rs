@@ -8,8 +8,8 @@
 //! 2. Unchanged plugins are kept: a plugin with the same config and component stays the same in the next generation,
 //!    with its instances, counters and watcher. A plugin with the same config that is not loaded is loaded in the
 //!    background (module `background_loader`), and delays nothing.
-//! 3. All other plugins are loaded and described, while the old plugins continue to serve. A fault here ends the reload,
-//!    and the plugins stay as they are.
+//! 3. All other plugins are loaded and described, while the old plugins continue to serve. A fault here ends the
+//!    reload, and the plugins stay as they are.
 //! 4. The plugins are replaced atomically. Requests in flight complete with the old plugins.
 //! 5. Subscribers are notified of what has changed (module `watch`).
 //!
@@ -96,8 +96,8 @@ pub struct ReloadReport {
     pub added: Vec<String>,
     /// Plugins with another config or another component.
     pub changed: Vec<String>,
-    /// For plugins with another config, the keys that differ; for plugins with another component file, `component file`.
-    /// Only a comparison ([`ReloadTrigger::compare`](super::ReloadTrigger::compare)) sets this.
+    /// For plugins with another config, the keys that differ; for plugins with another component file,
+    /// `component file`. Only a comparison ([`ReloadTrigger::compare`](super::ReloadTrigger::compare)) sets this.
     pub changed_keys: BTreeMap<String, Vec<&'static str>>,
     /// The failing plugins of the new config, with the reason; only a comparison sets this. New or changed plugins that
     /// cannot be loaded, as far as that is known without compiling, would make the reload [fail](Self::would_fail).
@@ -202,7 +202,8 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// Two mounts of the config overlap, the server would be exposed, the host is shutting down, or a newer reload has begun. Nothing has changed then.
+    /// Two mounts of the config overlap, the server would be exposed, the host is shutting down, or a newer reload has
+    /// begun. Nothing has changed then.
     pub(crate) async fn reload_settings(&self, config: Config) -> Result<ReloadReport, ReloadError> {
         let began = Instant::now();
         let PendingReload { config, report, .. } = self.replace_settings(config).await?;

@@ -67,8 +67,8 @@ impl Host {
     }
 }
 
-/// Returns the key-value buckets that the replicas of a config's cluster share (`shared = true`); none without `[cluster]`. Connects at the
-/// first use.
+/// Returns the key-value buckets that the replicas of a config's cluster share (`shared = true`); none without
+/// `[cluster]`. Connects at the first use.
 ///
 /// # Errors
 ///
@@ -77,8 +77,8 @@ pub fn shared_buckets(config: &Config) -> Result<Option<Arc<dyn SharedBuckets>>,
     Ok(replicas::shared_buckets(config)?)
 }
 
-/// Returns the snapshots of search indexes that the replicas of a config's cluster share; none without `[cluster]`. `key` is the key that all
-/// replicas have.
+/// Returns the snapshots of search indexes that the replicas of a config's cluster share; none without `[cluster]`.
+/// `key` is the key that all replicas have.
 ///
 /// # Errors
 ///
@@ -138,8 +138,9 @@ impl Observer for ReplicaHost {
     }
 }
 
-/// Returns the digest of the settings that replicas of a cluster have in common: plugins, principals, issuers, groups, rules, and the
-/// limits of clients. It excludes settings of a machine (addresses, directories, certificates, logs) and secrets.
+/// Returns the digest of the settings that replicas of a cluster have in common: plugins, principals, issuers, groups,
+/// rules, and the limits of clients. It excludes settings of a machine (addresses, directories, certificates, logs) and
+/// secrets.
 fn config_digest(config: &Config) -> String {
     let Config { http, plugins, principals, issuers, groups, rules, search, .. } = config;
     let text = format!("{:?} {plugins:?} {principals:?} {issuers:?} {groups:?} {rules:?} {search:?}", http.limits);

@@ -1,7 +1,7 @@
 //! Resolution: from the URI of a request to a plugin, and the access decision on the way.
 //!
-//! Everything here works on one [`Generation`], so routing, rules and plugins of one request always belong together.
-//! A URI that the principal may not access gets the same response as one that does not exist. An error about a malformed
+//! Everything here works on one [`Generation`], so routing, rules and plugins of one request always belong together. A
+//! URI that the principal may not access gets the same response as one that does not exist. An error about a malformed
 //! URI below a mount names the mount only to principals that may access it.
 
 use std::sync::Arc;
@@ -109,8 +109,8 @@ impl Generation {
     }
 }
 
-/// Finds the owner of a URI, as if mounts that are invisible to the policy did not exist: a URI that leaves such a mount may
-/// belong to another.
+/// Finds the owner of a URI, as if mounts that are invisible to the policy did not exist: a URI that leaves such a
+/// mount may belong to another.
 pub(super) fn route_for<'a, T>(
     router: &'a Router<T>,
     policy: &Policy,

@@ -1,11 +1,11 @@
 //! Saved queries of the provider `prometheus`, which [`check`](super::HostBuilder::check) reads.
 //!
-//! They are the table `queries` of the plugin's config: PromQL, or a table with `query`. Prometheus has no request that prepares a
-//! query, so each is read at `saved/NAME`, as clients read it: the provider sends it to its server, which parses and runs it. The
-//! host prepares saved SQL queries itself, because it has the connection (`sandbox::sql`).
+//! They are the table `queries` of the plugin's config: PromQL, or a table with `query`. Prometheus has no request that
+//! prepares a query, so each is read at `saved/NAME`, as clients read it: the provider sends it to its server, which
+//! parses and runs it. The host prepares saved SQL queries itself, because it has the connection (`sandbox::sql`).
 //!
-//! Bounded: reads have the limits of the plugin, they run one at a time, and all of them together have [`MAX_TIME`]. The first
-//! failure that is not the query's fault ends them.
+//! Bounded: reads have the limits of the plugin, they run one at a time, and all of them together have [`MAX_TIME`].
+//! The first failure that is not the query's fault ends them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

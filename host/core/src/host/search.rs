@@ -1,4 +1,5 @@
-//! Search in the façade: the built-in provider and its metrics, recorded search requests, and search's interface to the host.
+//! Search in the façade: the built-in provider and its metrics, recorded search requests, and search's interface to the
+//! host.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -67,14 +68,15 @@ const SNAPSHOTS: Family = Family::counter(
     "Snapshots of the search index: published, fetched, rejected (forged, damaged or invalid), and failed requests.",
 );
 
-/// The built-in providers of this build: search. Only this type names them, besides the methods of [`Host`] for each of them.
+/// The built-in providers of this build: search. Only this type names them, besides the methods of [`Host`] for each of
+/// them.
 pub(crate) struct BuiltIns {
     search: Arc<SearchService>,
 }
 
 impl BuiltIns {
-    /// Creates the providers, with their persistent state in this directory. They do nothing before the first generation.
-    /// Replicas of a cluster share these snapshots.
+    /// Creates the providers, with their persistent state in this directory. They do nothing before the first
+    /// generation. Replicas of a cluster share these snapshots.
     pub(super) fn new(state_dir: Option<PathBuf>, snapshots: Option<SharedSnapshots>) -> Self {
         Self { search: SearchService::new(state_dir, snapshots) }
     }
@@ -134,10 +136,10 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// The request cannot match anything: the query has no word, or is longer than [`SearchRequest::MAX_QUERY_LEN`]; a kind or
-    /// language is not a valid [`KindFilter`](mcp_host_config::search::KindFilter) or
-    /// [`LanguageCode`](mcp_host_config::search::LanguageCode); nothing is searched below the URI; no plugin is searched at
-    /// all. Or the index is temporarily unusable.
+    /// The request cannot match anything: the query has no word, or is longer than [`SearchRequest::MAX_QUERY_LEN`]; a
+    /// kind or language is not a valid [`KindFilter`](mcp_host_config::search::KindFilter) or
+    /// [`LanguageCode`](mcp_host_config::search::LanguageCode); nothing is searched below the URI; no plugin is
+    /// searched at all. Or the index is temporarily unusable.
     pub async fn search(&self, principal: &Principal, request: SearchRequest) -> Result<SearchResults, Error> {
         let facts = Facts::default();
         let query = prefix(&request.query, SearchRequest::MAX_QUERY_LEN).to_owned();
@@ -152,11 +154,11 @@ impl Host {
         .await
     }
 
-    /// Chooses the best passages for a question within a budget of tokens, from the resources of all searched plugins, as far
-    /// as the principal may list and read them. The text is from the time of indexing.
+    /// Chooses the best passages for a question within a budget of tokens, from the resources of all searched plugins,
+    /// as far as the principal may list and read them. The text is from the time of indexing.
     ///
-    /// The result is the same for the same index. It is partial if the search takes longer than 200 ms, or if the index does not
-    /// have everything.
+    /// The result is the same for the same index. It is partial if the search takes longer than 200 ms, or if the index
+    /// does not have everything.
     ///
     /// # Errors
     ///
@@ -174,8 +176,8 @@ impl Host {
         .await
     }
 
-    /// Returns the languages of the texts of those resources, by their URIs: for those that are indexed, that the principal may list and
-    /// read, and whose language is determined.
+    /// Returns the languages of the texts of those resources, by their URIs: for those that are indexed, that the
+    /// principal may list and read, and whose language is determined.
     pub async fn languages(&self, principal: &Principal, resources: &[Resource]) -> HashMap<String, String> {
         let uris = resources.iter().map(|resource| resource.uri.as_str().to_owned()).collect();
         self.built_ins.search.languages(principal, uris).await
@@ -186,8 +188,8 @@ impl Host {
         self.built_ins.search.status()
     }
 
-    /// Waits until the whole listing of each searched and loaded plugin has been compared with the index, or the comparison has
-    /// failed.
+    /// Waits until the whole listing of each searched and loaded plugin has been compared with the index, or the
+    /// comparison has failed.
     pub async fn wait_until_indexed(&self) {
         self.wait_until_loaded().await;
         self.built_ins.search.wait_until_indexed().await;

@@ -1,7 +1,7 @@
 //! Registry of the sessions that transports serve, for administrators.
 //!
-//! A transport [opens](Host::open_session) a session, and holds the guard while it serves the session. The transport limits the
-//! number of sessions.
+//! A transport [opens](Host::open_session) a session, and holds the guard while it serves the session. The transport
+//! limits the number of sessions.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -53,8 +53,8 @@ impl Host {
         OpenSession { registry: self.sessions.clone(), number }
     }
 
-    /// Returns the sessions of all transports with their numbers, in the order in which they were opened: the first `limit` with
-    /// a number greater than `after`.
+    /// Returns the sessions of all transports with their numbers, in the order in which they were opened: the first
+    /// `limit` with a number greater than `after`.
     pub fn sessions(&self, after: u64, limit: usize) -> Vec<(u64, SessionInfo)> {
         let sessions = self.sessions.0.lock();
         let later = sessions.by_number.range((Bound::Excluded(after), Bound::Unbounded));

@@ -38,18 +38,18 @@ pub struct PluginStatus {
     pub has_answered: bool,
     /// The number of faults since it was loaded, by kind. Kinds without faults are left out.
     pub faults: BTreeMap<FaultKind, u64>,
-    /// How often responses were in the [response cache](mcp_host_config::Server::response_cache), and how often not, since it was
-    /// loaded.
+    /// How often responses were in the [response cache](mcp_host_config::Server::response_cache), and how often not,
+    /// since it was loaded.
     pub cached_responses: CacheCounts,
     /// The memory use of its cached responses.
     pub cache_usage: CacheUsage,
-    /// The memory that its calls and idle instances, or the processes of its program, hold, and its limit, in bytes. None unless it
-    /// is loaded.
+    /// The memory that its calls and idle instances, or the processes of its program, hold, and its limit, in bytes.
+    /// None unless it is loaded.
     pub memory: Option<(u64, u64)>,
     /// The progress of its preparation; none if it is not loaded, or its provider does not export `prepare`.
     pub preparation: Option<PreparationStatus>,
-    /// The number of warnings about its grants and settings, as [`Host::log_plugin_warnings`] logs them. 0 until its component was
-    /// inspected for them. [`Host::plugin_warnings`] returns their texts.
+    /// The number of warnings about its grants and settings, as [`Host::log_plugin_warnings`] logs them. 0 until its
+    /// component was inspected for them. [`Host::plugin_warnings`] returns their texts.
     pub warnings: usize,
     /// The number of its resources that clients watch.
     pub watched: usize,
@@ -65,10 +65,11 @@ pub enum PluginState {
     Ready,
     /// It is being loaded; compilation can take a while. Other plugins are served meanwhile.
     Loading,
-    /// It could not be loaded. Other plugins are served nevertheless. A transient failure, such as a timeout of `describe`, is
-    /// retried with back-off.
+    /// It could not be loaded. Other plugins are served nevertheless. A transient failure, such as a timeout of
+    /// `describe`, is retried with back-off.
     LoadFailed(Arc<LoadError>),
-    /// It is loaded, but cannot reach its data: an upstream whose server is gone. It becomes ready again without intervention.
+    /// It is loaded, but cannot reach its data: an upstream whose server is gone. It becomes ready again without
+    /// intervention.
     Unreachable(Outage),
     /// It is served, but most of its calls fail, or one of its grants cannot be used.
     Failing(Failing),
@@ -79,8 +80,8 @@ pub enum PluginState {
 }
 
 impl Host {
-    /// Returns the last log lines of a plugin, oldest first: lines of its guest, and its faults; at most 128, of 32 KiB in total.
-    /// Empty if it is not loaded.
+    /// Returns the last log lines of a plugin, oldest first: lines of its guest, and its faults; at most 128, of 32 KiB
+    /// in total. Empty if it is not loaded.
     pub fn recent_log(&self, plugin: &str) -> Vec<RecentLine> {
         self.of_loaded(plugin, |plugin| plugin.recent_log()).unwrap_or_default()
     }
@@ -91,15 +92,16 @@ impl Host {
         SystemTime::UNIX_EPOCH.checked_add(since_epoch)
     }
 
-    /// Returns for how long the current config has been served: since the start, or the last successful reload that changed something.
+    /// Returns for how long the current config has been served: since the start, or the last successful reload that
+    /// changed something.
     pub fn config_served_for(&self) -> Duration {
         let loaded = SystemTime::UNIX_EPOCH.checked_add(self.counters().last_reload.get().unwrap_or_default());
         // The clock may have been set back.
         loaded.and_then(|loaded| loaded.elapsed().ok()).unwrap_or_default()
     }
 
-    /// Returns the needs of a plugin's provider that are not granted, or not configured as required, one line each. Empty if it is
-    /// not loaded, or has no needs. May read the component file.
+    /// Returns the needs of a plugin's provider that are not granted, or not configured as required, one line each.
+    /// Empty if it is not loaded, or has no needs. May read the component file.
     pub async fn unmet_needs(&self, plugin: &str) -> Vec<String> {
         let now = self.generation.load_full();
         match now.configured(plugin) {
@@ -108,8 +110,8 @@ impl Host {
         }
     }
 
-    /// Returns the warnings about a plugin's grants and settings, as [`log_plugin_warnings`](Self::log_plugin_warnings) logs them.
-    /// Empty if it is not loaded. May read the component file.
+    /// Returns the warnings about a plugin's grants and settings, as [`log_plugin_warnings`](Self::log_plugin_warnings)
+    /// logs them. Empty if it is not loaded. May read the component file.
     pub async fn plugin_warnings(&self, plugin: &str) -> Vec<String> {
         let now = self.generation.load_full();
         match now.configured(plugin) {
@@ -118,9 +120,9 @@ impl Host {
         }
     }
 
-    /// Logs the warnings about the grants and settings of each plugin that is loaded: now, and each time that plugins are loaded or
-    /// replaced, if they differ from the last ones of its name. Each time, at most the first 20 are logged, and the number of others.
-    /// Inspects the component of each plugin. Runs until it is dropped.
+    /// Logs the warnings about the grants and settings of each plugin that is loaded: now, and each time that plugins
+    /// are loaded or replaced, if they differ from the last ones of its name. Each time, at most the first 20 are
+    /// logged, and the number of others. Inspects the component of each plugin. Runs until it is dropped.
     pub async fn log_plugin_warnings(&self) {
         let mut replaced = self.generation_store.subscribe();
         let mut logged: HashMap<String, (Weak<Plugin>, Vec<String>)> = HashMap::new();
@@ -165,8 +167,8 @@ impl Host {
         }
     }
 
-    /// Returns the imports of a plugin's component, compared with its grants and with what its provider asks for; empty if it is not
-    /// loaded, or has no component. May read the component file.
+    /// Returns the imports of a plugin's component, compared with its grants and with what its provider asks for; empty
+    /// if it is not loaded, or has no component. May read the component file.
     pub async fn requirements(&self, plugin: &str) -> Requirements {
         let now = self.generation.load_full();
         match now.configured(plugin) {
@@ -185,8 +187,8 @@ impl Host {
         self.of_loaded(plugin, |plugin| plugin.usage())
     }
 
-    /// Returns the size and the limits of a plugin's key-value buckets. Empty if it has none, or they cannot be read. May read
-    /// files, and asks NATS for the contents of shared buckets.
+    /// Returns the size and the limits of a plugin's key-value buckets. Empty if it has none, or they cannot be read.
+    /// May read files, and asks NATS for the contents of shared buckets.
     pub async fn bucket_usage(&self, plugin: &str) -> Vec<BucketUsage> {
         let now = self.generation.load_full();
         let loaded = now.slot(plugin).and_then(|slot| slot.plugin.as_ref().ok()).cloned();

@@ -44,8 +44,8 @@ fn unavailable_error(missing: MissingPlugin) -> Error {
 impl Host {
     /// Streams the whole merged listing. One page is held in memory at a time.
     ///
-    /// A plugin that fails is an item [`Error::Unavailable`], and the stream continues with the next plugin. Any other error
-    /// is the last item.
+    /// A plugin that fails is an item [`Error::Unavailable`], and the stream continues with the next plugin. Any other
+    /// error is the last item.
     ///
     /// ```no_run
     /// use futures::StreamExt;

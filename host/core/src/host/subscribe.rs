@@ -1,17 +1,18 @@
 //! Subscribing: with a response, or in the background for subscriptions that were acknowledged already.
 //!
-//! A subscription is active once the provider has declared the resource subscribable and a poll of `changes` that includes
-//! it has ended. Either step may fail for a transient reason: the provider traps, times out, is suspended by the circuit
-//! breaker, or is being replaced by a reload. Then it is retried with the back-off of the failed step (`watch::lookup`,
-//! `watch::poller`). Jitter is added there, not again per subscriber, so all subscribers of one resource retry at the same
-//! time and share one call.
+//! A subscription is active once the provider has declared the resource subscribable and a poll of `changes` that
+//! includes it has ended. Either step may fail for a transient reason: the provider traps, times out, is suspended by
+//! the circuit breaker, or is being replaced by a reload. Then it is retried with the back-off of the failed step
+//! (`watch::lookup`, `watch::poller`). Jitter is added there, not again per subscriber, so all subscribers of one
+//! resource retry at the same time and share one call.
 //!
-//! - [`Host::subscribe`] is for requests with a response. It retries for [`RETRY_BUDGET`], and waits [`MAX_WAIT`] in total
-//!   while it is queued behind others or the plugin is being loaded. Then the response is the error, which is final for
-//!   this request: nothing is retained, and a later request begins from the start.
-//! - [`Host::maintain_subscriptions`] is for a list of resources that were acknowledged already (`subscriptions/listen`).
-//!   Each is retried until it is active, and is then notified once. A resource that fails permanently (not found, denied,
-//!   not subscribable, plugin removed) is dormant until the next reload, which may change each of these.
+//! - [`Host::subscribe`] is for requests with a response. It retries for [`RETRY_BUDGET`], and waits [`MAX_WAIT`] in
+//!   total while it is queued behind others or the plugin is being loaded. Then the response is the error, which is
+//!   final for this request: nothing is retained, and a later request begins from the start.
+//! - [`Host::maintain_subscriptions`] is for a list of resources that were acknowledged already
+//!   (`subscriptions/listen`). Each is retried until it is active, and is then notified once. A resource that fails
+//!   permanently (not found, denied, not subscribable, plugin removed) is dormant until the next reload, which may
+//!   change each of these.
 //!
 //! Concurrency per list is bounded, and a limit that is reached holds back the attempts of the whole list
 //! ([`subscription_list`](super::subscription_list)). A failed attempt costs a few bytes until its retry.
@@ -70,7 +71,8 @@ impl From<Error> for AttemptError {
 struct RequestedResource<'a> {
     uri: &'a str,
     is_active: AtomicBool,
-    /// Whether the audit log has a line about its permanent failure: reloads repeat the attempt, and usually the failure.
+    /// Whether the audit log has a line about its permanent failure: reloads repeat the attempt, and usually the
+    /// failure.
     is_failure_recorded: AtomicBool,
 }
 
@@ -106,8 +108,8 @@ impl Host {
         self.audited(&subscriber.principal(), Operation::Subscribe, uri, &facts, waiting).await
     }
 
-    /// Subscribes to each of these resources, with retries until it succeeds, and notifies the subscriber once about each
-    /// when its subscription becomes active. Runs until it is dropped; active subscriptions stay.
+    /// Subscribes to each of these resources, with retries until it succeeds, and notifies the subscriber once about
+    /// each when its subscription becomes active. Runs until it is dropped; active subscriptions stay.
     #[doc(hidden)]
     pub async fn maintain_subscriptions(&self, subscriber: &Subscriber, uris: &[String]) -> Infallible {
         let (mut reloads, releases) = (self.hub.reloads(), subscriber.memory_releases());
@@ -138,8 +140,8 @@ impl Host {
         }
     }
 
-    /// Attempts once to subscribe to a resource of a list. The audit log gets a line when the subscription becomes active,
-    /// and when it first fails permanently.
+    /// Attempts once to subscribe to a resource of a list. The audit log gets a line when the subscription becomes
+    /// active, and when it first fails permanently.
     async fn try_subscribe_audited(&self, subscriber: &Subscriber, wanted: &RequestedResource<'_>) -> Attempt {
         let uri = wanted.uri;
         let facts = Facts::default();
@@ -175,8 +177,8 @@ impl Host {
         }
     }
 
-    /// Reserves the memory of a resource list for [`maintain_subscriptions`](Self::maintain_subscriptions), for as long as
-    /// the list is kept. None if the subscriptions of the client, or of all clients, leave too little.
+    /// Reserves the memory of a resource list for [`maintain_subscriptions`](Self::maintain_subscriptions), for as long
+    /// as the list is kept. None if the subscriptions of the client, or of all clients, leave too little.
     #[doc(hidden)]
     pub fn reserve_subscription_list(
         &self,
@@ -186,8 +188,8 @@ impl Host {
         subscriber.reserve_list(uris, self.subscription_memory(&subscriber.principal()))
     }
 
-    /// Charges the subscriptions of a session's record that are not subscriptions at this host to the client, as if they
-    /// were. `uris` are by normal form, and as requested. If there is too little memory, the charge is unchanged.
+    /// Charges the subscriptions of a session's record that are not subscriptions at this host to the client, as if
+    /// they were. `uris` are by normal form, and as requested. If there is too little memory, the charge is unchanged.
     #[doc(hidden)]
     pub fn charge_subscriptions_elsewhere(
         &self,
@@ -199,8 +201,8 @@ impl Host {
         subscriber.charge_elsewhere(client, uris, charge, self.subscription_memory(&subscriber.principal()))
     }
 
-    /// Returns the limits on the memory of subscriptions, per client and overall. A client is a principal, or the address
-    /// of an anonymous client.
+    /// Returns the limits on the memory of subscriptions, per client and overall. A client is a principal, or the
+    /// address of an anonymous client.
     fn subscription_memory(&self, principal: &Principal) -> ShareLimits {
         let config = self.config();
         let limits = &config.http.limits;

@@ -1,18 +1,20 @@
 //! The attempts to subscribe to the resources of one list, in the background.
 //!
 //! Attempts are made in turn: round-robin over the plugins, and over the resources of each plugin. At most
-//! [`MAX_ATTEMPTS_PER_PLUGIN`] attempts per plugin run at the same time, so a plugin that hangs does not delay other plugins'
-//! resources. An attempt that fails for a reason of its own is repeated when its retry delay is over.
+//! [`MAX_ATTEMPTS_PER_PLUGIN`] attempts per plugin run at the same time, so a plugin that hangs does not delay other
+//! plugins' resources. An attempt that fails for a reason of its own is repeated when its retry delay is over.
 //!
-//! A limit on subscriptions ([`LimitScope`]), and an audit log without space, apply to many resources alike. They are detected at the
-//! first poll of an attempt, so attempts start one by one, and one that is rejected holds the others back: no further attempt is made
-//! until the back-off of [`MIN_LIMIT_BACKOFF`], doubled up to [`MAX_LIMIT_BACKOFF`], is over. Then the next resource in turn is tried,
-//! not the same one, because another may fit. So while a limit is reached, a list costs one attempt per back-off, however long it is.
+//! A limit on subscriptions ([`LimitScope`]), and an audit log without space, apply to many resources alike. They are
+//! detected at the first poll of an attempt, so attempts start one by one, and one that is rejected holds the others
+//! back: no further attempt is made until the back-off of [`MIN_LIMIT_BACKOFF`], doubled up to [`MAX_LIMIT_BACKOFF`],
+//! is over. Then the next resource in turn is tried, not the same one, because another may fit. So while a limit is
+//! reached, a list costs one attempt per back-off, however long it is.
 //!
-//! A list that lacks memory does not wait for the end of the back-off if memory is released ([`Releases`]): by its own client if the
-//! share of the client is used up, and by any client if the memory of all is. A release costs at most one attempt of one list of the client
-//! and of one list of all, however many wait (no thundering herd). A list that was woken and is not rejected again wakes the next one. So
-//! the back-off is for releases that were too small for the list that they woke.
+//! A list that lacks memory does not wait for the end of the back-off if memory is released ([`Releases`]): by its own
+//! client if the share of the client is used up, and by any client if the memory of all is. A release costs at most one
+//! attempt of one list of the client and of one list of all, however many wait (no thundering herd). A list that was
+//! woken and is not rejected again wakes the next one. So the back-off is for releases that were too small for the list
+//! that they woke.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -127,7 +129,8 @@ impl<R: Copy> AttemptQueue<R> {
         let mut woken = None;
         loop {
             self.release_due(Instant::now());
-            // One time for both decisions: a hold that ends in between would neither permit an attempt nor be waited for.
+            // One time for both decisions: a hold that ends in between would neither permit an attempt nor be waited
+            // for.
             let mut now = Instant::now();
             while let Some((plugin, resource)) = self.pop(now) {
                 let trying = attempt(resource);

@@ -1,5 +1,5 @@
-//! Calls for transports: the parts of a [`Host`] that protocol servers need in addition to the operations for every application.
-//! The servers of this project use no others.
+//! Calls for transports: the parts of a [`Host`] that protocol servers need in addition to the operations for every
+//! application. The servers of this project use no others.
 //!
 //! | calls | for |
 //! |---|---|
@@ -98,8 +98,8 @@ impl Host {
         .await
     }
 
-    /// Lists one page of the catalog for a server, which encodes resources in this form. Plugins' pages are cached if all
-    /// resources on them have a time to live.
+    /// Lists one page of the catalog for a server, which encodes resources in this form. Plugins' pages are cached if
+    /// all resources on them have a time to live.
     pub async fn list_cached<E: Future<Output = EncodedResources>>(
         &self,
         principal: &Principal,
@@ -139,8 +139,8 @@ impl Host {
         }
     }
 
-    /// Returns the operations that a request for a URI or a template performs in addition to its own, because a built-in
-    /// provider owns it. An access token needs their scopes, too.
+    /// Returns the operations that a request for a URI or a template performs in addition to its own, because a
+    /// built-in provider owns it. An access token needs their scopes, too.
     pub fn performed_operations(&self, uri: &str) -> &'static [Operation] {
         self.generation.load().built_in_of_scheme(uri).map_or(&[], |built_in| built_in.performed_operations())
     }

@@ -54,8 +54,8 @@ impl CachedPlugin {
         self.skills.get_or_init(SkillState::default)
     }
 
-    /// Reads a resource for a client, as [`read`](Plugin::read) does, from the cache if possible. `is_visible` decides which
-    /// contents, and which next parts in their notices, `view` shows. `encode` encodes an array of contents.
+    /// Reads a resource for a client, as [`read`](Plugin::read) does, from the cache if possible. `is_visible` decides
+    /// which contents, and which next parts in their notices, `view` shows. `encode` encodes an array of contents.
     pub(crate) async fn read_cached<E>(
         &self,
         path: &Path,
@@ -125,8 +125,8 @@ impl CachedPlugin {
         }
     }
 
-    /// Returns whether all contents belong to the requested resource. If not, each view has its own response, even if it shows
-    /// all contents: the set of other contents may change while the visible part does not.
+    /// Returns whether all contents belong to the requested resource. If not, each view has its own response, even if
+    /// it shows all contents: the set of other contents may change while the visible part does not.
     fn is_only(&self, path: &Path, contents: &[ResourceContents]) -> bool {
         let requested = self.mount().compose(path.as_str()).ok().map(|located| located.uri);
         contents.iter().all(|one| !one.entry.listable && Some(&one.entry.uri) == requested.as_ref())
@@ -166,9 +166,9 @@ impl CachedPlugin {
         next.filter_map(move |uri| mount.composed_uri(&uri))
     }
 
-    /// Returns one page of the default listing for a client, as [`list`](Plugin::list) does, from the cache if possible, else
-    /// from a call with `limit`; and whether it was cached. `is_visible` decides which items `view` shows. `encode` encodes
-    /// resources.
+    /// Returns one page of the default listing for a client, as [`list`](Plugin::list) does, from the cache if
+    /// possible, else from a call with `limit`; and whether it was cached. `is_visible` decides which items `view`
+    /// shows. `encode` encodes resources.
     pub(crate) async fn list_cached<E>(
         &self,
         page: PageKey<'_>,
@@ -253,7 +253,8 @@ impl CachedPlugin {
         self.responses.clear();
     }
 
-    /// Drops the cached responses to a resource, with any query, for `whom`. Called before they are notified of a change.
+    /// Drops the cached responses to a resource, with any query, for `whom`. Called before they are notified of a
+    /// change.
     pub(crate) fn drop_cached(&self, path: &Path, whom: DroppedFor) {
         self.responses.drop_responses(|epochs| epochs.drop_resource(path.as_str(), whom));
     }
@@ -269,8 +270,8 @@ impl CachedPlugin {
     }
 }
 
-/// Lets waiting requests make their own calls, and later requests for a while, unless the response may be cacheable the next
-/// time.
+/// Lets waiting requests make their own calls, and later requests for a while, unless the response may be cacheable the
+/// next time.
 fn give_up(reservation: Reservation<'_>, is_cacheable: bool) {
     match is_cacheable {
         true => drop(reservation),
@@ -282,8 +283,8 @@ fn contents_ttl(contents: &[ResourceContents]) -> Duration {
     Resource::min_ttl(contents.iter().map(|one| &one.entry))
 }
 
-/// Removes the URIs of invisible next parts from the [notices](Notice) of contents: a resource that does not exist for a
-/// principal is not named.
+/// Removes the URIs of invisible next parts from the [notices](Notice) of contents: a resource that does not exist for
+/// a principal is not named.
 pub(crate) fn hide_next_parts(mount: &Mount, contents: &mut [ResourceContents], is_visible: impl Fn(&Uri) -> bool) {
     contents.iter_mut().for_each(|one| hide_next_parts_of(mount, &mut one.entry, &is_visible));
 }
@@ -313,8 +314,8 @@ fn max_json_len(contents: &[ResourceContents]) -> usize {
     contents.iter().map(one).fold(0, usize::saturating_add)
 }
 
-/// Returns the items for which the function returns true. Yields in between, because a provider decides how many items there
-/// are.
+/// Returns the items for which the function returns true. Yields in between, because a provider decides how many items
+/// there are.
 async fn retain<T>(items: impl IntoIterator<Item = T>, is_visible: impl Fn(&T) -> bool) -> Vec<T> {
     let mut kept = Vec::new();
     for (index, item) in items.into_iter().enumerate() {

@@ -1,12 +1,13 @@
 //! The times since which cached responses are valid: epochs of everything, of the listing, and of single resources.
 //!
-//! An epoch is a number that each drop increments. An entry has the epoch at which its response was requested, and is stale if its
-//! subject was dropped since. So a drop does not search the cache, and makes responses stale that are being fetched.
+//! An epoch is a number that each drop increments. An entry has the epoch at which its response was requested, and is
+//! stale if its subject was dropped since. So a drop does not search the cache, and makes responses stale that are
+//! being fetched.
 //!
-//! Bounded: there are epochs of at most [`MAX_RESOURCES`] resources, and of [`MAX_VIEWS`] views of each. Epochs older than the maximum
-//! time to live are removed. If there are too many, stale entries are [removed from the cache](Epochs::forget); then only the epochs of
-//! responses that are being fetched are needed. So drops, however many, never make other entries stale: that would reveal hidden
-//! changes.
+//! Bounded: there are epochs of at most [`MAX_RESOURCES`] resources, and of [`MAX_VIEWS`] views of each. Epochs older
+//! than the maximum time to live are removed. If there are too many, stale entries are [removed from the
+//! cache](Epochs::forget); then only the epochs of responses that are being fetched are needed. So drops, however many,
+//! never make other entries stale: that would reveal hidden changes.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -98,7 +99,8 @@ impl Views {
         }
     }
 
-    /// Returns the epoch since which the subject is valid for a view, or, without one, for the views of all of the plugin.
+    /// Returns the epoch since which the subject is valid for a view, or, without one, for the views of all of the
+    /// plugin.
     fn since(&self, view: Option<ViewId>) -> Epoch {
         match view {
             None | Some(ViewId::WHOLE) => self.whole,
@@ -179,7 +181,8 @@ impl Epochs {
         true
     }
 
-    /// Drops the pages of the listing. Returns false if there is no room: stale entries must be [removed](Self::forget) first.
+    /// Drops the pages of the listing. Returns false if there is no room: stale entries must be [removed](Self::forget)
+    /// first.
     pub(super) fn drop_pages(&self, whom: DroppedFor) -> bool {
         let mut parts = self.parts.write();
         if !parts.pages.has_room(whom) {
@@ -190,8 +193,8 @@ impl Epochs {
         true
     }
 
-    /// Makes room. `remove_stale` removes all entries from the cache for which its argument returns false; then all epochs can be
-    /// removed except for responses that are being fetched.
+    /// Makes room. `remove_stale` removes all entries from the cache for which its argument returns false; then all
+    /// epochs can be removed except for responses that are being fetched.
     pub(super) fn forget(&self, remove_stale: impl FnOnce(&dyn Fn(&CacheKey, Epoch) -> bool)) {
         let mut parts = self.parts.write();
         remove_stale(&|key, epoch| parts.is_current(key, epoch) && self.is_since_all(epoch));
@@ -223,7 +226,8 @@ impl Epochs {
         self.parts.read().is_current(key, epoch) && self.is_since_all(epoch)
     }
 
-    /// Begins the next epoch. Must be called while the table is locked, so that an entry with this epoch is requested after the drop.
+    /// Begins the next epoch. Must be called while the table is locked, so that an entry with this epoch is requested
+    /// after the drop.
     fn next(&self) -> Epoch {
         self.now.fetch_add(1, Ordering::AcqRel).saturating_add(1)
     }

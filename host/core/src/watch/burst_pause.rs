@@ -1,16 +1,16 @@
 //! Pauses after a poll, or a walk of a listing, before events or changes may cause the next one.
 //!
-//! The pause is proportional to the work, so that cheap work is repeated soon: [`FACTOR`] times its duration, up to [`MAX_PAUSE`]. A
-//! longer pause is [`MIN_FACTOR`] times the duration. So work of up to a quarter of [`MAX_PAUSE`] is repeated at least once per
-//! [`MAX_PAUSE`]. A stream of events causes work for at most a fifth of the time, and for a seventeenth if one piece of work takes up
-//! to 62 ms.
+//! The pause is proportional to the work, so that cheap work is repeated soon: [`FACTOR`] times its duration, up to
+//! [`MAX_PAUSE`]. A longer pause is [`MIN_FACTOR`] times the duration. So work of up to a quarter of [`MAX_PAUSE`] is
+//! repeated at least once per [`MAX_PAUSE`]. A stream of events causes work for at most a fifth of the time, and for a
+//! seventeenth if one piece of work takes up to 62 ms.
 //!
-//! The pause does not grow during a burst: a principal that may see a part of a plugin would learn of hidden activity by the number
-//! of its own notifications.
+//! The pause does not grow during a burst: a principal that may see a part of a plugin would learn of hidden activity
+//! by the number of its own notifications.
 //!
-//! Only polls that events or notifications caused postpone the next poll ([`EventPause`]). Other polls have their own rate limits, and a
-//! provider may do long work in polls of the interval: `files` surveys the names of a large directory. After such a poll, an event
-//! causes the next poll without a pause.
+//! Only polls that events or notifications caused postpone the next poll ([`EventPause`]). Other polls have their own
+//! rate limits, and a provider may do long work in polls of the interval: `files` surveys the names of a large
+//! directory. After such a poll, an event causes the next poll without a pause.
 
 use std::time::Duration;
 
@@ -50,8 +50,8 @@ impl EventPause {
         Self { until: Instant::now() }
     }
 
-    /// Starts the pause after a poll with this cause that took `took` and ends now. A poll with another cause than an event or a
-    /// notification leaves the pause as it is. Returns the remaining pause.
+    /// Starts the pause after a poll with this cause that took `took` and ends now. A poll with another cause than an
+    /// event or a notification leaves the pause as it is. Returns the remaining pause.
     pub(super) fn polled(&mut self, cause: PollCause, took: Duration) -> Duration {
         let now = Instant::now();
         if cause.is_event() {

@@ -1,7 +1,7 @@
 //! The state that the watchers of all plugins share: the subscriptions, the rules, and the memory of subscriptions.
 //!
-//! Subscribers are notified in batches. Clients determine the number of subscribers, and providers the rate of changes. So
-//! a batch adds at most [`BATCH_SIZE`] updates to mailboxes; then the shared lock is released, and the task yields.
+//! Subscribers are notified in batches. Clients determine the number of subscribers, and providers the rate of changes.
+//! So a batch adds at most [`BATCH_SIZE`] updates to mailboxes; then the shared lock is released, and the task yields.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -77,8 +77,8 @@ impl WatchContext {
         self.subscribers.clone()
     }
 
-    /// Returns whether there are subscriptions for the plugin at `mount`: to a resource below it, or to the listing by a
-    /// principal that may see something of it.
+    /// Returns whether there are subscriptions for the plugin at `mount`: to a resource below it, or to the listing by
+    /// a principal that may see something of it.
     pub(super) fn is_watched(&self, mount: &Mount) -> bool {
         let principals = {
             let mut index = self.subscription_index();
@@ -90,8 +90,8 @@ impl WatchContext {
         self.may_any_see_listing(&principals, mount)
     }
 
-    /// Returns whether one of these principals may see something of the listing of the plugin at `mount`. Must be called while the
-    /// index is not locked.
+    /// Returns whether one of these principals may see something of the listing of the plugin at `mount`. Must be
+    /// called while the index is not locked.
     pub(super) fn may_any_see_listing(&self, principals: &HashSet<Principal>, mount: &Mount) -> bool {
         let access = self.access.load();
         principals.iter().any(|principal| may_see_listing(&access.policy(principal), mount))

@@ -1,25 +1,29 @@
 //! Subscriptions to listable resources: which principals are notified of a reported change.
 //!
-//! The visible content of a listable resource depends on which other resources a principal may see. The index of a directory is made of
-//! the children that the principal may list (`host::directory_index`), and a read may return contents of other resources, such as the
-//! newest of a collection. A provider that reports a change does not know the principals, and a principal must not learn of hidden
-//! changes. So for principals that may not list and read everything below the mount, a reported change only causes a comparison: each such
-//! principal has a [`ListingFingerprint`] of the resource, its filtered listing and the filtered contents of a read, and is notified if it
-//! differs. All other principals are notified immediately, as are all principals about resources that are not listable.
+//! The visible content of a listable resource depends on which other resources a principal may see. The index of a
+//! directory is made of the children that the principal may list (`host::directory_index`), and a read may return
+//! contents of other resources, such as the newest of a collection. A provider that reports a change does not know the
+//! principals, and a principal must not learn of hidden changes. So for principals that may not list and read
+//! everything below the mount, a reported change only causes a comparison: each such principal has a
+//! [`ListingFingerprint`] of the resource, its filtered listing and the filtered contents of a read, and is notified if
+//! it differs. All other principals are notified immediately, as are all principals about resources that are not
+//! listable.
 //!
-//! The fingerprint of a new subscriber's principal is computed before its subscription is active. Afterwards one task for each plugin
-//! computes the fingerprints of all principals together, for one resource after the other, as part of the host's own calls. Quick
-//! resources go first, slow ones take turns within half a second per round, so that large directories of one client delay other clients'
-//! by seconds only. Reports are coalesced meanwhile, and after each round there is a pause as after a walk of the
-//! [listing](super::listing). A failed call is repeated after a back-off of 1 s, up to 30 s. Until a call succeeds, these principals get
-//! no notification, because it is not known whether the change is hidden.
+//! The fingerprint of a new subscriber's principal is computed before its subscription is active. Afterwards one task
+//! for each plugin computes the fingerprints of all principals together, for one resource after the other, as part of
+//! the host's own calls. Quick resources go first, slow ones take turns within half a second per round, so that large
+//! directories of one client delay other clients' by seconds only. Reports are coalesced meanwhile, and after each
+//! round there is a pause as after a walk of the [listing](super::listing). A failed call is repeated after a back-off
+//! of 1 s, up to 30 s. Until a call succeeds, these principals get no notification, because it is not known whether the
+//! change is hidden.
 //!
 //! At most two walks for new subscribers run concurrently, one per client, in turn
 //! ([`FairSemaphore`](mcp_host_model::requester::FairSemaphore)).
 //!
-//! The `stat` of a subscription tells whether a resource is listable. This is checked again after each reported change of a resource with
-//! such subscribers: a file that is replaced by a directory is notified once as a file, and is a directory from then on. After a change of
-//! rules or groups, all resources that the plugin's subscribers watch are checked, and principals whose view was not known are notified.
+//! The `stat` of a subscription tells whether a resource is listable. This is checked again after each reported change
+//! of a resource with such subscribers: a file that is replaced by a directory is notified once as a file, and is a
+//! directory from then on. After a change of rules or groups, all resources that the plugin's subscribers watch are
+//! checked, and principals whose view was not known are notified.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -52,8 +56,9 @@ const MAX_ROUND: Duration = Duration::from_millis(500);
 /// The maximum number of resources whose last examination is remembered.
 const MAX_REMEMBERED: usize = 4096;
 impl WatcherState {
-    /// Drops cached responses of resources whose change was reported, and notifies their subscribers. For listable resources, this only
-    /// notifies subscribers that may see everything; the others follow if the change is visible to them.
+    /// Drops cached responses of resources whose change was reported, and notifies their subscribers. For listable
+    /// resources, this only notifies subscribers that may see everything; the others follow if the change is visible to
+    /// them.
     pub(super) async fn notify_of_change(&self, changed: Vec<(Uri, Path)>) {
         let uris: Vec<_> = changed.iter().map(|(uri, _)| uri.clone()).collect();
         let mut directories = HashSet::new();
@@ -79,8 +84,8 @@ impl WatcherState {
         }
     }
 
-    /// Notifies the subscribers of everything below the mount, and checks whether the listing has changed, because changes until now are
-    /// unknown.
+    /// Notifies the subscribers of everything below the mount, and checks whether the listing has changed, because
+    /// changes until now are unknown.
     pub(super) async fn notify_all(&self) {
         self.plugin.clear_cached_responses();
         self.listing.mark_dirty();
@@ -235,8 +240,8 @@ impl DirectoryTask {
         }
     }
 
-    /// Compares the principals' views of a directory with their former views, and notifies the principals whose views differ. An error
-    /// means that this must be repeated.
+    /// Compares the principals' views of a directory with their former views, and notifies the principals whose views
+    /// differ. An error means that this must be repeated.
     async fn examine(&self, uri: &Uri, path: &Path) -> Result<(), Fault> {
         let (state, context) = (&self.state, &self.state.context);
         let access = context.access.load_full();

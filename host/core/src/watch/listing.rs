@@ -1,22 +1,26 @@
 //! Listing changes: the task that detects for which principals one plugin's listing has changed.
 //!
-//! A provider reports that its listing changed, but not for whom, and a principal that may not see the change must not learn of it. So a
-//! [`ListingFingerprint`] of the plugin's listing is stored for each subscribed principal, and the principal is notified only if its
-//! fingerprint changes. Fingerprints are computed by walking the listing, once for all principals and their subscribers, concurrently
-//! with polls, one walk at a time: changes during a walk are detected by the next one. A listing that is too long to walk has no
-//! fingerprint for principals that may see all of it, and is notified whenever the provider reports a change.
+//! A provider reports that its listing changed, but not for whom, and a principal that may not see the change must not
+//! learn of it. So a [`ListingFingerprint`] of the plugin's listing is stored for each subscribed principal, and the
+//! principal is notified only if its fingerprint changes. Fingerprints are computed by walking the listing, once for
+//! all principals and their subscribers, concurrently with polls, one walk at a time: changes during a walk are
+//! detected by the next one. A listing that is too long to walk has no fingerprint for principals that may see all of
+//! it, and is notified whenever the provider reports a change.
 //!
-//! A principal that may see nothing of the plugin causes no walk and no poll: its listing is empty until the rules change.
+//! A principal that may see nothing of the plugin causes no walk and no poll: its listing is empty until the rules
+//! change.
 //!
-//! A provider may report changes at any rate, and clients may come and go, so walks are throttled. After each walk there is a
-//! [pause](burst_pause) proportional to its duration, at least [`MIN_WALK_PAUSE`] and at most [`MAX_WALK_PAUSE`]. The pause does not
-//! depend on the number of earlier changes, which may be hidden from a principal. So walks take a fifth of the time in the worst case,
-//! and a failed walk is repeated after a back-off of 1 s, up to 30 s. No principal is notified of its listing more than ten times per
-//! second. The first walk after a pause starts immediately. A new subscriber whose principal already has a fingerprint causes no walk.
+//! A provider may report changes at any rate, and clients may come and go, so walks are throttled. After each walk
+//! there is a [pause](burst_pause) proportional to its duration, at least [`MIN_WALK_PAUSE`] and at most
+//! [`MAX_WALK_PAUSE`]. The pause does not depend on the number of earlier changes, which may be hidden from a
+//! principal. So walks take a fifth of the time in the worst case, and a failed walk is repeated after a back-off of 1
+//! s, up to 30 s. No principal is notified of its listing more than ten times per second. The first walk after a pause
+//! starts immediately. A new subscriber whose principal already has a fingerprint causes no walk.
 //!
-//! A principal may have listed an older state between its subscription and its first fingerprint. So a principal that may see everything
-//! is notified if the provider has reported a change since the previous walk. A principal that may see only a part is not, because that
-//! would reveal hidden changes: for it, changes are detected from its first fingerprint on, even if the first walk failed.
+//! A principal may have listed an older state between its subscription and its first fingerprint. So a principal that
+//! may see everything is notified if the provider has reported a change since the previous walk. A principal that may
+//! see only a part is not, because that would reveal hidden changes: for it, changes are detected from its first
+//! fingerprint on, even if the first walk failed.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -100,7 +104,8 @@ impl ListingTask {
             }
             self.drop_pages(&changed, &access);
             if !changed.is_empty() {
-                // In a task of its own, which continues if the watcher is retired: the fingerprints of these principals are replaced.
+                // In a task of its own, which continues if the watcher is retired: the fingerprints of these principals
+                // are replaced.
                 let context = state.context.clone();
                 let _ = task::spawn(async move { context.notify_listing(&changed).await }).await;
             }
@@ -110,8 +115,8 @@ impl ListingTask {
         }
     }
 
-    /// Drops the cached pages of these principals if they may see only a part. All other pages were dropped when the provider reported
-    /// the change.
+    /// Drops the cached pages of these principals if they may see only a part. All other pages were dropped when the
+    /// provider reported the change.
     fn drop_pages(&self, principals: &HashSet<Principal>, access: &Access) {
         let views = principals.iter().map(|principal| self.state.view(access, principal));
         let parts: HashSet<_> = views.filter(|view| *view != ViewId::WHOLE).collect();
@@ -134,8 +139,8 @@ impl ListingTask {
         principals.iter().filter(|principal| !fingerprints.contains_key(*principal)).cloned().collect()
     }
 
-    /// Stores an empty listing for each subscribed principal without a fingerprint that may see nothing under `access`, so that it is
-    /// notified if other rules let it see something.
+    /// Stores an empty listing for each subscribed principal without a fingerprint that may see nothing under `access`,
+    /// so that it is notified if other rules let it see something.
     pub(super) fn track_empty(&self, access: &Access) {
         let principals = self.state.context.subscription_index().listing_principals();
         let untracked = self.untracked(&principals);
@@ -165,7 +170,8 @@ impl ListingTask {
         refreshed
     }
 
-    /// Waits for a poll, if the provider supports polls. A failure is ignored, because the next successful poll reports the changes.
+    /// Waits for a poll, if the provider supports polls. A failure is ignored, because the next successful poll reports
+    /// the changes.
     async fn poll_now(&self) {
         if self.state.supports_changes() {
             let _ = self.state.wait_for_poll().await;

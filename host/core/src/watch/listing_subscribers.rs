@@ -1,11 +1,11 @@
 //! The subscribers of the listing, by principal.
 //!
-//! What a subscriber may see of the listing depends on its principal only, and a client may have hundreds of idle sessions. So the rules
-//! are evaluated once for each principal, on a copy of the set of principals, and never while the index of subscriptions is locked.
-//! Adding and removing a subscriber takes logarithmic time.
+//! What a subscriber may see of the listing depends on its principal only, and a client may have hundreds of idle
+//! sessions. So the rules are evaluated once for each principal, on a copy of the set of principals, and never while
+//! the index of subscriptions is locked. Adding and removing a subscriber takes logarithmic time.
 //!
-//! The groups of a principal expire. The expiries are in a queue in order of time: each operation that depends on principals first moves
-//! the subscribers whose groups have expired to the principal without groups, once each.
+//! The groups of a principal expire. The expiries are in a queue in order of time: each operation that depends on
+//! principals first moves the subscribers whose groups have expired to the principal without groups, once each.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -51,7 +51,8 @@ pub(super) struct ListingChange {
 }
 
 impl ListingSubscribers {
-    /// Adds a subscriber, or stores it under its current principal. The caller must have the watchers track a new principal.
+    /// Adds a subscriber, or stores it under its current principal. The caller must have the watchers track a new
+    /// principal.
     pub(super) fn insert(&mut self, mailbox: &Arc<Mailbox>) -> ListingChange {
         self.expire();
         let has_left = self.place(mailbox);
@@ -99,8 +100,8 @@ impl ListingSubscribers {
         self.by_principal.keys().cloned().collect()
     }
 
-    /// Notifies the subscribers with this principal, starting at id `from`, until `budget` is exhausted. Returns the id at which to
-    /// continue, if there are more.
+    /// Notifies the subscribers with this principal, starting at id `from`, until `budget` is exhausted. Returns the id
+    /// at which to continue, if there are more.
     pub(super) fn notify(&mut self, principal: &Principal, from: u64, budget: &mut usize) -> Option<u64> {
         self.expire();
         for (id, mailbox) in self.by_principal.get(principal)?.mailboxes.range(from..) {
@@ -134,7 +135,8 @@ impl ListingSubscribers {
         }
     }
 
-    /// Stores a subscriber under its current principal. Returns whether no subscriber has its former principal any more.
+    /// Stores a subscriber under its current principal. Returns whether no subscriber has its former principal any
+    /// more.
     fn place(&mut self, mailbox: &Arc<Mailbox>) -> bool {
         let id = mailbox.id;
         let (principal, until) = mailbox.principal_until();

@@ -151,8 +151,8 @@ impl Mailbox {
         if until.is_some_and(|until| until <= Instant::now()) { principal.identity() } else { principal.clone() }
     }
 
-    /// Returns the subscriber's principal as [`principal`](Self::principal) does, and the time at which this changes; none without
-    /// groups that expire.
+    /// Returns the subscriber's principal as [`principal`](Self::principal) does, and the time at which this changes;
+    /// none without groups that expire.
     pub(super) fn principal_until(&self) -> (Principal, Option<Instant>) {
         let (principal, until) = &*self.principal.read();
         if until.is_some_and(|until| until <= Instant::now()) {

@@ -1,15 +1,16 @@
 //! The members of a view: the subscribers with its identity.
 //!
-//! Members are computed, not stored. A subscription refers to a URI, as everywhere ([`subscriptions`](super::subscriptions)). The identity
-//! of its subscriber is computed from the current rules, groups and access token whenever it matters: which paths a poll covers, as which
-//! caller it is made ([`poller`](super::poller)), and who is notified. So a view never calls its provider with credentials that no
+//! Members are computed, not stored. A subscription refers to a URI, as everywhere
+//! ([`subscriptions`](super::subscriptions)). The identity of its subscriber is computed from the current rules, groups
+//! and access token whenever it matters: which paths a poll covers, as which caller it is made
+//! ([`poller`](super::poller)), and who is notified. So a view never calls its provider with credentials that no
 //! subscriber has any more, and no subscription remains in a view that has ended.
 //!
 //! # Changes of the listing
 //!
-//! A poll of the view reports a change of the listing. Members that may see the whole listing are notified without a walk. For members that
-//! may see only a part, one of them walks the listing, and its [fingerprint](super::listing) is compared: they must not learn of changes
-//! that they may not see. These walks are throttled like all others.
+//! A poll of the view reports a change of the listing. Members that may see the whole listing are notified without a
+//! walk. For members that may see only a part, one of them walks the listing, and its [fingerprint](super::listing) is
+//! compared: they must not learn of changes that they may not see. These walks are throttled like all others.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -39,8 +40,8 @@ struct Listening {
 }
 
 impl WatcherState {
-    /// Returns the paths that subscribers with this identity watch now, and one of these subscribers as the caller. Without subscribers of
-    /// resources, the caller is a subscriber of the listing. `None` without any subscribers.
+    /// Returns the paths that subscribers with this identity watch now, and one of these subscribers as the caller.
+    /// Without subscribers of resources, the caller is a subscriber of the listing. `None` without any subscribers.
     pub(super) async fn watched_in_view(&self, identity: Identity) -> Option<(Vec<(Uri, Path)>, Caller)> {
         let mount = self.plugin.mount();
         let (mut members, mut caller, mut from) = (HashMap::new(), None, None);
@@ -64,7 +65,8 @@ impl WatcherState {
         }
     }
 
-    /// Returns a subscriber of the listing with the identity of this view, as the caller. None if the listing is not to be watched for it.
+    /// Returns a subscriber of the listing with the identity of this view, as the caller. None if the listing is not to
+    /// be watched for it.
     fn listening_caller(&self) -> Option<Caller> {
         let scope = self.view.as_ref().filter(|scope| self.plugin.reports_listing(&scope.identity))?;
         let listeners: Vec<_> = scope.listeners.lock().values().cloned().collect();
@@ -122,7 +124,8 @@ pub(super) async fn notify_of_listing(state: Arc<WatcherState>) {
         let principals: HashSet<_> = part.iter().map(|(_, principal)| principal.clone()).collect();
         let has_new = !task.untracked(&principals).is_empty();
         if has_new {
-            // This poll makes every later change detectable. A failure is ignored, because the next successful poll reports the changes.
+            // This poll makes every later change detectable. A failure is ignored, because the next successful poll
+            // reports the changes.
             let _ = state.wait_for_poll().await;
         }
         let now = state.listing.version();

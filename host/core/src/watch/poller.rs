@@ -2,20 +2,21 @@
 //!
 //! A poll covers all watched paths, by the calls of a [round](mcp_host_cluster::poll).
 //!
-//! Each subscription to a resource that is not polled yet requests a poll, as often as its client [may](super::state). A poll that
-//! took longer than [`QUICK_POLL`] is followed by a pause of the same duration, up to [`MAX_POLL_PAUSE`], for all clients. While a
-//! provider is failing, subscriptions cause at most one poll per [`MAX_POLL_PAUSE`].
+//! Each subscription to a resource that is not polled yet requests a poll, as often as its client [may](super::state).
+//! A poll that took longer than [`QUICK_POLL`] is followed by a pause of the same duration, up to [`MAX_POLL_PAUSE`],
+//! for all clients. While a provider is failing, subscriptions cause at most one poll per [`MAX_POLL_PAUSE`].
 //!
-//! A build in a granted directory causes a continuous stream of events, and every client of a database can notify its channels at
-//! any rate. Polls that events and notifications cause are debounced, and followed by a [pause](super::burst_pause) proportional to
-//! their duration. Events do not shorten the back-off of a failing provider. A notification shortens it, but not below
+//! A build in a granted directory causes a continuous stream of events, and every client of a database can notify its
+//! channels at any rate. Polls that events and notifications cause are debounced, and followed by a
+//! [pause](super::burst_pause) proportional to their duration. Events do not shorten the back-off of a failing
+//! provider. A notification shortens it, but not below
 //! [`MAX_POLL_PAUSE`]: it may mean that the database has recovered.
 //!
-//! In a cluster ([`replicas`](super::replicas)), another replica may poll for this one. Then nothing is polled here: a subscription
-//! or an event is a request to that replica, and its answer replaces a poll. This replica may also poll for others: then it
-//! includes their paths, and uses the tokens that all replicas share. The paths of a plugin with very many are divided into
-//! [shards](mcp_host_cluster::shards), which are polled one after the other, each with its own tokens; changes of the listing belong to
-//! the first one.
+//! In a cluster ([`replicas`](super::replicas)), another replica may poll for this one. Then nothing is polled here: a
+//! subscription or an event is a request to that replica, and its answer replaces a poll. This replica may also poll
+//! for others: then it includes their paths, and uses the tokens that all replicas share. The paths of a plugin with
+//! very many are divided into [shards](mcp_host_cluster::shards), which are polled one after the other, each with its
+//! own tokens; changes of the listing belong to the first one.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -52,8 +53,8 @@ const MAX_POLL_INTERVAL: Duration = Duration::from_mins(5);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
 /// The maximum time for which a plugin without subscribers is still watched.
 const MAX_LINGER: Duration = Duration::from_secs(2);
-/// The debounce time of file system events and of database notifications: a poll starts this long after the first event of a burst,
-/// and covers the whole burst.
+/// The debounce time of file system events and of database notifications: a poll starts this long after the first event
+/// of a burst, and covers the whole burst.
 const DEBOUNCE: Duration = Duration::from_millis(50);
 
 /// The maximum duration of a poll after which the next poll may start immediately.
@@ -259,8 +260,8 @@ impl Poller {
         }
     }
 
-    /// Resets the state when there are no more subscribers, because it becomes stale. The token of the listing is kept: the next
-    /// poll reports whether cached pages of the listing are stale.
+    /// Resets the state when there are no more subscribers, because it becomes stale. The token of the listing is kept:
+    /// the next poll reports whether cached pages of the listing are stale.
     fn go_idle(&mut self, requested: u64) {
         if let Some(shared) = &self.state.shared {
             shared.leave();
@@ -279,8 +280,8 @@ impl Poller {
         self.state.last_poll.send_replace(PollOutcome::of_all(requested, fault));
     }
 
-    /// Runs this replica's part of the polls. Returns the pause before the next poll, and whether this replica has polled; if not,
-    /// another replica does.
+    /// Runs this replica's part of the polls. Returns the pause before the next poll, and whether this replica has
+    /// polled; if not, another replica does.
     async fn poll_or_rely(&mut self, watched: Vec<(Uri, Path)>, requested: u64) -> (Duration, bool) {
         let state = self.state.clone();
         let Some(shards) = &state.shared else {
@@ -315,7 +316,8 @@ impl Poller {
         (self.end_polls(result, requested, shards.completed()), true)
     }
 
-    /// Divides the watched paths into shards; many of them on a thread that may block. None if they are not shared, or the runtime shuts down.
+    /// Divides the watched paths into shards; many of them on a thread that may block. None if they are not shared, or
+    /// the runtime shuts down.
     async fn divide(&self, watched: Vec<(Uri, Path)>, requested: u64) -> Option<Parts> {
         let state = self.state.clone();
         let is_quick = watched.len() <= BATCH_SIZE;
@@ -335,8 +337,8 @@ impl Poller {
     async fn poll_part(&mut self, shards: &Shards, part: Part, requested: u64) -> Result<Option<Duration>, Fault> {
         let Part { shard, polls: shared, watched } = part;
         let began = Instant::now();
-        // Before the poll begins: if a gap is found in between, the poll does not compare the paths, although this replica no longer relies
-        // on rounds.
+        // Before the poll begins: if a gap is found in between, the poll does not compare the paths, although this
+        // replica no longer relies on rounds.
         let relied = shared.relies_on_rounds();
         match shared.begin_poll() {
             Plan::Own { tokens, tell_all, handover } => {
@@ -377,8 +379,8 @@ impl Poller {
         Ok(self.next_delay(result?))
     }
 
-    /// Publishes the outcome of the polls of all shards, which have completed the requests up to a number. Returns the pause before the
-    /// next polls.
+    /// Publishes the outcome of the polls of all shards, which have completed the requests up to a number. Returns the
+    /// pause before the next polls.
     fn end_polls(&mut self, result: Result<Duration, Fault>, requested: u64, completed: u64) -> Duration {
         match result {
             Ok(pause) => {
@@ -390,7 +392,8 @@ impl Poller {
         }
     }
 
-    /// Publishes that all requests up to a number were served, except of the paths that the polls of a shard have not served.
+    /// Publishes that all requests up to a number were served, except of the paths that the polls of a shard have not
+    /// served.
     fn publish(&self, completed: u64) {
         self.state.last_poll.send_if_modified(|last| {
             if completed < last.completed_polls {
@@ -435,7 +438,8 @@ impl Poller {
         }
     }
 
-    /// Notifies subscribers of another replica's findings in a shard. Returns whether this replica may have something to poll.
+    /// Notifies subscribers of another replica's findings in a shard. Returns whether this replica may have something
+    /// to poll.
     async fn tell_news(&self, shards: &Shards, shard: u32, news: News) -> bool {
         let goes_on = shards.heard(shard, &news);
         let News { changed, all_changed, listing, completed, wake, .. } = news;

@@ -1,7 +1,9 @@
-//! The environment of the [polls](mcp_host_cluster::poll) of one plugin: calls of its provider, and notifications of its subscribers.
+//! The environment of the [polls](mcp_host_cluster::poll) of one plugin: calls of its provider, and notifications of
+//! its subscribers.
 //!
-//! The changed resources are processed in [batches](super::context), independent of the number of paths and subscribers. If all paths of a
-//! group that fails belong to one client, the client loses [`FAILURE_COST`] of the polls that it may force.
+//! The changed resources are processed in [batches](super::context), independent of the number of paths and
+//! subscribers. If all paths of a group that fails belong to one client, the client loses [`FAILURE_COST`] of the polls
+//! that it may force.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
@@ -102,8 +104,8 @@ impl Caller for ProviderCalls {
     }
 
     async fn polled(&mut self, watched: &[(Uri, Path)]) {
-        // In a cluster, another replica may make the next poll, with another token. In a view, a resource that another view watches may
-        // have been left out since.
+        // In a cluster, another replica may make the next poll, with another token. In a view, a resource that another
+        // view watches may have been left out since.
         if self.state.shared.is_none() && self.state.view.is_none() {
             for batch in watched.chunks(BATCH_SIZE) {
                 self.state.context.subscription_index().set_polled(batch, self.state.id);

@@ -1,9 +1,9 @@
-//! The other replicas of a cluster (`[cluster]`): the connection, shared polls, the name of a plugin that all replicas use, and
-//! messages about stale responses.
+//! The other replicas of a cluster (`[cluster]`): the connection, shared polls, the name of a plugin that all replicas
+//! use, and messages about stale responses.
 //!
-//! `mcp_host_cluster` decides which replica polls; [`poller`](super::poller) decides what is polled and who is notified. A
-//! message of another replica never grants access: it only says that a path below a mount may have changed. Subscribers are
-//! notified under the same rules as after this replica's own polls.
+//! `mcp_host_cluster` decides which replica polls; [`poller`](super::poller) decides what is polled and who is
+//! notified. A message of another replica never grants access: it only says that a path below a mount may have changed.
+//! Subscribers are notified under the same rules as after this replica's own polls.
 
 #[cfg(not(feature = "cluster"))]
 mod absent;
@@ -59,8 +59,8 @@ impl Replicas {
         self.presence.get_or_init(|| (self.join)(observer));
     }
 
-    /// Notifies the other replicas that their cached responses of a plugin are stale, if its responses are the same on all
-    /// replicas.
+    /// Notifies the other replicas that their cached responses of a plugin are stale, if its responses are the same on
+    /// all replicas.
     pub(super) fn invalidate(&self, plugin: &Plugin) {
         if let (Some(presence), Some(shard)) = (self.presence.get(), self.shard(plugin)) {
             presence.invalidate(&shard);

@@ -1,5 +1,5 @@
-//! The interface of search to subscriptions: who subscribes to its results, and notifications for them. The index of subscriptions is
-//! locked for one [batch](super::context) at a time.
+//! The interface of search to subscriptions: who subscribes to its results, and notifications for them. The index of
+//! subscriptions is locked for one [batch](super::context) at a time.
 
 use std::collections::HashSet;
 

@@ -1,5 +1,5 @@
-//! The state that a watcher, of a plugin or of one view, shares with its tasks: requested polls and their outcomes, and what the tasks
-//! have to examine.
+//! The state that a watcher, of a plugin or of one view, shares with its tasks: requested polls and their outcomes, and
+//! what the tasks have to examine.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::convert::Infallible;
@@ -27,8 +27,8 @@ use crate::access::{Access, Principal};
 use crate::catalog::ListingFingerprint;
 use crate::response_cache::{CachedPlugin, ViewId};
 
-/// Token bucket of each client: how many polls of a plugin the client may force at once by subscribing to resources that
-/// are not polled yet, and how many per second afterwards. One poll serves all waiting clients.
+/// Token bucket of each client: how many polls of a plugin the client may force at once by subscribing to resources
+/// that are not polled yet, and how many per second afterwards. One poll serves all waiting clients.
 const FORCED_POLLS: NonZeroU32 = NonZeroU32::new(20).unwrap();
 const FORCED_POLLS_PER_SECOND: NonZeroU32 = NonZeroU32::new(4).unwrap();
 /// The maximum number of clients with their own rate.
@@ -75,8 +75,9 @@ impl ListingMonitor {
         self.dirty.notify_one();
     }
 
-    /// Removes the fingerprints of all other principals: without subscribers they are no longer kept up to date. Principals that have just
-    /// lost the right to see anything keep theirs until the walk that follows a reload has compared it.
+    /// Removes the fingerprints of all other principals: without subscribers they are no longer kept up to date.
+    /// Principals that have just lost the right to see anything keep theirs until the walk that follows a reload has
+    /// compared it.
     pub(super) fn retain(&self, principals: &HashSet<Principal>) {
         self.fingerprints().retain(|principal, _| principals.contains(principal));
     }
@@ -259,8 +260,8 @@ impl WatcherState {
         info.watches && info.views == 0
     }
 
-    /// Returns whether a principal may list and read everything below the mount, so that every change of a listable resource is visible to
-    /// it.
+    /// Returns whether a principal may list and read everything below the mount, so that every change of a listable
+    /// resource is visible to it.
     pub(super) fn sees_all(&self, access: &Access, principal: &Principal) -> bool {
         access.policy(principal).shows_all_below(self.plugin.mount())
     }

@@ -138,8 +138,8 @@ impl Subscriber {
         }
     }
 
-    /// Replaces the access token that plugins with views get for this principal: the token of its last request. Must be called
-    /// after [`set_principal`](Self::set_principal), with whose groups it expires.
+    /// Replaces the access token that plugins with views get for this principal: the token of its last request. Must be
+    /// called after [`set_principal`](Self::set_principal), with whose groups it expires.
     pub fn set_access_token(&self, token: Option<AccessToken>) {
         let token = token.filter(|_| self.hub.context.access.load().has_views());
         if self.mailbox.set_access_token(token) {
@@ -147,7 +147,8 @@ impl Subscriber {
         }
     }
 
-    /// Checks to which views it belongs at the plugins of its subscriptions, or at all if it is a subscriber of the listing.
+    /// Checks to which views it belongs at the plugins of its subscriptions, or at all if it is a subscriber of the
+    /// listing.
     fn identity_changed(&self) {
         if self.hub.context.subscription_index().is_watching_listing(self.mailbox.id) {
             self.hub.watchers().values().for_each(|watcher| watcher.identities_changed());

@@ -137,8 +137,8 @@ impl SubscriptionIndex {
         self.listing_subscribers.insert(mailbox)
     }
 
-    /// Updates the principal of a subscriber. Returns what this changes if it is a subscriber of the listing. The caller must have the
-    /// watchers track a new principal.
+    /// Updates the principal of a subscriber. Returns what this changes if it is a subscriber of the listing. The
+    /// caller must have the watchers track a new principal.
     pub(super) fn update_principal(&mut self, mailbox: &Arc<Mailbox>) -> Option<ListingChange> {
         self.is_watching_listing(mailbox.id).then(|| self.listing_subscribers.insert(mailbox))
     }
@@ -175,8 +175,8 @@ impl SubscriptionIndex {
         }
     }
 
-    /// Visits the subscriptions of resources below `mount`, in the order of resources and subscribers, at most `limit`, from
-    /// a subscriber of a resource on. Returns the subscription at which to continue, if there are more.
+    /// Visits the subscriptions of resources below `mount`, in the order of resources and subscribers, at most `limit`,
+    /// from a subscriber of a resource on. Returns the subscription at which to continue, if there are more.
     pub(super) fn visit(
         &self,
         mount: &Mount,
@@ -199,8 +199,8 @@ impl SubscriptionIndex {
         None
     }
 
-    /// Notifies the subscribers of a resource for which `concerns` returns true, starting at id `from`, until `budget` is
-    /// exhausted. Returns the id at which to continue, if there are more.
+    /// Notifies the subscribers of a resource for which `concerns` returns true, starting at id `from`, until `budget`
+    /// is exhausted. Returns the id at which to continue, if there are more.
     pub(super) fn notify(
         &self,
         uri: &Uri,
@@ -304,13 +304,14 @@ impl SubscriptionIndex {
         self.listing_subscribers.principals()
     }
 
-    /// Notifies this principal's subscribers of the listing, starting at id `from`, until `budget` is exhausted. Returns the id at
-    /// which to continue, if there are more.
+    /// Notifies this principal's subscribers of the listing, starting at id `from`, until `budget` is exhausted.
+    /// Returns the id at which to continue, if there are more.
     pub(super) fn notify_listing(&mut self, principal: &Principal, from: u64, budget: &mut usize) -> Option<u64> {
         self.listing_subscribers.notify(principal, from, budget)
     }
 
-    /// Visits the subscribers of the listing, at most `limit`, from an id on. Returns the id at which to continue, if there are more.
+    /// Visits the subscribers of the listing, at most `limit`, from an id on. Returns the id at which to continue, if
+    /// there are more.
     pub(super) fn visit_listeners(&self, from: u64, limit: usize, visitor: impl FnMut(&Arc<Mailbox>)) -> Option<u64> {
         self.listing_subscribers.visit(from, limit, visitor)
     }

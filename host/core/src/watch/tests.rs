@@ -1,5 +1,5 @@
-//! The cost of one client's subscriptions for others: polls of a provider that fails with some paths, polls that subscriptions
-//! force, cached responses, and what many sessions cost.
+//! The cost of one client's subscriptions for others: polls of a provider that fails with some paths, polls that
+//! subscriptions force, cached responses, and what many sessions cost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -107,7 +107,8 @@ async fn start_with(
     Arc::new(builder.native_plugin(plugin).start().await.unwrap())
 }
 
-/// A host with this provider, and with `hidden` plugins that only the principal `local` may see, which are polled rarely.
+/// A host with this provider, and with `hidden` plugins that only the principal `local` may see, which are polled
+/// rarely.
 async fn start_with_hidden(provider: &Arc<Paths>, dir: &std::path::Path, hidden: usize) -> Arc<Host> {
     let mut rule = Rule::new([PrincipalSelector::Any]);
     rule.allow = vec!["paths:///**".parse().unwrap()];
@@ -300,7 +301,8 @@ async fn a_subscription_drops_the_cached_responses_to_its_resource_and_no_others
     provider.edit("a");
     let host = start(&provider, dir.path(), "1h").await;
     let (ada, mallory) = (Principal::new("ada"), host.subscriber(&Principal::new("mallory")));
-    // The first response with a time to live switches the cache on, and the very first poll drops cached pages of the listing.
+    // The first response with a time to live switches the cache on, and the very first poll drops cached pages of the
+    // listing.
     subscribe(&host, &mallory, "first").await;
     for path in ["a", "b"] {
         is_cached(&host, &ada, path).await;

@@ -1,33 +1,37 @@
 //! The views of a plugin whose changes depend on the caller, such as an upstream with a token for each principal.
 //!
-//! A provider with [views](mcp_host_model::provider::ProviderInfo::views) returns the [`Identity`] of a caller. Each identity with
-//! subscribers has a view: a poller with tokens, groups of paths and lookups of its own, whose calls have one of those subscribers as
-//! their caller. An update goes to subscribers of the same identity only, and the rules are checked at delivery as everywhere.
+//! A provider with [views](mcp_host_model::provider::ProviderInfo::views) returns the [`Identity`] of a caller. Each
+//! identity with subscribers has a view: a poller with tokens, groups of paths and lookups of its own, whose calls have
+//! one of those subscribers as their caller. An update goes to subscribers of the same identity only, and the rules are
+//! checked at delivery as everywhere.
 //!
-//! The [members](super::members) of a view are computed whenever they matter. Only the identity of each subscriber at the last
-//! [check](checks) is stored, in the [table].
+//! The [members](super::members) of a view are computed whenever they matter. Only the identity of each subscriber at
+//! the last [check](checks) is stored, in the [table].
 //!
 //! # The listing
 //!
-//! Subscribers of the listing are members of views, too ([`listeners`]). Views for the listing only have a limit of their own.
+//! Subscribers of the listing are members of views, too ([`listeners`]). Views for the listing only have a limit of
+//! their own.
 //!
 //! # Lifetime
 //!
-//! The table belongs to one generation of a plugin. When the plugin is replaced, the table is closed under its lock: the views end with
-//! all of their tasks, and a subscription in progress begins again at the new plugin. A view without subscribers ends after its poller has
-//! [lingered](super::poller), unless a subscription in it is in progress ([`ViewLease`]).
+//! The table belongs to one generation of a plugin. When the plugin is replaced, the table is closed under its lock:
+//! the views end with all of their tasks, and a subscription in progress begins again at the new plugin. A view without
+//! subscribers ends after its poller has [lingered](super::poller), unless a subscription in it is in progress
+//! ([`ViewLease`]).
 //!
 //! # Bounds
 //!
 //! A plugin has at most [`ProviderInfo::views`](mcp_host_model::provider::ProviderInfo::views) views for resources, and
 //! [`MAX_LISTING_VIEWS`] for the listing only. A principal may use any number of access tokens, and causes at most
-//! [`MAX_VIEWS_OF_PRINCIPAL`](table::MAX_VIEWS_OF_PRINCIPAL) views of either kind. Each view is charged with [`VIEW_MEMORY`] to the
-//! principal's memory for subscriptions. Beyond these limits a subscription is refused, and a subscriber with a new identity is tried again
-//! at the next check. A check takes at most a seventeenth of the time ([`burst_pause`](super::burst_pause)).
+//! [`MAX_VIEWS_OF_PRINCIPAL`](table::MAX_VIEWS_OF_PRINCIPAL) views of either kind. Each view is charged with
+//! [`VIEW_MEMORY`] to the principal's memory for subscriptions. Beyond these limits a subscription is refused, and a
+//! subscriber with a new identity is tried again at the next check. A check takes at most a seventeenth of the time
+//! ([`burst_pause`](super::burst_pause)).
 //!
-//! Several principals may have one identity, such as the members of a group with a token. If the charged principal has no subscriber in
-//! the view any more, a check charges another principal that has one. Otherwise the remaining principals would use the view for free, and
-//! the principal that has left would have one view less for itself.
+//! Several principals may have one identity, such as the members of a group with a token. If the charged principal has
+//! no subscriber in the view any more, a check charges another principal that has one. Otherwise the remaining
+//! principals would use the view for free, and the principal that has left would have one view less for itself.
 
 mod checks;
 mod listeners;

@@ -97,7 +97,8 @@ impl Watcher {
         self.views.iter().for_each(|views| views.identities_changed());
     }
 
-    /// Records a subscriber that begins to listen to the listing, if the plugin has views. Must be called before it is a subscriber.
+    /// Records a subscriber that begins to listen to the listing, if the plugin has views. Must be called before it is
+    /// a subscriber.
     pub(super) fn note_listener(&self, mailbox: &Arc<Mailbox>) {
         self.views.iter().for_each(|views| views.note_listener(mailbox));
     }
@@ -140,8 +141,8 @@ impl Watcher {
         self.views.as_ref().map_or_else(|| self.state.last_lag.get(), |views| views.last_lag())
     }
 
-    /// Wakes the poller if the plugin may have no more subscribers. The poller evaluates the rules to check whether the listing has
-    /// subscribers.
+    /// Wakes the poller if the plugin may have no more subscribers. The poller evaluates the rules to check whether the
+    /// listing has subscribers.
     pub(super) fn check_unwatched(&self, index: &SubscriptionIndex) {
         let is_polling = || self.state.is_polling.load(Ordering::SeqCst);
         if self.supports_changes() && is_polling() && !index.has_resources_under(self.plugin().mount()) {
@@ -149,7 +150,8 @@ impl Watcher {
         }
     }
 
-    /// Wakes the poller if the plugin, or the view of this subscriber of one of its resources, may have no more subscribers.
+    /// Wakes the poller if the plugin, or the view of this subscriber of one of its resources, may have no more
+    /// subscribers.
     pub(super) fn subscriber_left(&self, index: &SubscriptionIndex, mailbox: &Mailbox) {
         self.views.iter().for_each(|views| views.check_unwatched(mailbox));
         self.check_unwatched(index);

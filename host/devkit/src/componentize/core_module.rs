@@ -18,7 +18,8 @@ const PREPARE: &str = "mcp-host:provider/prepare";
 /// The functions of the contract.
 const FUNCTIONS: [&str; 7] = ["describe", "list-entries", "list-templates", "read", "stat", "complete", "changes"];
 
-/// The prefix of exports with the standard name mangling of the component model (`cm32p2|…`). `wit-component` checks these.
+/// The prefix of exports with the standard name mangling of the component model (`cm32p2|…`). `wit-component` checks
+/// these.
 const STANDARD_MANGLING: &str = "cm32p2|";
 
 /// The imports and exports of a core module.
@@ -87,8 +88,8 @@ impl<'m> CoreModule<'m> {
         self.exports.contains(format!("{PREPARE}@{}#prepare", self.contract_version()).as_str())
     }
 
-    /// Checks that every import is from WASI 0.1, from an interface accepted by `has_interface`, or a built-in of the component
-    /// model.
+    /// Checks that every import is from WASI 0.1, from an interface accepted by `has_interface`, or a built-in of the
+    /// component model.
     pub(super) fn check_import_modules(&self, has_interface: impl Fn(&str) -> bool) -> Result<(), ComponentizeError> {
         let is_known = |module: &str| match module {
             WASI_PREVIEW1 | "$root" => true,

@@ -1,4 +1,5 @@
-//! Checks of changes: none is reported while nothing changes, real ones are reported, and tokens of any age and origin work.
+//! Checks of changes: none is reported while nothing changes, real ones are reported, and tokens of any age and origin
+//! work.
 
 use std::time::Duration;
 

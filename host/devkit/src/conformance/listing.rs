@@ -186,8 +186,8 @@ async fn check_resume(session: &mut Session<'_>, whole: &Listing) {
     }
 }
 
-/// If the provider uses the last path of a page as the cursor, it cannot recognize foreign cursors. So a page in the answer is
-/// not a fault.
+/// If the provider uses the last path of a page as the cursor, it cannot recognize foreign cursors. So a page in the
+/// answer is not a fault.
 async fn check_bad_cursor(session: &mut Session<'_>) {
     for cursor in [FOREIGN_CURSOR, ""] {
         let what = format!("the cursor `{cursor}`, which it did not issue");

@@ -87,8 +87,8 @@ impl<'p> Session<'p> {
         self.plugin.info().watches
     }
 
-    /// Prepares the data to the end, if the provider exports `prepare`, as a host does after a start and after an edit. Returns the
-    /// progress at the end.
+    /// Prepares the data to the end, if the provider exports `prepare`, as a host does after a start and after an edit.
+    /// Returns the progress at the end.
     pub(super) async fn prepare(&mut self) -> Option<PreparationStatus> {
         let status = self.plugin.prepare_once().await?;
         let calls = usize::try_from(status.calls).unwrap_or(usize::MAX);

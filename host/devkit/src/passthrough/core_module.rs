@@ -25,8 +25,8 @@ pub(super) struct Imported {
     pub(super) borrowed: Vec<Borrowed>,
 }
 
-/// A parameter with borrowed handles. The passthrough does not own their resources, so it must drop the handles before it
-/// returns.
+/// A parameter with borrowed handles. The passthrough does not own their resources, so it must drop the handles before
+/// it returns.
 #[derive(Clone, Copy)]
 pub(super) struct Borrowed {
     /// The number of the parameter's first flat parameter.
@@ -104,7 +104,8 @@ pub(super) fn core_module(imported: &[Imported], drops: &[(String, String)], hea
     module.finish()
 }
 
-/// Drops the handles of a parameter. Imported drop functions are numbered from `first`; the two locals from `local` are free.
+/// Drops the handles of a parameter. Imported drop functions are numbered from `first`; the two locals from `local` are
+/// free.
 fn drop_handles(borrowed: Borrowed, first: u32, local: u32, body: &mut Function) {
     use Instruction as I;
     let drop = I::Call(first.saturating_add(u32::try_from(borrowed.drop).unwrap_or(u32::MAX)));

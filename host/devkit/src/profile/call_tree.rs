@@ -1,6 +1,7 @@
 //! The call tree of a profile: the functions with their processor times, callers above callees.
 //!
-//! Bounded by the samples: a stack has as many functions as the engine reports. The text has at most [`MAX_LINES`] lines.
+//! Bounded by the samples: a stack has as many functions as the engine reports. The text has at most [`MAX_LINES`]
+//! lines.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -34,14 +35,14 @@ impl<'p> CallTree<'p> {
         Self { profile, root }
     }
 
-    /// Returns a flame graph for a terminal with this many columns: a row for each depth of the stack, and in it a block for each
-    /// function, whose width is its part of the processor time. Escaped. Empty without processor time.
+    /// Returns a flame graph for a terminal with this many columns: a row for each depth of the stack, and in it a
+    /// block for each function, whose width is its part of the processor time. Escaped. Empty without processor time.
     pub fn flame_graph(&self, columns: usize, is_colored: bool) -> String {
         flame_graph::draw(&self.root, self.profile, columns, is_colored)
     }
 
-    /// Returns a line for each function, with its part of the processor time, its time and its name, indented below its caller.
-    /// Escaped. Functions below one hundredth of the total are left out.
+    /// Returns a line for each function, with its part of the processor time, its time and its name, indented below its
+    /// caller. Escaped. Functions below one hundredth of the total are left out.
     pub fn text(&self) -> String {
         let mut shown = String::new();
         let mut lines = 0;

@@ -1,8 +1,8 @@
 //! A flame graph for a terminal: a row for each depth of the stack, callers above callees.
 //!
-//! A function is a block below its caller. The width of the block is the function's part of the processor time. The most costly
-//! callee is on the left. Blank room below a block is the function's own time. Callees that are narrower than one column are one
-//! block `…` on the right of the others, without their own callees.
+//! A function is a block below its caller. The width of the block is the function's part of the processor time. The
+//! most costly callee is on the left. Blank room below a block is the function's own time. Callees that are narrower
+//! than one column are one block `…` on the right of the others, without their own callees.
 //!
 //! A block begins with `│`. In color the rest has a background; without color a line fills it.
 //!

@@ -1,4 +1,5 @@
-//! The name of a project, which is valid as a package name in every language, as the name of a plugin and as a URI scheme.
+//! The name of a project, which is valid as a package name in every language, as the name of a plugin and as a URI
+//! scheme.
 
 /// A package name: at most [`MAX_LEN`](Self::MAX_LEN) of `a`–`z`, `0`–`9` and `-`, beginning with a letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +17,8 @@ pub enum NameError {
     },
 }
 
-/// Names that a compiler or a package manager rejects: keywords and built-in crates of Rust, and dependencies of templates.
+/// Names that a compiler or a package manager rejects: keywords and built-in crates of Rust, and dependencies of
+/// templates.
 const RESERVED: &[&str] = &[
     "abstract",
     "alloc",

@@ -1,5 +1,5 @@
-//! The SDK of a language in a project: its package, with the contract, the license, and a list of these files with their
-//! digests.
+//! The SDK of a language in a project: its package, with the contract, the license, and a list of these files with
+//! their digests.
 
 use std::path::Path;
 
@@ -59,7 +59,8 @@ fn list(files: &[File]) -> File {
     File { path: Path::new(SDK).join(LIST), bytes: text.into_bytes() }
 }
 
-/// Returns the manifest with the values inherited from its workspace, and without parts that exist only in this repository.
+/// Returns the manifest with the values inherited from its workspace, and without parts that exist only in this
+/// repository.
 fn cargo_manifest(bytes: &[u8]) -> Result<Vec<u8>, ArchiveError> {
     let workspace = below(CARGO_WORKSPACE).next().map(|(_, bytes)| bytes).unwrap_or_default();
     let workspace = parse(CARGO_WORKSPACE, workspace)?;
@@ -104,8 +105,8 @@ fn parse(path: &'static str, bytes: &[u8]) -> Result<Table, ArchiveError> {
     text.parse().map_err(|error: toml::de::Error| ArchiveError::Manifest { path, reason: error.message().to_owned() })
 }
 
-/// The `package.json` of the SDK for JavaScript, without the tools of its own tests, which npm would install, too. The order
-/// within `exports` matters, so its text is kept.
+/// The `package.json` of the SDK for JavaScript, without the tools of its own tests, which npm would install, too. The
+/// order within `exports` matters, so its text is kept.
 #[derive(Deserialize, Serialize)]
 struct NpmManifest {
     name: Box<RawValue>,

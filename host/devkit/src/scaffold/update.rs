@@ -1,8 +1,9 @@
 //! Replaces the SDK of a project with the SDK of this program.
 //!
-//! `sdk/files.sha256` has the digest of each file of the SDK as it was written, in the form of `sha256sum`. So an update detects
-//! edited files, which it refuses to replace, and files that the SDK does not have any more, which it removes. In a project without
-//! this list, all files are replaced and none is removed. An update that was interrupted is completed by the next.
+//! `sdk/files.sha256` has the digest of each file of the SDK as it was written, in the form of `sha256sum`. So an
+//! update detects edited files, which it refuses to replace, and files that the SDK does not have any more, which it
+//! removes. In a project without this list, all files are replaced and none is removed. An update that was interrupted
+//! is completed by the next.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File as OpenFile};
@@ -54,7 +55,8 @@ pub enum UpdateError {
         /// The files' paths below the project.
         files: Vec<PathBuf>,
     },
-    /// A file cannot be read, written or removed. Files before it may have been replaced; the next update completes that.
+    /// A file cannot be read, written or removed. Files before it may have been replaced; the next update completes
+    /// that.
     #[error("cannot {action} {}: {source}", path.display())]
     File {
         /// `read`, `write` or `remove`.
@@ -136,7 +138,8 @@ fn language_of(dir: &Path) -> Option<Language> {
     .find_map(|(file, language)| has(file).then_some(language))
 }
 
-/// Returns the files of the SDK as they were written, by their paths below the project; none if the project has no list.
+/// Returns the files of the SDK as they were written, by their paths below the project; none if the project has no
+/// list.
 fn known_files(dir: &Path) -> Result<Option<BTreeMap<PathBuf, Digest>>, UpdateError> {
     let path = dir.join(SDK).join(LIST);
     let file = match OpenFile::open(&path) {
@@ -212,7 +215,8 @@ mod tests {
         dir
     }
 
-    /// Changes the project's SDK to another version, with its list: a file with another content, one more, and one less.
+    /// Changes the project's SDK to another version, with its list: a file with another content, one more, and one
+    /// less.
     fn as_of_another_version(dir: &Path, changed: &str, missing: &str) {
         fs::write(dir.join(changed), "another version").unwrap();
         fs::remove_file(dir.join(missing)).unwrap();

@@ -1,4 +1,5 @@
-//! The installation of a tool on this system: the first of its installers that the system has, with a recent enough version.
+//! The installation of a tool on this system: the first of its installers that the system has, with a recent enough
+//! version.
 
 use std::path::Path;
 
@@ -50,8 +51,8 @@ impl System {
         }
     }
 
-    /// Returns the command of the first of these installers that this system has, or the download. Packages older than `oldest`
-    /// are skipped.
+    /// Returns the command of the first of these installers that this system has, or the download. Packages older than
+    /// `oldest` are skipped.
     pub(super) async fn install(&self, installers: &[Installer], oldest: Option<Version>) -> String {
         for installer in installers {
             if let Some(command) = self.command(*installer, oldest).await {

@@ -1,5 +1,5 @@
-//! Runs a tool to query it. The timeout is [`TIMEOUT`], and at most [`MAX_OUTPUT`] bytes of output are read; at the end, all
-//! processes of its group are killed.
+//! Runs a tool to query it. The timeout is [`TIMEOUT`], and at most [`MAX_OUTPUT`] bytes of output are read; at the
+//! end, all processes of its group are killed.
 
 use std::ffi::OsStr;
 use std::io;

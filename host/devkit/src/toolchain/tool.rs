@@ -297,8 +297,8 @@ fn wasi_sysroot() -> PathBuf {
     variable("WASI_SYSROOT").or_else(of_sdk).unwrap_or_else(|| "/usr".into())
 }
 
-/// The target for the template's Makefile: newer releases of the WASI SDK do not have `wasm32-wasi`, and distributions have only
-/// that.
+/// The target for the template's Makefile: newer releases of the WASI SDK do not have `wasm32-wasi`, and distributions
+/// have only that.
 fn wasi_target() -> &'static str {
     if variable("WASI_SDK_PATH").is_some() { "wasm32-wasip1" } else { "wasm32-wasi" }
 }

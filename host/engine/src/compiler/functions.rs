@@ -1,16 +1,18 @@
 //! Incremental compilation: reuses the compiled functions of a component file's previous version.
 //!
-//! A provider under development is compiled after each edit, and most of its functions are unchanged: an interpreter, a standard
-//! library. Cranelift looks up each function by a hash of its input, and compiles the functions that are missing.
+//! A provider under development is compiled after each edit, and most of its functions are unchanged: an interpreter, a
+//! standard library. Cranelift looks up each function by a hash of its input, and compiles the functions that are
+//! missing.
 //!
-//! The functions are machine code, written by a compiler that a hostile component may have taken over. So they are used for one
-//! file only, whose versions have one author, and only if the host enables it, as `mcp-host dev` does. They are never shared
-//! between components. The file is in the private directory of the cache, and ends with a tag (HMAC-SHA256) under a key for this
-//! component file and this engine. A file that is damaged or has another tag is not used.
+//! The functions are machine code, written by a compiler that a hostile component may have taken over. So they are used
+//! for one file only, whose versions have one author, and only if the host enables it, as `mcp-host dev` does. They are
+//! never shared between components. The file is in the private directory of the cache, and ends with a tag
+//! (HMAC-SHA256) under a key for this component file and this engine. A file that is damaged or has another tag is not
+//! used.
 //!
-//! The child opens two files before it confines itself. It reads the file of the last compilation as a whole. When the component is
-//! compiled, it writes the component's functions to the second file, which the host then renames. Opening a cache removes files
-//! that no compilation has used for [`MAX_AGE`].
+//! The child opens two files before it confines itself. It reads the file of the last compilation as a whole. When the
+//! component is compiled, it writes the component's functions to the second file, which the host then renames. Opening
+//! a cache removes files that no compilation has used for [`MAX_AGE`].
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};

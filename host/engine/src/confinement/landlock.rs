@@ -1,8 +1,8 @@
-//! Landlock: the files, ports and addresses that this thread, and all threads that it starts, may open, listen on and connect
-//! to.
+//! Landlock: the files, ports and addresses that this thread, and all threads that it starts, may open, listen on and
+//! connect to.
 //!
-//! A rule applies to an inode and, for a directory, to everything below it. So [`Domain::check`] compares inodes, too: a
-//! directory that replaces a permitted one is not permitted.
+//! A rule applies to an inode and, for a directory, to everything below it. So [`Domain::check`] compares inodes, too:
+//! a directory that replaces a permitted one is not permitted.
 
 use std::collections::BTreeSet;
 use std::fs::{DirBuilder, Metadata};
@@ -16,8 +16,8 @@ use landlock::{
 
 use crate::confinement::{ConfinementError, Permissions};
 
-/// Denies this thread all files, directories and ports, and signals to other processes. Kernels without Landlock, or with an
-/// older version, deny as much as they can.
+/// Denies this thread all files, directories and ports, and signals to other processes. Kernels without Landlock, or
+/// with an older version, deny as much as they can.
 pub(super) fn deny_all() -> Result<(), RulesetError> {
     handle_all(ABI::V9)?.create()?.restrict_self()?;
     Ok(())
@@ -130,7 +130,8 @@ impl Domain {
         Ok(Self { readable, writable, connect })
     }
 
-    /// Checks that the domain has these permissions; skips paths that do not exist. The text lists the missing permissions.
+    /// Checks that the domain has these permissions; skips paths that do not exist. The text lists the missing
+    /// permissions.
     pub(super) fn check(&self, permissions: &Permissions) -> Result<(), String> {
         let mut missing = Vec::new();
         for path in permissions.files.iter().chain(&permissions.read) {

@@ -1,4 +1,5 @@
-//! The permissions of `mcp-host serve` when `server.confine` is set: everything that the config names, and that the program itself needs.
+//! The permissions of `mcp-host serve` when `server.confine` is set: everything that the config names, and that the
+//! program itself needs.
 //!
 //! | permission | for |
 //! |---|---|
@@ -26,8 +27,8 @@ use mcp_host_config::{Config, UpstreamSource};
 /// DNS over TCP, for responses that do not fit into a datagram.
 const DNS_PORT: u16 = 53;
 
-/// Read by every server, and by the compiler before it is confined: seeds of random numbers (SQLite), the number of processors, memory
-/// properties of the machine (jemalloc), and the locations of libraries.
+/// Read by every server, and by the compiler before it is confined: seeds of random numbers (SQLite), the number of
+/// processors, memory properties of the machine (jemalloc), and the locations of libraries.
 const SYSTEM: [&str; 8] = [
     "/dev/urandom",
     "/proc/self",
@@ -154,8 +155,8 @@ impl Permissions {
         permissions
     }
 
-    /// Returns the permissions of a server with this config, read from this file. In addition to [`of_config`](Self::of_config), these are
-    /// its directories, its port, and the system's files.
+    /// Returns the permissions of a server with this config, read from this file. In addition to
+    /// [`of_config`](Self::of_config), these are its directories, its port, and the system's files.
     pub fn of_server(config: &Config, file: &Path, dirs: impl IntoIterator<Item = PathBuf>) -> Self {
         let mut permissions = Self::of_config(config);
         permissions.files.insert(std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));

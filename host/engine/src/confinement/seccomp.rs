@@ -17,8 +17,9 @@ pub(super) fn confine_server() -> Result<(), seccompiler::Error> {
     install(&[filter(rules, SeccompAction::Allow, errno(libc::EPERM))?, unreadable()?])
 }
 
-/// Refuses to open Unix sockets. A filter cannot read their paths, and the kernel restricts them by path only from Linux 7.1 on
-/// (Landlock ABI 9). Pairs of connected streams stay allowed, which cannot be reconnected: the runtime uses one for signals.
+/// Refuses to open Unix sockets. A filter cannot read their paths, and the kernel restricts them by path only from
+/// Linux 7.1 on (Landlock ABI 9). Pairs of connected streams stay allowed, which cannot be reconnected: the runtime
+/// uses one for signals.
 pub(super) fn deny_unix_sockets() -> Result<(), seccompiler::Error> {
     /// The bits of the argument that hold the type; the other bits are flags.
     const TYPE: u64 = 0xf;
@@ -31,8 +32,8 @@ pub(super) fn deny_unix_sockets() -> Result<(), seccompiler::Error> {
     install(&[filter(rules, SeccompAction::Allow, errno(libc::EPERM))?])
 }
 
-/// Allows only the system calls that the compiler needs. Hostile system calls kill the process, which the host reports. All others
-/// fail as if the kernel lacked them: libraries try many optional ones, such as reading `/proc/self/cgroup`.
+/// Allows only the system calls that the compiler needs. Hostile system calls kill the process, which the host reports.
+/// All others fail as if the kernel lacked them: libraries try many optional ones, such as reading `/proc/self/cgroup`.
 pub(super) fn confine_compiler() -> Result<(), seccompiler::Error> {
     let mut fatal = every(HOSTILE);
     fatal.extend(every(FATAL_TO_COMPILER));

@@ -1,8 +1,8 @@
-//! Addresses of the protocol: a guest has several modules and memories, and LLDB one address space of 64 bits. The upper bits of an address
-//! are its kind and the index of a module or of a memory, the lower 32 bits the offset in it.
+//! Addresses of the protocol: a guest has several modules and memories, and LLDB one address space of 64 bits. The
+//! upper bits of an address are its kind and the index of a module or of a memory, the lower 32 bits the offset in it.
 //!
-//! Modules keep their index while a debugger is connected. Memories are numbered at each stop: pointers of the guest, which have 32 bits,
-//! are addresses in memory 0, so this is the first memory of the instance that stopped.
+//! Modules keep their index while a debugger is connected. Memories are numbered at each stop: pointers of the guest,
+//! which have 32 bits, are addresses in memory 0, so this is the first memory of the instance that stopped.
 
 use gdbstub_arch::wasm::addr::{WasmAddr, WasmAddrType};
 use wasmtime::{Memory, Module};
@@ -48,7 +48,8 @@ impl AddressSpace {
         }
     }
 
-    /// The document of `qXfer:libraries:read`: each module with its address. Names are unique, as LLDB loads each name once.
+    /// The document of `qXfer:libraries:read`: each module with its address. Names are unique, as LLDB loads each name
+    /// once.
     pub(super) fn library_list(&self) -> String {
         let libraries: Vec<_> = (0u32..)
             .zip(&self.modules)

@@ -112,8 +112,8 @@ impl GuestTarget {
         self.frames.first().copied().unwrap_or_default()
     }
 
-    /// Sets or removes a breakpoint, in the guest that is stopped and for later instances. Returns false if no module has the address, or the
-    /// code of the guest cannot be written.
+    /// Sets or removes a breakpoint, in the guest that is stopped and for later instances. Returns false if no module
+    /// has the address, or the code of the guest cannot be written.
     fn edit_breakpoint(&self, address: u64, is_set: bool) -> bool {
         let Some(Place::Code { module, offset: pc }) = self.space.place(address) else { return false };
         let module = module.clone();
@@ -177,9 +177,9 @@ fn stopped(mut store: StoreContextMut<'_, GuestState>, skipped_frames: usize) ->
     Stopped { modules, memories, frames: places }
 }
 
-/// Returns the frames of the modules of a guest, from the innermost one, without the first `skipped`. If a host function has called the
-/// guest to allocate memory, only the frames of that call are returned, as by wasmtime's own debugger: the outer ones begin in a trampoline,
-/// for which wasmtime has no record.
+/// Returns the frames of the modules of a guest, from the innermost one, without the first `skipped`. If a host
+/// function has called the guest to allocate memory, only the frames of that call are returned, as by wasmtime's own
+/// debugger: the outer ones begin in a trampoline, for which wasmtime has no record.
 fn frames(store: &mut StoreContextMut<'_, GuestState>, mut skipped: usize) -> Vec<FrameHandle> {
     let mut frames = Vec::new();
     let mut next = store.debug_exit_frames().next();
@@ -440,8 +440,8 @@ impl Wasm for GuestTarget {
     }
 
     fn read_wasm_stack(&self, _: Tid, frame: usize, index: usize, buf: &mut [u8]) -> Result<usize, Infallible> {
-        // The index is the one of the debug information, which LLDB forwards: it counts from the bottom, although `gdbstub` documents the
-        // opposite.
+        // The index is the one of the debug information, which LLDB forwards: it counts from the bottom, although
+        // `gdbstub` documents the opposite.
         Ok(self.read_value(frame, buf, move |store, frame| {
             let index = u32::try_from(index).ok()?;
             // An index beyond the depth would panic.

@@ -78,8 +78,8 @@ fn short(text: &str) -> String {
     truncate(text.to_owned(), MAX_NAME)
 }
 
-/// Returns a name as in the source, for Rust and C++: at most 256 bytes of it, and an ellipsis. Names from Go and C need no
-/// demangling.
+/// Returns a name as in the source, for Rust and C++: at most 256 bytes of it, and an ellipsis. Names from Go and C
+/// need no demangling.
 pub fn demangle(name: &str) -> String {
     let demangled = if let Ok(name) = rustc_demangle::try_demangle(name) {
         // Without the hash at its end.

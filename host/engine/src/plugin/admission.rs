@@ -1,21 +1,23 @@
-//! Admission control: a rate limit (`limits.rate`), a concurrency limit (`limits.concurrency`), and a bounded queue for the latter.
+//! Admission control: a rate limit (`limits.rate`), a concurrency limit (`limits.concurrency`), and a bounded queue for
+//! the latter.
 //!
-//! The concurrency limit is lowered to the number of instances whose initial memory fits into `limits.memory`. The host's own calls
-//! count towards that number: a second, first-in-first-out semaphore has a permit for each instance that fits, and every call
-//! acquires one, except probes and preparations, which have separate memory. Without this, a client's only call could fail for lack
-//! of memory while the host polls.
+//! The concurrency limit is lowered to the number of instances whose initial memory fits into `limits.memory`. The
+//! host's own calls count towards that number: a second, first-in-first-out semaphore has a permit for each instance
+//! that fits, and every call acquires one, except probes and preparations, which have separate memory. Without this, a
+//! client's only call could fail for lack of memory while the host polls.
 //!
-//! A call that exceeds the concurrency limit waits in a queue of at most `limits.queue` calls, for at most `limits.queue-timeout`,
-//! which also bounds its subsequent wait for an instance slot ([`shares`](crate::shares)). Each client has a share of the rate
-//! ([`fair_rate`](mcp_host_sandbox::fair_rate)), of the permits and of the queue
-//! ([`fair_semaphore`](mcp_host_base::fair_semaphore)). Load shedding: calls beyond that are rejected immediately, at little cost:
-//! no instance, no thread, no task.
+//! A call that exceeds the concurrency limit waits in a queue of at most `limits.queue` calls, for at most
+//! `limits.queue-timeout`, which also bounds its subsequent wait for an instance slot ([`shares`](crate::shares)). Each
+//! client has a share of the rate ([`fair_rate`](mcp_host_sandbox::fair_rate)), of the permits and of the queue
+//! ([`fair_semaphore`](mcp_host_base::fair_semaphore)). Load shedding: calls beyond that are rejected immediately, at
+//! little cost: no instance, no thread, no task.
 //!
-//! The host's own calls have no rate limit, and take no client's permit. They only wait for memory and an instance slot, for at most
-//! [`HOST_WAIT`], independently of the clients' queue timeout. Their callers bound each kind: one probe of a failing plugin, one
-//! `describe`, one `changes`, one `prepare`, one page of a walk for its fingerprint, and five concurrent lookups for subscriptions. A
-//! third semaphore bounds all of them together. It is acquired before the memory semaphore and has half as many permits, at least
-//! one: where only one instance fits, a client's call waits for at most one of the host's.
+//! The host's own calls have no rate limit, and take no client's permit. They only wait for memory and an instance
+//! slot, for at most [`HOST_WAIT`], independently of the clients' queue timeout. Their callers bound each kind: one
+//! probe of a failing plugin, one `describe`, one `changes`, one `prepare`, one page of a walk for its fingerprint, and
+//! five concurrent lookups for subscriptions. A third semaphore bounds all of them together. It is acquired before the
+//! memory semaphore and has half as many permits, at least one: where only one instance fits, a client's call waits for
+//! at most one of the host's.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,8 +61,8 @@ pub(super) struct CallPermit {
 
 impl Admission {
     /// Creates the admission control of a plugin with these limits, whose instances initially take `initial_bytes`.
-    /// `limits.concurrency` is lowered to the number of calls that fit into one client's share of `limits.memory`, but at least one:
-    /// more calls would fail for lack of memory.
+    /// `limits.concurrency` is lowered to the number of calls that fit into one client's share of `limits.memory`, but
+    /// at least one: more calls would fail for lack of memory.
     pub(super) fn new(limits: &Limits, initial_bytes: u64) -> Self {
         let fitting = fitting(limits, initial_bytes);
         let concurrency = limits.concurrency.get().min(fitting);
@@ -131,8 +133,8 @@ async fn acquire(semaphore: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
     semaphore.clone().acquire_owned().await.ok()
 }
 
-/// Returns how many instances fit into the share of one client, if they initially take `initial_bytes` each, and an eighth more
-/// later.
+/// Returns how many instances fit into the share of one client, if they initially take `initial_bytes` each, and an
+/// eighth more later.
 fn fitting(limits: &Limits, initial_bytes: u64) -> usize {
     let needed = initial_bytes.saturating_add(initial_bytes / 8);
     let share = limits.memory.bytes().saturating_mul(7) / 8;

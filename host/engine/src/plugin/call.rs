@@ -1,24 +1,24 @@
-//! One call: circuit breaker, admission, an instance or the native provider, the provider's code under its limits, validation of
-//! the answer, and the record of the outcome.
+//! One call: circuit breaker, admission, an instance or the native provider, the provider's code under its limits,
+//! validation of the answer, and the record of the outcome.
 //!
-//! A call ends when its answer is lifted, validated and filtered. All of this runs on the threads of the guest, within the call's
-//! `limits.cpu` and `limits.deadline`, and its memory is charged to the plugin ([`WorkBudget`]).
+//! A call ends when its answer is lifted, validated and filtered. All of this runs on the threads of the guest, within
+//! the call's `limits.cpu` and `limits.deadline`, and its memory is charged to the plugin ([`WorkBudget`]).
 //!
-//! **Circuit breaker.** A call *fails* if the provider is the cause that there is no answer: a trap, a limit on time, memory or
-//! size, a broken contract. Every response of the provider, including failures of the contract, is a success. Rejections by the
-//! host (rate limit, queue) are neutral.
+//! **Circuit breaker.** A call *fails* if the provider is the cause that there is no answer: a trap, a limit on time,
+//! memory or size, a broken contract. Every response of the provider, including failures of the contract, is a success.
+//! Rejections by the host (rate limit, queue) are neutral.
 //!
-//! After [`FAILURE_THRESHOLD`] consecutive failures, the next call is preceded by a *probe*: the host itself requests the first
-//! entry of the provider's listing, which every provider must answer. If the probe succeeds, the failures are attributed to the
-//! requested resources, and the circuit stays closed. If the probe fails, the circuit opens
+//! After [`FAILURE_THRESHOLD`] consecutive failures, the next call is preceded by a *probe*: the host itself requests
+//! the first entry of the provider's listing, which every provider must answer. If the probe succeeds, the failures are
+//! attributed to the requested resources, and the circuit stays closed. If the probe fails, the circuit opens
 //! ([`circuit_breaker`](mcp_host_base::circuit_breaker)).
 //!
-//! Clients' calls can cause a probe, but not influence its result: it runs in a fresh instance, with a slot, threads and memory
-//! that are separate from clients' calls ([`CallOrigin::Probe`](crate::CallOrigin)). After a successful probe, the inputs that
-//! failed are refused to the clients that sent them ([`input_faults`](super::input_faults)). So no client can get a plugin
-//! suspended for all by repeatedly requesting the one resource that makes it trap; this costs one short listing per
-//! [`FAILURE_THRESHOLD`] calls. The price: a plugin that lists but answers no read is not suspended, and its calls fail one by
-//! one, within their limits.
+//! Clients' calls can cause a probe, but not influence its result: it runs in a fresh instance, with a slot, threads
+//! and memory that are separate from clients' calls ([`CallOrigin::Probe`](crate::CallOrigin)). After a successful
+//! probe, the inputs that failed are refused to the clients that sent them ([`input_faults`](super::input_faults)). So
+//! no client can get a plugin suspended for all by repeatedly requesting the one resource that makes it trap; this
+//! costs one short listing per [`FAILURE_THRESHOLD`] calls. The price: a plugin that lists but answers no read is not
+//! suspended, and its calls fail one by one, within their limits.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -125,8 +125,8 @@ struct CallOutcome<T> {
 }
 
 impl Plugin {
-    /// Calls a function of the provider and validates its answer with `check` as part of the call. Dropping the future ends the
-    /// call and its instance.
+    /// Calls a function of the provider and validates its answer with `check` as part of the call. Dropping the future
+    /// ends the call and its instance.
     pub(super) async fn call<F, U, C, W>(&self, origin: CallOrigin, function: F, check: C) -> Result<U, Fault>
     where
         F: Function,
@@ -197,13 +197,15 @@ impl Plugin {
         allowed.map_err(Fault::Suspended)
     }
 
-    /// Calls a function of the provider and returns its answer without validation, for tests of providers. The call runs under the
-    /// plugin's limits and grants. The circuit breaker neither rejects nor counts it, because tests make calls that fail.
+    /// Calls a function of the provider and returns its answer without validation, for tests of providers. The call
+    /// runs under the plugin's limits and grants. The circuit breaker neither rejects nor counts it, because tests make
+    /// calls that fail.
     pub async fn call_unvalidated<F: Function>(&self, function: F) -> Result<F::Answer, Fault> {
         self.dispatch(CallOrigin::Client, None, function, |_, answer| async move { Ok(answer) }).await
     }
 
-    /// Makes the call without the circuit breaker. Not an `async fn`: its future would add a layer to a deeply nested type.
+    /// Makes the call without the circuit breaker. Not an `async fn`: its future would add a layer to a deeply nested
+    /// type.
     fn dispatch<F, U, C, W>(
         &self,
         origin: CallOrigin,
@@ -397,9 +399,9 @@ impl CallContext {
         }
     }
 
-    /// Makes the call and validates its answer, both within the call's limits. The instance is returned only if the provider
-    /// answered and the instance may serve another call. `limits.deadline` counts from here, because this runs once the call has
-    /// all permits and its turn.
+    /// Makes the call and validates its answer, both within the call's limits. The instance is returned only if the
+    /// provider answered and the instance may serve another call. `limits.deadline` counts from here, because this runs
+    /// once the call has all permits and its turn.
     async fn run<F, U, C, W>(
         &self,
         target: CallTarget,

@@ -1,9 +1,9 @@
 //! Health: whether a loaded plugin fails most of its calls.
 //!
-//! This is a sliding window: the last [`WINDOW_CALLS`] calls within the last [`WINDOW`]. A plugin is *failing* once at least
-//! [`MIN_CALLS`] of them count and half of those failed, until fewer than a quarter failed. This hysteresis keeps a provider that
-//! fails every other call from changing its state all the time. Without calls the state does not change: a failing plugin is
-//! failing until calls succeed. Each change of the state is logged once.
+//! This is a sliding window: the last [`WINDOW_CALLS`] calls within the last [`WINDOW`]. A plugin is *failing* once at
+//! least [`MIN_CALLS`] of them count and half of those failed, until fewer than a quarter failed. This hysteresis keeps
+//! a provider that fails every other call from changing its state all the time. Without calls the state does not
+//! change: a failing plugin is failing until calls succeed. Each change of the state is logged once.
 //!
 //! | outcome of a call | counts as |
 //! |---|---|
@@ -11,17 +11,17 @@
 //! | a report of the provider that it is unavailable or failed, a trap, a panic, a broken contract, exceeding its own limit, a directory that cannot be opened | failure |
 //! | rejected before the provider was called, or failed because other calls held a resource | nothing |
 //!
-//! A failure caused by one client's input counts once: further failures with the same *cause* do not count once the provider has
-//! answered the same function for another input, as in [`input_faults`](super::input_faults). The cause is the input if the
-//! provider reports the failure itself. It is the client if the provider exceeds a limit or traps, because the client could go on
-//! with ever new inputs. If a plugin answers no client, all of its failures count.
+//! A failure caused by one client's input counts once: further failures with the same *cause* do not count once the
+//! provider has answered the same function for another input, as in [`input_faults`](super::input_faults). The cause is
+//! the input if the provider reports the failure itself. It is the client if the provider exceeds a limit or traps,
+//! because the client could go on with ever new inputs. If a plugin answers no client, all of its failures count.
 //!
 //! A loaded plugin is *untried* until its provider has answered a call besides `describe` and `prepare`
-//! ([`Plugin::has_answered`](super::Plugin::has_answered)): a start calls nothing else, so a provider whose calls would all fail looks
-//! the same as one that works.
+//! ([`Plugin::has_answered`](super::Plugin::has_answered)): a start calls nothing else, so a provider whose calls would
+//! all fail looks the same as one that works.
 //!
-//! A plugin is also failing while one of its grants cannot be used, although its calls may work without the grant: its key-value
-//! store ([`FailingCause::Grant`]). This is tried when the plugin is loaded, and known from each use.
+//! A plugin is also failing while one of its grants cannot be used, although its calls may work without the grant: its
+//! key-value store ([`FailingCause::Grant`]). This is tried when the plugin is loaded, and known from each use.
 //!
 //! Bounded: [`WINDOW_CALLS`] outcomes, and [`MAX_CAUSES`] causes as hashes, of which the oldest is evicted.
 

@@ -1,4 +1,5 @@
-//! Inspection of a component without any grants, and of a loaded plugin: what its provider needs against what it is granted.
+//! Inspection of a component without any grants, and of a loaded plugin: what its provider needs against what it is
+//! granted.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -35,8 +36,8 @@ pub struct Inspection {
 }
 
 impl Plugin {
-    /// Returns the warnings about its grants and settings without reading a file: empty until its declared needs have been read
-    /// ([`PluginRuntime::warnings`]), and for a native provider.
+    /// Returns the warnings about its grants and settings without reading a file: empty until its declared needs have
+    /// been read ([`PluginRuntime::warnings`]), and for a native provider.
     pub fn known_warnings(&self, config: &config::Plugin) -> Vec<String> {
         let mut requirements = self.requirements.clone();
         requirements.record_denied_buckets(self.denied_buckets());
@@ -54,13 +55,13 @@ impl Plugin {
 }
 
 impl PluginRuntime {
-    /// Compiles a plugin's component and, if it is a provider, calls `describe` in a sandbox without grants. No other code of it
-    /// runs.
+    /// Compiles a plugin's component and, if it is a provider, calls `describe` in a sandbox without grants. No other
+    /// code of it runs.
     ///
     /// # Errors
     ///
-    /// The file is not a component that this host can compile, or not the component that the plugin is pinned to. A component
-    /// that is not a provider is no error, but part of the result.
+    /// The file is not a component that this host can compile, or not the component that the plugin is pinned to. A
+    /// component that is not a provider is no error, but part of the result.
     pub async fn inspect(&self, plugin: &config::Plugin) -> Result<Inspection, LoadError> {
         let compiled = self.loader.load(plugin).await?;
         let engine = compiled.component.engine();
@@ -89,8 +90,8 @@ impl PluginRuntime {
         section.map(|section| Needs::parse(&section)).transpose()
     }
 
-    /// Returns the imports of a loaded plugin's component and the buckets that it opened, compared with the grants of this config
-    /// and with the declared needs of its provider. Reads the component's file once.
+    /// Returns the imports of a loaded plugin's component and the buckets that it opened, compared with the grants of
+    /// this config and with the declared needs of its provider. Reads the component's file once.
     pub async fn requirements(&self, plugin: &Plugin, config: &config::Plugin) -> Requirements {
         let mut requirements = plugin.requirements().clone();
         requirements.record_denied_buckets(plugin.denied_buckets());
@@ -123,8 +124,8 @@ impl PluginRuntime {
     }
 
     /// Returns the declared needs of a loaded plugin's provider that this config does not grant: one line each
-    /// ([`Needs::notes`]). Also returns invalid settings ([`Needs::warnings`]), and whether its preparation is not permitted.
-    /// Reads the component's file once.
+    /// ([`Needs::notes`]). Also returns invalid settings ([`Needs::warnings`]), and whether its preparation is not
+    /// permitted. Reads the component's file once.
     pub async fn unmet_needs(&self, plugin: &Plugin, config: &config::Plugin) -> Vec<String> {
         if plugin.digest().is_none() {
             return Vec::new();

@@ -60,8 +60,8 @@ impl LoadCounts {
         self.0.lock().get(plugin)?.failures.values().filter_map(|failure| failure.last.get()).max()
     }
 
-    /// Drops the counts of all plugins that are not wanted, and calls `show` with the plugin, the reason and the count of each remaining
-    /// failure.
+    /// Drops the counts of all plugins that are not wanted, and calls `show` with the plugin, the reason and the count
+    /// of each remaining failure.
     pub fn retain_failures<E>(
         &self,
         is_wanted: impl Fn(&str) -> bool,

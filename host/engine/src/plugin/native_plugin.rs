@@ -1,11 +1,12 @@
 //! Native providers at their mounts, and built-in ones: parts of the host that serve their own resources.
 //!
-//! A [`Provider`] does not know the principal of a request, so its content is the same for all principals. A built-in provider
-//! answers reads and completions per principal. Its listing, metadata, templates and changes take the same call path as other
-//! plugins'.
+//! A [`Provider`] does not know the principal of a request, so its content is the same for all principals. A built-in
+//! provider answers reads and completions per principal. Its listing, metadata, templates and changes take the same
+//! call path as other plugins'.
 //!
-//! The façade knows no built-in provider by name. It decides access to the requested URI first, as for any plugin, and then calls
-//! the built-in object of the plugin that owns the URI. The provider decides access to all other resources in its response.
+//! The façade knows no built-in provider by name. It decides access to the requested URI first, as for any plugin, and
+//! then calls the built-in object of the plugin that owns the URI. The provider decides access to all other resources
+//! in its response.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,8 +25,8 @@ use super::Plugin;
 ///
 /// # Bounds of a call
 ///
-/// Calls pass the same admission control, circuit breaker and access rules as calls of components. Their answers are merged into the
-/// same listings. These [limits](mcp_host_config::limits::Limits) apply:
+/// Calls pass the same admission control, circuit breaker and access rules as calls of components. Their answers are
+/// merged into the same listings. These [limits](mcp_host_config::limits::Limits) apply:
 ///
 /// | limit | effect on a native provider |
 /// |---|---|
@@ -36,9 +37,10 @@ use super::Plugin;
 /// | `memory` | charged with answers while they are validated |
 /// | `log` | bytes a minute of faults that the host logs |
 ///
-/// A panic fails only its call: it is a [`Fault::Panicked`](super::Fault::Panicked) and counts for the circuit breaker. A panic in a
-/// destructor, when a call was ended by a limit or cancelled, does not change the outcome. The provider itself stays; it is
-/// responsible for its own state after a panic. A panic in [`describe`](Provider::describe) fails the start of the host.
+/// A panic fails only its call: it is a [`Fault::Panicked`](super::Fault::Panicked) and counts for the circuit breaker.
+/// A panic in a destructor, when a call was ended by a limit or cancelled, does not change the outcome. The provider
+/// itself stays; it is responsible for its own state after a panic. A panic in [`describe`](Provider::describe) fails
+/// the start of the host.
 #[derive(Clone)]
 pub struct NativePlugin {
     /// The name of the plugin.
@@ -113,16 +115,16 @@ impl NativePlugin {
         self
     }
 
-    /// Sets whether servers of the host cache its responses with a time to live, in encoded form (`server.response-cache`). Default:
-    /// they do.
+    /// Sets whether servers of the host cache its responses with a time to live, in encoded form
+    /// (`server.response-cache`). Default: they do.
     #[must_use]
     pub fn response_cache(mut self, is_on: bool) -> Self {
         self.response_cache = is_on;
         self
     }
 
-    /// Sets which resources are indexed for search (feature `search`). Default: none. The default of [`PluginSearch`] is the whole
-    /// listing, within the default bounds.
+    /// Sets which resources are indexed for search (feature `search`). Default: none. The default of [`PluginSearch`]
+    /// is the whole listing, within the default bounds.
     #[must_use]
     pub fn search(mut self, search: PluginSearch) -> Self {
         self.search = Some(search);
@@ -167,11 +169,12 @@ impl fmt::Debug for NativePlugin {
 /// A provider that is part of the host. [`NativePlugin::built_in`] creates its plugin.
 #[async_trait]
 pub trait BuiltIn: Provider {
-    /// Returns whether its plugin is mounted, given the config and all native plugins. Called for each generation, before
-    /// [`switch_generation`](Self::switch_generation).
+    /// Returns whether its plugin is mounted, given the config and all native plugins. Called for each generation,
+    /// before [`switch_generation`](Self::switch_generation).
     fn is_mounted(&self, config: &Config, native: &[&Plugin]) -> bool;
 
-    /// Returns the additional operations that a request for one of its resources performs. An access token needs their scopes, too.
+    /// Returns the additional operations that a request for one of its resources performs. An access token needs their
+    /// scopes, too.
     fn performed_operations(&self) -> &'static [Operation];
 
     /// Reads a resource for a principal that may read its URI.
@@ -188,8 +191,9 @@ pub trait BuiltIn: Provider {
     /// [`Error::InvalidRequest`] if there is no such variable. No match is not an error.
     async fn complete_for(&self, principal: &Principal, argument: &Argument) -> Result<Completion, Error>;
 
-    /// Applies the config and the plugins of a new generation, even if its own plugin is not mounted. Called once at the start, and
-    /// for each generation after requests have begun to use it. Calls do not overlap, and run on a tokio runtime.
+    /// Applies the config and the plugins of a new generation, even if its own plugin is not mounted. Called once at
+    /// the start, and for each generation after requests have begun to use it. Calls do not overlap, and run on a tokio
+    /// runtime.
     fn switch_generation(&self, _config: &Config, _plugins: &[MountedPlugin<'_>]) {}
 
     /// Stops its tasks. Called at the beginning of a shutdown, and again when the host is dropped.

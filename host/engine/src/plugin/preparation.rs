@@ -1,8 +1,8 @@
 //! Preparations: background work of a provider that takes longer than a call (`prepare` of the contract).
 //!
-//! A *preparation* is a sequence of calls of `prepare`, one at a time, each with the token of the previous answer. It runs after the
-//! plugin was loaded, again after a change that its provider reports ([`Plugin::data_changed`]), after a call that fails with `unavailable`
-//! although the last preparation is done, and after the time in its last answer.
+//! A *preparation* is a sequence of calls of `prepare`, one at a time, each with the token of the previous answer. It
+//! runs after the plugin was loaded, again after a change that its provider reports ([`Plugin::data_changed`]), after a
+//! call that fails with `unavailable` although the last preparation is done, and after the time in its last answer.
 //!
 //! | resource | bound |
 //! |---|---|
@@ -13,10 +13,10 @@
 //! | the next preparation | not before [`MIN_PAUSE`], nor before [`PAUSE_FACTOR`] times the CPU time of the last one, up to [`MAX_PAUSE`]: a provider that reports a change after each, or a client whose calls fail with `unavailable` after each, takes a fifth of a processor |
 //! | state | the last token (64 KiB), the last message |
 //!
-//! Clients' calls never wait for a preparation, which takes none of their permits and none of their memory. A failed call is repeated
-//! with the same token after a back-off, and does not affect the health of the plugin. After [`TOKEN_FAILURES`] failures without an
-//! answer, the preparation starts over. A preparation ends with the future of [`Plugin::keep_prepared`]: at a reload that replaces the
-//! plugin, when the plugin is disabled, and at the shutdown.
+//! Clients' calls never wait for a preparation, which takes none of their permits and none of their memory. A failed
+//! call is repeated with the same token after a back-off, and does not affect the health of the plugin. After
+//! [`TOKEN_FAILURES`] failures without an answer, the preparation starts over. A preparation ends with the future of
+//! [`Plugin::keep_prepared`]: at a reload that replaces the plugin, when the plugin is disabled, and at the shutdown.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -101,7 +101,8 @@ impl CurrentProgress {
 /// The state of a preparation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PreparationState {
-    /// The provider exports `prepare`, which is not called: the config has no `limits.prepare`, or the host does not prepare.
+    /// The provider exports `prepare`, which is not called: the config has no `limits.prepare`, or the host does not
+    /// prepare.
     Off,
     /// It has not begun: the plugin has just been loaded, or its data has changed.
     Waiting,
@@ -239,8 +240,9 @@ impl Plugin {
         }
     }
 
-    /// Reports a call that began at this time and failed with `unavailable`. If everything was prepared by then, the data have changed
-    /// since without a report, so they are prepared again. Clients cause such calls: the pause before the next preparation bounds them.
+    /// Reports a call that began at this time and failed with `unavailable`. If everything was prepared by then, the
+    /// data have changed since without a report, so they are prepared again. Clients cause such calls: the pause before
+    /// the next preparation bounds them.
     pub(super) fn data_missing(&self, began: Instant) {
         let Some(preparation) = &self.preparation else { return };
         let was_done = {
@@ -259,8 +261,8 @@ impl Plugin {
         }
     }
 
-    /// Prepares its data now and after each change, if its provider exports `prepare` and the config permits it. If not, returns
-    /// immediately. Dropping the future ends the call in progress. Must be called once only.
+    /// Prepares its data now and after each change, if its provider exports `prepare` and the config permits it. If
+    /// not, returns immediately. Dropping the future ends the call in progress. Must be called once only.
     pub async fn keep_prepared(&self) {
         let Some(preparation) = &self.preparation else { return };
         let plugin = self.name();
@@ -292,9 +294,9 @@ impl Plugin {
         }
     }
 
-    /// Prepares its data once, within `limits.prepare`, for a test. Ends at the first call that fails. Returns the progress at the end:
-    /// done, failing or stopped, or off without permission. None if its provider does not export `prepare`. Must not run beside
-    /// [`keep_prepared`](Self::keep_prepared).
+    /// Prepares its data once, within `limits.prepare`, for a test. Ends at the first call that fails. Returns the
+    /// progress at the end: done, failing or stopped, or off without permission. None if its provider does not export
+    /// `prepare`. Must not run beside [`keep_prepared`](Self::keep_prepared).
     pub async fn prepare_once(&self) -> Option<PreparationStatus> {
         let preparation = self.preparation.as_ref()?;
         if let Some(limits) = &preparation.limits {
@@ -422,8 +424,8 @@ impl Plugin {
     }
 }
 
-/// Returns a note about the preparation of a plugin: the config lacks the setting that the provider needs, with the line to add, or has
-/// one without effect. The line has the limits that the provider needs.
+/// Returns a note about the preparation of a plugin: the config lacks the setting that the provider needs, with the
+/// line to add, or has one without effect. The line has the limits that the provider needs.
 pub fn preparation_note(prepares: bool, config: &config::Plugin, needs: Option<&Needs>) -> Option<String> {
     match (prepares, config.limits.prepare.is_some()) {
         (true, false) => Some(not_prepared(needs)),
@@ -434,7 +436,8 @@ pub fn preparation_note(prepares: bool, config: &config::Plugin, needs: Option<&
     }
 }
 
-/// Returns the note about a provider that exports `prepare` if the config has no `limits.prepare`, with the line to add.
+/// Returns the note about a provider that exports `prepare` if the config has no `limits.prepare`, with the line to
+/// add.
 fn not_prepared(needs: Option<&Needs>) -> String {
     let none = NeededLimits::new();
     let [cpu, memory] = prepare_limits(needs.map_or(&none, |needs| &needs.limits));

@@ -33,8 +33,8 @@ impl Drop for ProfilingGuard {
     }
 }
 
-/// The maximum number of interfaces that a recorded component imports and exports. WASI has some 50, which a component may import in
-/// several versions.
+/// The maximum number of interfaces that a recorded component imports and exports. WASI has some 50, which a component
+/// may import in several versions.
 const MAX_INTERFACES: usize = 256;
 /// The maximum number of functions and types of these interfaces. WASI has some 700.
 const MAX_ITEMS: usize = 4096;
@@ -64,8 +64,8 @@ impl Drop for RecordingGuard {
     }
 }
 
-/// Returns an error if a component has more interfaces than are recorded: its types are decoded, and its passthrough is made and compiled, in
-/// this process, not in the compiler's with its limits.
+/// Returns an error if a component has more interfaces than are recorded: its types are decoded, and its passthrough is
+/// made and compiled, in this process, not in the compiler's with its limits.
 fn check_interfaces(component: &Component) -> Result<(), RecordingError> {
     let (engine, ty) = (component.engine(), component.component_type());
     let (mut interfaces, mut items) = (0_usize, 0_usize);

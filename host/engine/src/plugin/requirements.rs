@@ -221,7 +221,8 @@ pub struct Requirement {
     pub capability: Capability,
     /// The imported interfaces, sorted.
     pub imports: Vec<String>,
-    /// The grants: directories as the provider sees them, origins, buckets, databases, names of variables, keys of settings.
+    /// The grants: directories as the provider sees them, origins, buckets, databases, names of variables, keys of
+    /// settings.
     pub granted: Vec<String>,
     /// Names of buckets that were opened at run time without a grant. Known only after a check.
     pub denied: Vec<String>,
@@ -287,8 +288,8 @@ impl Requirements {
         }
     }
 
-    /// Applies the declared needs of the provider. A capability that it asks for and of which nothing is granted is missing. Buckets
-    /// are not if all of them are optional and the provider has opened none without a grant.
+    /// Applies the declared needs of the provider. A capability that it asks for and of which nothing is granted is
+    /// missing. Buckets are not if all of them are optional and the provider has opened none without a grant.
     pub fn apply_needs(&mut self, needs: &Needs) {
         let has_optional_buckets = !needs.keyvalue.is_empty() && needs.keyvalue.iter().all(|need| need.optional);
         for requirement in &mut self.0 {

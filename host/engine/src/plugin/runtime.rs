@@ -69,8 +69,8 @@ pub struct PluginRuntime {
     upstreams: Option<Arc<ConnectUpstream>>,
 }
 
-/// Connects to the server of an `[[upstream]]`, and returns the native provider that is its client. A program's standard error
-/// goes to this log.
+/// Connects to the server of an `[[upstream]]`, and returns the native provider that is its client. A program's
+/// standard error goes to this log.
 pub type ConnectUpstream = dyn Fn(&config::Plugin, Arc<GuestLog>) -> BoxFuture<'static, Result<Arc<dyn Provider>, UpstreamError>>
     + Send
     + Sync;
@@ -89,8 +89,8 @@ pub enum RuntimeError {
 
 impl PluginRuntime {
     /// Creates a runtime on this engine. Components are compiled within `limits`, and the code is stored in `cache`.
-    /// `state_dir` holds the key-value buckets and the key that authenticates stored code. Without it, granted buckets fail,
-    /// and components are compiled at each start. Blocks.
+    /// `state_dir` holds the key-value buckets and the key that authenticates stored code. Without it, granted buckets
+    /// fail, and components are compiled at each start. Blocks.
     pub fn new(
         engine: Arc<Engine>,
         compiler: Compiler,
@@ -123,7 +123,8 @@ impl PluginRuntime {
         })
     }
 
-    /// Loads and counts a plugin: reads, compiles (unless cached), links and checks its component, and calls `describe`.
+    /// Loads and counts a plugin: reads, compiles (unless cached), links and checks its component, and calls
+    /// `describe`.
     pub async fn load(&self, config: &config::Plugin) -> Result<Plugin, LoadError> {
         let loaded = self.load_uncounted(config).await;
         self.load_counts.record(config.name.as_str(), loaded.as_ref().err());
@@ -135,8 +136,8 @@ impl PluginRuntime {
         &self.load_counts
     }
 
-    /// Reuses the functions of a component file's previous version, if the compiler is a separate process: for a component
-    /// under development.
+    /// Reuses the functions of a component file's previous version, if the compiler is a separate process: for a
+    /// component under development.
     pub fn compile_incrementally(&self) {
         self.loader.compile_incrementally();
     }
@@ -188,7 +189,8 @@ impl PluginRuntime {
         self.state_dir = Some(dir);
     }
 
-    /// Stores the buckets with `shared = true` of plugins that are loaded later here. Without this, they cannot be used.
+    /// Stores the buckets with `shared = true` of plugins that are loaded later here. Without this, they cannot be
+    /// used.
     pub fn set_shared_buckets(&mut self, buckets: Arc<dyn SharedBuckets>) {
         self.shared_buckets = Some(buckets);
     }
@@ -223,7 +225,8 @@ impl PluginRuntime {
         self.loader.digest_of(file).await
     }
 
-    /// Returns why the component of a plugin cannot be loaded, as far as this is known without compiling it. Reads the file.
+    /// Returns why the component of a plugin cannot be loaded, as far as this is known without compiling it. Reads the
+    /// file.
     pub async fn known_failure(&self, config: &config::Plugin) -> Option<LoadError> {
         match config.upstream {
             Some(_) => None,
@@ -393,8 +396,8 @@ impl PluginRuntime {
     }
 }
 
-/// Returns a key that is equal for all replicas of a cluster whose provider reports the same changes: the component, the
-/// mount, the provider's config and its grants. Secrets are not part of it.
+/// Returns a key that is equal for all replicas of a cluster whose provider reports the same changes: the component,
+/// the mount, the provider's config and its grants. Secrets are not part of it.
 fn poll_identity(config: &config::Plugin, digest: Digest) -> Option<Box<[u8]>> {
     let config::Plugin { mount, config: settings, grants, .. } = config;
     config.shares_polls().then(|| format!("{digest} {mount} {settings:?} {grants:?}").into_bytes().into())

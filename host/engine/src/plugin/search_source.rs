@@ -1,4 +1,5 @@
-//! The source of a plugin's search index, by its config: resources, the budget of reads, and the identity of the content.
+//! The source of a plugin's search index, by its config: resources, the budget of reads, and the identity of the
+//! content.
 
 use governor::{DefaultDirectRateLimiter, RateLimiter};
 use hmac::Mac;
@@ -19,11 +20,11 @@ const BINARY_KINDS: [&str; 4] = ["image/", "audio/", "video/", "font/"];
 #[derive(Debug)]
 pub struct SearchSource {
     settings: PluginSearch,
-    /// All settings of the config that the content depends on, including the values of secrets: another password may open
-    /// another database.
+    /// All settings of the config that the content depends on, including the values of secrets: another password may
+    /// open another database.
     identity: Secret<String>,
-    /// The values of secrets, and the settings of search: what the content depends on, besides what all replicas of a cluster that share polls
-    /// have in common.
+    /// The values of secrets, and the settings of search: what the content depends on, besides what all replicas of a
+    /// cluster that share polls have in common.
     shared_identity: Secret<String>,
     /// The budget of reads.
     reads: DefaultDirectRateLimiter,
@@ -57,14 +58,15 @@ impl SearchSource {
         Self { settings: settings.clone(), identity, shared_identity, reads }
     }
 
-    /// Returns a value that is equal at all replicas of a cluster with this secret whose index has the same content, and reveals nothing
-    /// about the values of secrets. `plugin` is what the replicas compare to share their polls, and `form` describes the form of the index.
+    /// Returns a value that is equal at all replicas of a cluster with this secret whose index has the same content,
+    /// and reveals nothing about the values of secrets. `plugin` is what the replicas compare to share their polls, and
+    /// `form` describes the form of the index.
     pub fn shared_key(&self, secret: &[u8; SECRET_LEN], plugin: &[u8], form: &str) -> [u8; 32] {
         private_dir::derive(secret, &[form.as_bytes(), plugin, self.shared_identity.expose().as_bytes()])
     }
 
-    /// Returns the key of the source in an index with this secret: an authentication code, which reveals nothing about the
-    /// values of secrets.
+    /// Returns the key of the source in an index with this secret: an authentication code, which reveals nothing about
+    /// the values of secrets.
     pub fn key(&self, secret: &[u8; SECRET_LEN]) -> [u8; 32] {
         let mut mac = private_dir::mac(secret);
         mac.update(self.identity.expose().as_bytes());
@@ -89,8 +91,8 @@ impl SearchSource {
             && !exclude.iter().any(|glob| glob.matches(uri))
     }
 
-    /// Returns the URI of an indexed document; none if the config does not include it, because the index may be older, or
-    /// shared with another host.
+    /// Returns the URI of an indexed document; none if the config does not include it, because the index may be older,
+    /// or shared with another host.
     pub fn uri(&self, mount: &Mount, path: &str) -> Option<String> {
         let uri = [mount.as_str(), path].concat();
         self.includes(&uri).then_some(uri)

@@ -53,8 +53,8 @@ impl Failure {
     }
 }
 
-/// Missing files are not found. Denied access is denied, without the system's text. Transient errors and a full disk are
-/// unavailable. All other errors are internal.
+/// Missing files are not found. Denied access is denied, without the system's text. Transient errors and a full disk
+/// are unavailable. All other errors are internal.
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         use std::io::ErrorKind;

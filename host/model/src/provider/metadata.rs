@@ -33,7 +33,8 @@ macro_rules! metadata_setters {
             self
         }
 
-        /// Sets the priority, from 0.0 (entirely optional) to 1.0 (effectively required). The host drops any other value.
+        /// Sets the priority, from 0.0 (entirely optional) to 1.0 (effectively required). The host drops any other
+        /// value.
         #[must_use]
         pub fn priority(mut self, priority: f64) -> Self {
             self.priority = Some(priority);

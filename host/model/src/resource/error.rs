@@ -10,8 +10,8 @@ use crate::uri::excerpt;
 /// the plugin's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The resource does not exist, or this principal may not know of it. The message has at most the first 128 bytes of
-    /// the URI.
+    /// The resource does not exist, or this principal may not know of it. The message has at most the first 128 bytes
+    /// of the URI.
     #[error("there is no resource {}", excerpt(uri))]
     NotFound {
         /// The requested URI.

@@ -1,12 +1,12 @@
-//! Notices: what the content of a resource is not. It may be a part of a larger whole, incomplete because a limit ended a
-//! search, or older than its source.
+//! Notices: what the content of a resource is not. It may be a part of a larger whole, incomplete because a limit ended
+//! a search, or older than its source.
 //!
-//! A provider returns notices in its `meta`, under [`NOTICES_META_KEY`], the only name with the host's prefix that a provider
-//! may use: an array of objects with `kind` (`cut`, `incomplete`, `stale`), `text` (one sentence, for people and models) and
-//! `next`, the path of the next part. A `next` that begins with `?` is the path of the content with this query. Validation
-//! composes `next` with the mount, so clients get a whole URI in `_meta`. Tools and the command line print notices as the last
-//! lines of the text. If `inText` is `true`, the notice is already the last line of the text, for clients that do not show
-//! `_meta`, and is not printed again.
+//! A provider returns notices in its `meta`, under [`NOTICES_META_KEY`], the only name with the host's prefix that a
+//! provider may use: an array of objects with `kind` (`cut`, `incomplete`, `stale`), `text` (one sentence, for people
+//! and models) and `next`, the path of the next part. A `next` that begins with `?` is the path of the content with
+//! this query. Validation composes `next` with the mount, so clients get a whole URI in `_meta`. Tools and the command
+//! line print notices as the last lines of the text. If `inText` is `true`, the notice is already the last line of the
+//! text, for clients that do not show `_meta`, and is not printed again.
 //!
 //! At most [`MAX_NOTICES`] notices of one content are kept, each with a text of at most [`MAX_TEXT`] bytes.
 

@@ -1,7 +1,8 @@
 //! Spellings of one resource that RFC 3986 distinguishes and servers do not.
 //!
-//! Access rules are applied to one text for each resource. The normal form of a URI is the same for all schemes; this module has the
-//! additional equivalences of a scheme, so that a resource that is denied by its listed URI cannot be read by another spelling of it.
+//! Access rules are applied to one text for each resource. The normal form of a URI is the same for all schemes; this
+//! module has the additional equivalences of a scheme, so that a resource that is denied by its listed URI cannot be
+//! read by another spelling of it.
 //!
 //! | scheme | one resource | by |
 //! |---|---|---|
@@ -9,11 +10,12 @@
 //! | `http`, `https`, `ws`, `wss`, `ftp` | `http://h/a`, `http:h/a`, `http:/h/a`, `http:///h/a`, `http://h:80/a`, `http://h./a` | the URL standard, which servers parse with |
 //! | others | the normal form alone | |
 //!
-//! [`canonical`] returns the first spelling of each row. The host lists this form and applies rules to it. Listed resources are requested from
-//! an upstream as the upstream listed them, all others only in this form. [`is_requestable`] refuses unlisted URIs that servers are known to
-//! interpret as something else: in `file` an authority, which many ignore, a trailing slash, `%5C`, and a query, which many treat as a part of
-//! the path, with the dot segments in it; in the other schemes user information, a port that is not a number, a host that is a number but not
-//! an address in dotted decimal form, and a host in brackets that is not an IPv6 address.
+//! [`canonical`] returns the first spelling of each row. The host lists this form and applies rules to it. Listed
+//! resources are requested from an upstream as the upstream listed them, all others only in this form.
+//! [`is_requestable`] refuses unlisted URIs that servers are known to interpret as something else: in `file` an
+//! authority, which many ignore, a trailing slash, `%5C`, and a query, which many treat as a part of the path, with the
+//! dot segments in it; in the other schemes user information, a port that is not a number, a host that is a number but
+//! not an address in dotted decimal form, and a host in brackets that is not an IPv6 address.
 
 use std::borrow::Cow;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -31,7 +33,8 @@ pub fn canonical(uri: &str) -> Cow<'_, str> {
     if canonical == uri { Cow::Borrowed(uri) } else { Cow::Owned(canonical) }
 }
 
-/// Returns whether a URI in normal form that its server did not list may be requested. `authority` is the authority that `file` may have.
+/// Returns whether a URI in normal form that its server did not list may be requested. `authority` is the authority
+/// that `file` may have.
 pub fn is_requestable(uri: &str, authority: &str) -> bool {
     if canonical(uri) != uri {
         return false;

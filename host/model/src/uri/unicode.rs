@@ -1,7 +1,7 @@
 //! The canonical composition (NFC) of the text of a URI.
 //!
-//! `Ä` has two spellings: one character, or `A` and a combining mark. They are different URIs (RFC 3986 compares bytes), but some file
-//! systems and providers treat them as the same. So rules that deny one deny both (`access`).
+//! `Ä` has two spellings: one character, or `A` and a combining mark. They are different URIs (RFC 3986 compares
+//! bytes), but some file systems and providers treat them as the same. So rules that deny one deny both (`access`).
 
 use icu_normalizer::ComposingNormalizer;
 use percent_encoding::percent_decode_str;
@@ -9,8 +9,8 @@ use percent_encoding::percent_decode_str;
 /// The length of the percent-encoding of one byte.
 const ENCODED_LEN: usize = 3;
 
-/// Returns a normalized URI or glob with its non-ASCII characters in canonical composition; none if they are composed already.
-/// Percent-encoded ASCII characters stay encoded, and so do bytes that are not UTF-8.
+/// Returns a normalized URI or glob with its non-ASCII characters in canonical composition; none if they are composed
+/// already. Percent-encoded ASCII characters stay encoded, and so do bytes that are not UTF-8.
 pub fn composed(normalized: &str) -> Option<String> {
     if !normalized.as_bytes().windows(2).any(|pair| matches!(pair, [b'%', b'8' | b'9' | b'A'..=b'F'])) {
         return None;

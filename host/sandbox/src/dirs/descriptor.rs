@@ -59,8 +59,8 @@ impl Host for FilesView<'_> {
 }
 
 impl FilesView<'_> {
-    /// Rejects a link or move from one grant into another, because grants are separate file systems. If one of them is read-only,
-    /// wasmtime-wasi rejects the operation.
+    /// Rejects a link or move from one grant into another, because grants are separate file systems. If one of them is
+    /// read-only, wasmtime-wasi rejects the operation.
     fn check_same_grant(&self, from: &Resource<Descriptor>, to: &Resource<Descriptor>) -> FsResult<()> {
         let (from, to) = (self.files.root(from)?, self.files.root(to)?);
         let both_writable = from.quota.is_some() && to.quota.is_some();
@@ -75,8 +75,8 @@ fn refund_on_error(guard: Option<GrowthGuard>, result: &FsResult<()>) {
     }
 }
 
-/// Delegates functions of a descriptor unchanged to wasmtime-wasi: on a thread that may block (`on_disk`), after a check of their path
-/// (`on_disk_at`), or on this thread if the file system is local (`on_open_file`).
+/// Delegates functions of a descriptor unchanged to wasmtime-wasi: on a thread that may block (`on_disk`), after a
+/// check of their path (`on_disk_at`), or on this thread if the file system is local (`on_open_file`).
 macro_rules! delegate {
     ($($call:ident: fn $name:ident($($argument:ident: $type:ty),*) -> $output:ty;)*) => {
         $(async fn $name(&mut self, descriptor: Resource<Descriptor>, $($argument: $type),*) -> FsResult<$output> {
@@ -378,8 +378,8 @@ impl FilesView<'_> {
         Some(found.map(descriptor).map_err(to_fs_error))
     }
 
-    /// Calls a function of wasmtime-wasi that reads the metadata of an open file: on this thread if the file is on a local file
-    /// system, where this never blocks, else on a thread that may block.
+    /// Calls a function of wasmtime-wasi that reads the metadata of an open file: on this thread if the file is on a
+    /// local file system, where this never blocks, else on a thread that may block.
     async fn on_open_file<T: Send + 'static>(
         &mut self,
         descriptor: &Resource<Descriptor>,

@@ -1,13 +1,14 @@
-//! Blocking file operations of one plugin. They run on blocking threads, and a semaphore limits them to [`MAX_BLOCKING_THREADS`]
-//! at the same time (bulkhead).
+//! Blocking file operations of one plugin. They run on blocking threads, and a semaphore limits them to
+//! [`MAX_BLOCKING_THREADS`] at the same time (bulkhead).
 //!
-//! A disk can be slow or unreachable: a network file system that does not respond blocks a thread for an unbounded time, even
-//! after the call that started the operation has ended. So an operation holds its permit until the operating system has answered,
-//! even if its caller has stopped waiting: a plugin whose directory hangs blocks at most this number of threads, and its next
-//! calls wait for a permit, without a thread, until their deadline. The thread pools are large enough for hundreds of plugins.
+//! A disk can be slow or unreachable: a network file system that does not respond blocks a thread for an unbounded
+//! time, even after the call that started the operation has ended. So an operation holds its permit until the operating
+//! system has answered, even if its caller has stopped waiting: a plugin whose directory hangs blocks at most this
+//! number of threads, and its next calls wait for a permit, without a thread, until their deadline. The thread pools
+//! are large enough for hundreds of plugins.
 //!
-//! The processor time of an operation is a part of `limits.cpu` of the call that started it. The wait for a permit counts as
-//! contention with other calls.
+//! The processor time of an operation is a part of `limits.cpu` of the call that started it. The wait for a permit
+//! counts as contention with other calls.
 
 use std::io;
 use std::sync::Arc;

@@ -63,8 +63,8 @@ pub(super) struct Preopen {
     pub(super) is_local: bool,
 }
 
-/// The limit of files that all guests together have open: a quarter of the process's limit. A listing takes two descriptors of
-/// the process, and the host itself needs some, too.
+/// The limit of files that all guests together have open: a quarter of the process's limit. A listing takes two
+/// descriptors of the process, and the host itself needs some, too.
 #[derive(Clone, Debug)]
 pub struct OpenFileLimit(Arc<Semaphore>);
 
@@ -80,7 +80,8 @@ impl OpenFileLimit {
 /// The permits of one open file, directory or listing: one from the instance and one from the process.
 pub(super) type FilePermit = Arc<[OwnedSemaphorePermit; 2]>;
 
-/// The permits that a file's stream holds: its own permit, and the permit of the file, which stays open as long as the stream.
+/// The permits that a file's stream holds: its own permit, and the permit of the file, which stays open as long as the
+/// stream.
 pub(super) struct StreamPermits {
     _file: Option<FilePermit>,
     _stream: OwnedSemaphorePermit,
@@ -111,8 +112,8 @@ pub struct Files {
 }
 
 impl Files {
-    /// Creates the state of an instance that has only its granted directories open. At most `limit` files and directories may
-    /// be open.
+    /// Creates the state of an instance that has only its granted directories open. At most `limit` files and
+    /// directories may be open.
     pub(super) fn new(
         preopens: Vec<Preopen>,
         limit: usize,

@@ -43,7 +43,8 @@ pub(super) fn is_local(file: &File) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|found| LOCAL.contains(&(found.f_type as u32)))
 }
 
-/// Opens the directory at `path`, or at its two parts, as wasmtime-wasi opens a granted one (`O_PATH`), if it is on `device`.
+/// Opens the directory at `path`, or at its two parts, as wasmtime-wasi opens a granted one (`O_PATH`), if it is on
+/// `device`.
 #[cfg(target_os = "linux")]
 pub(super) fn open_dir(path: &Path, nested: Option<&NestedPath>, device: u64) -> Option<File> {
     use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, makedev, openat2, statx};

@@ -3,17 +3,17 @@
 //! A [`QuotaUsage`] holds an upper bound of the bytes used below the directory, and is shared by all instances of the
 //! plugin:
 //!
-//! - an entry (file, directory, link) counts [`ENTRY_COST`] bytes, for its name and its metadata on the disk, and a file its
-//!   size in addition, including holes. A file with several hard links counts once. Data of other writers counts like the
-//!   plugin's;
+//! - an entry (file, directory, link) counts [`ENTRY_COST`] bytes, for its name and its metadata on the disk, and a
+//!   file its size in addition, including holes. A file with several hard links counts once. Data of other writers
+//!   counts like the plugin's;
 //! - growth is charged *before* it happens: the bytes that a write adds to the size of its file, [`ENTRY_COST`] for a
 //!   new entry. Nothing is refunded when a file shrinks or is removed; only a measurement lowers the usage;
 //! - the directory is measured at the first charge, and again when a charge exceeds the quota: at most once every
-//!   [`MIN_RESCAN_INTERVAL`], and with at most a tenth of the time of a processor. A charge waits for the measurement if it
-//!   can start within [`MAX_RESCAN_WAIT`]. If the quota is still exceeded, the charge is rejected. The tenth is measured in
-//!   processor time, because on a busy machine a cheap measurement may take long, and this must not reject a charge for
-//!   which there is room. Waiting for the disk does not count either: a measurement reads metadata on one thread at a time,
-//!   and the plugin itself could use several;
+//!   [`MIN_RESCAN_INTERVAL`], and with at most a tenth of the time of a processor. A charge waits for the measurement
+//!   if it can start within [`MAX_RESCAN_WAIT`]. If the quota is still exceeded, the charge is rejected. The tenth is
+//!   measured in processor time, because on a busy machine a cheap measurement may take long, and this must not reject
+//!   a charge for which there is room. Waiting for the disk does not count either: a measurement reads metadata on one
+//!   thread at a time, and the plugin itself could use several;
 //! - a deleted file that the plugin has open still counts: its bytes are still on the disk.
 //!
 //! Growth and measurement exclude each other (a read-write lock), so a walk never misses growth in a part that it has

@@ -1,8 +1,8 @@
 //! Input and output streams of a file's content.
 //!
 //! Both hold the file's permits for as long as they exist, run their operations on threads that may block, and have one
-//! operation at a time in flight, of at most [`MAX_CHUNK`] bytes. A read is attempted without blocking first ([`nonblocking`]). A
-//! [`Writer`] charges its writes to the quota.
+//! operation at a time in flight, of at most [`MAX_CHUNK`] bytes. A read is attempted without blocking first
+//! ([`nonblocking`]). A [`Writer`] charges its writes to the quota.
 
 use std::fs::File;
 use std::io;

@@ -5,8 +5,8 @@
 //! | the most recently logged ones ([`RecentLines`]) | administrators | [`MAX_LINES`], of at most [`MAX_BYTES`] in total |
 //! | the last ones of standard error ([`LastErrors`]) | the author of the provider: the message of a panic precedes its trap | [`MAX_ERRORS`] |
 //!
-//! A recent line that repeats is kept once, at its last position, with the number of occurrences, so that repeated failures of polls
-//! do not displace other lines.
+//! A recent line that repeats is kept once, at its last position, with the number of occurrences, so that repeated
+//! failures of polls do not displace other lines.
 
 use std::collections::VecDeque;
 use std::time::SystemTime;

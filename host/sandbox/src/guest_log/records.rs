@@ -1,4 +1,5 @@
-//! Tracebacks as one record: lines that belong together, although a guest logs them one by one or writes them to standard error.
+//! Tracebacks as one record: lines that belong together, although a guest logs them one by one or writes them to
+//! standard error.
 //!
 //! | language | a record begins with | and goes on with |
 //! |---|---|---|
@@ -6,8 +7,9 @@
 //! | JavaScript | any line | lines `    at …` |
 //! | Rust, Go | `thread '…' panicked at`, `panic: `, `fatal error: ` | all that follows: the instance ends |
 //!
-//! A line that may begin a record is held until the next line, or until the call ends; other lines are logged immediately. Bounded: a record has
-//! at most [`MAX_LINES`] lines and [`MAX_BYTES`] bytes; further lines begin another record.
+//! A line that may begin a record is held until the next line, or until the call ends; other lines are logged
+//! immediately. Bounded: a record has at most [`MAX_LINES`] lines and [`MAX_BYTES`] bytes; further lines begin another
+//! record.
 
 use mcp_host_base::text::prefix;
 
@@ -85,8 +87,8 @@ impl Records {
         finished.into_iter().collect()
     }
 
-    /// Returns whether all lines are separate records, except that the last one may begin a longer record: neither the lines nor the held record
-    /// belong to a traceback.
+    /// Returns whether all lines are separate records, except that the last one may begin a longer record: neither the
+    /// lines nor the held record belong to a traceback.
     pub(super) fn are_plain(&self, lines: &str) -> bool {
         const BEGINNINGS: [&str; 4] = [PYTHON, "panicked at", "panic: ", "fatal error: "];
         let has_stack =
@@ -138,8 +140,8 @@ impl Records {
     }
 }
 
-/// The part of a context that is held, compared and hashed: a character more than is logged, which shows that the rest was cut off. A context can
-/// be as large as the guest's memory, and what is held is not charged to it.
+/// The part of a context that is held, compared and hashed: a character more than is logged, which shows that the rest
+/// was cut off. A context can be as large as the guest's memory, and what is held is not charged to it.
 fn known_context(context: &str) -> &str {
     prefix(context, MAX_CONTEXT.saturating_add(4))
 }

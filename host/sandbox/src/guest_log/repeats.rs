@@ -1,9 +1,9 @@
 //! Repeated warnings of one plugin.
 //!
-//! A provider has no state between calls, so it repeats a warning about a file in every call. A plugin with subscribers is polled
-//! every two seconds. A warning that equals one of the last [`MAX_WARNINGS`] is logged once per [`REPEAT_INTERVAL`], with the
-//! number of occurrences. Warnings are compared by a hash; if two have the same hash, the second one is throttled as a
-//! repetition.
+//! A provider has no state between calls, so it repeats a warning about a file in every call. A plugin with subscribers
+//! is polled every two seconds. A warning that equals one of the last [`MAX_WARNINGS`] is logged once per
+//! [`REPEAT_INTERVAL`], with the number of occurrences. Warnings are compared by a hash; if two have the same hash, the
+//! second one is throttled as a repetition.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -23,7 +23,8 @@ pub(super) const MAX_ADDRESSES: usize = 8;
 
 /// Name resolution and connections.
 pub(super) trait Network: Send + Sync {
-    /// Returns all addresses of a name. Called once per exchange with a name, and never for an exchange with an address.
+    /// Returns all addresses of a name. Called once per exchange with a name, and never for an exchange with an
+    /// address.
     fn resolve(&self, name: &HostName) -> BoxFuture<'static, io::Result<Vec<IpAddr>>>;
 
     /// Connects to a validated address.
@@ -58,7 +59,8 @@ pub(super) enum AddressPolicy {
     Any,
 }
 
-/// Connects to an origin until `deadline`, over TLS if a client is given. The permit is held while the name is resolved.
+/// Connects to an origin until `deadline`, over TLS if a client is given. The permit is held while the name is
+/// resolved.
 pub(super) async fn connect(
     network: &Arc<dyn Network>,
     origin: &Origin,

@@ -169,7 +169,8 @@ impl ExchangeError {
         }
     }
 
-    /// Logs the failure, unless it is throttled, if the host rejected the request. Returns the error code for the guest.
+    /// Logs the failure, unless it is throttled, if the host rejected the request. Returns the error code for the
+    /// guest.
     pub(super) fn log(&self, origin: Option<&Origin>, warnings: &ThrottledWarnings) -> Error {
         let reason = match self {
             Self::NotGranted => Some("not granted"),

@@ -1,9 +1,10 @@
 //! One HTTP exchange: validation of the request, its connection, the response.
 //!
-//! A request to an origin with access tokens is sent with one. If the origin answers 401, the token may have expired or been revoked
-//! early: it is replaced, and the request is sent again if it is safe, which means `GET`, `HEAD` or `OPTIONS` without a body. Each
-//! attempt takes a permit of `limits.http.concurrency`, and counts towards `limits.http.rate`. While a request waits for a token it
-//! has no permit, so a token server that hangs delays only requests to its own origin.
+//! A request to an origin with access tokens is sent with one. If the origin answers 401, the token may have expired or
+//! been revoked early: it is replaced, and the request is sent again if it is safe, which means `GET`, `HEAD` or
+//! `OPTIONS` without a body. Each attempt takes a permit of `limits.http.concurrency`, and counts towards
+//! `limits.http.rate`. While a request waits for a token it has no permit, so a token server that hangs delays only
+//! requests to its own origin.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -151,8 +152,8 @@ impl OutboundHttp {
         request: Request<WasiBody>,
     ) -> Result<Request<RequestBody>, ExchangeError> {
         let (Parts { method, uri, mut headers, .. }, body) = request.into_parts();
-        // A tunnel would give access to any server, and `TRACE` would reveal the headers that the host adds. Methods are
-        // case-sensitive (RFC 9110, section 9.1), but not for every server.
+        // A tunnel would give access to any server, and `TRACE` would reveal the headers that the host adds. Methods
+        // are case-sensitive (RFC 9110, section 9.1), but not for every server.
         let is_forbidden = |name: &Method| method.as_str().eq_ignore_ascii_case(name.as_str());
         if [Method::CONNECT, Method::TRACE].iter().any(is_forbidden) {
             return Err(ExchangeError::ForbiddenMethod);
@@ -228,8 +229,8 @@ impl OutboundHttp {
     ) -> Result<Answer, ExchangeError> {
         let max_headers = usize::try_from(self.limits.headers.bytes()).unwrap_or(usize::MAX);
         let max_buffer = max_headers.max(MIN_BUFFER);
-        // Room for the response's headers, for informational responses of the same size, and for the beginning of the body in the
-        // buffer.
+        // Room for the response's headers, for informational responses of the same size, and for the beginning of the
+        // body in the buffer.
         let head_limit = HeadLimit::new(max_headers.saturating_mul(2).saturating_add(max_buffer));
         let failed = |error| match head_limit.is_exceeded() {
             true => ExchangeError::ResponseHeadersTooLarge,
@@ -339,8 +340,8 @@ impl Attempt<'_> {
     }
 }
 
-/// The span of an exchange, which ends with the head of the response. It leaves out the path and the query of the URL, which may hold
-/// secrets.
+/// The span of an exchange, which ends with the head of the response. It leaves out the path and the query of the URL,
+/// which may hold secrets.
 fn span(origin: &Origin, method: &Method) -> Span {
     let host = origin.host().to_string();
     info_span!(
@@ -361,7 +362,8 @@ fn authorize(mut request: Request<RequestBody>, token: &AccessToken) -> Request<
     request
 }
 
-/// Returns a copy of a request that may be sent twice: its method is safe (RFC 9110, section 9.2.1), and it has no body.
+/// Returns a copy of a request that may be sent twice: its method is safe (RFC 9110, section 9.2.1), and it has no
+/// body.
 fn repeat(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
     let is_safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
     if !is_safe || !request.body().is_end_stream() {

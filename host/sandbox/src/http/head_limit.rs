@@ -1,7 +1,8 @@
 //! A bound on the bytes that a server sends before its final response.
 //!
-//! A server may send any number of informational responses (1xx) before the final one (RFC 9110, section 15.2), and the client
-//! library reads and drops them. So the bytes before the final response are counted, and a connection with too many fails.
+//! A server may send any number of informational responses (1xx) before the final one (RFC 9110, section 15.2), and the
+//! client library reads and drops them. So the bytes before the final response are counted, and a connection with too
+//! many fails.
 
 use std::io;
 use std::sync::Arc;

@@ -1,9 +1,10 @@
 //! Headers that the host controls, and the limit on their number.
 //!
-//! Hop-by-hop headers (RFC 9110, section 7.6.1) are not forwarded in either direction. `Host` is set from the origin. The
-//! credentials of a grant replace headers of the same names that the guest sent. Many servers pass headers to programs in
-//! variables with `_` in place of `-` (CGI, RFC 3875, section 4.1.18), where `X_Api_Key` equals `X-Api-Key`. So a request is
-//! refused if the name of a header differs from one of the host's headers only in these characters.
+//! Hop-by-hop headers (RFC 9110, section 7.6.1) are not forwarded in either direction. `Host` is set from the origin.
+//! The credentials of a grant replace headers of the same names that the guest sent. Many servers pass headers to
+//! programs in variables with `_` in place of `-` (CGI, RFC 3875, section 4.1.18), where `X_Api_Key` equals
+//! `X-Api-Key`. So a request is refused if the name of a header differs from one of the host's headers only in these
+//! characters.
 
 use hyper::HeaderMap;
 use hyper::header::{self, HeaderName, HeaderValue};

@@ -1,8 +1,8 @@
 //! Access tokens that the host adds to requests: `oauth` of an entry of `grants.http`.
 //!
-//! [`AccessTokens`] belong to one entry of one plugin. A token is requested from the token endpoint when a request needs it, cached, and
-//! used until shortly before its expiry. A token never enters the guest: the host adds it when the request is sent, and no error, log line
-//! or message contains a part of it or of the credentials.
+//! [`AccessTokens`] belong to one entry of one plugin. A token is requested from the token endpoint when a request
+//! needs it, cached, and used until shortly before its expiry. A token never enters the guest: the host adds it when
+//! the request is sent, and no error, log line or message contains a part of it or of the credentials.
 //!
 //! | event | mechanism |
 //! |---|---|
@@ -13,8 +13,8 @@
 //! | the origin answers 401 | the cached token is replaced, at most once in [`MIN_REPLACEMENT_INTERVAL`] |
 //! | the token server sends another refresh token (rotation) | the new one is used from then on, and kept in memory only |
 //!
-//! The wall clock of this machine is used only for the times in the assertion of a service account: expiry is measured from the request of
-//! the token.
+//! The wall clock of this machine is used only for the times in the assertion of a service account: expiry is measured
+//! from the request of the token.
 
 mod answer;
 mod assertion;
@@ -41,10 +41,11 @@ use super::connect::{Network, SystemNetwork};
 use super::tls::TlsRoots;
 use crate::outbound_http::retry_advice;
 
-/// The minimum interval between two replacements of tokens that the origin answered with 401, so that an origin that always answers 401
-/// does not flood the token server.
+/// The minimum interval between two replacements of tokens that the origin answered with 401, so that an origin that
+/// always answers 401 does not flood the token server.
 const MIN_REPLACEMENT_INTERVAL: Duration = Duration::from_secs(5);
-/// The margin before the expiry of a token: it is used until then, or until a fifth of its lifetime is left if that is shorter.
+/// The margin before the expiry of a token: it is used until then, or until a fifth of its lifetime is left if that is
+/// shorter.
 const EXPIRY_MARGIN: Duration = Duration::from_secs(60);
 /// The minimum time for which a token is used after its arrival, even if its lifetime is shorter.
 const MIN_USE: Duration = Duration::from_secs(1);

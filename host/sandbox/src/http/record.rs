@@ -9,7 +9,8 @@ use super::OutboundHttp;
 use super::error::ExchangeError;
 use crate::grant_usage::HttpOutcome;
 
-/// The record of an exchange. It is counted when the last clone is dropped: as cancelled, unless it has another outcome.
+/// The record of an exchange. It is counted when the last clone is dropped: as cancelled, unless it has another
+/// outcome.
 #[derive(Clone)]
 pub(super) struct ExchangeRecord(Arc<OpenRecord>);
 

@@ -1,9 +1,10 @@
 //! Memory accounting of one instance's HTTP resources: header fields, requests, responses and their bodies, each
 //! charged to the plugin's memory.
 //!
-//! wasmtime-wasi-http does the work; this module wraps each of its functions that stores data of the guest or of a server's response. A guest can
-//! build a request without a grant and without ever sending it, so memory is [reserved](crate::memory::Reservation) before it is used, and released
-//! when its resource is dropped, at the latest with the instance. When `limits.memory` is exhausted, the call ends.
+//! wasmtime-wasi-http does the work; this module wraps each of its functions that stores data of the guest or of a
+//! server's response. A guest can build a request without a grant and without ever sending it, so memory is
+//! [reserved](crate::memory::Reservation) before it is used, and released when its resource is dropped, at the latest
+//! with the instance. When `limits.memory` is exhausted, the call ends.
 //!
 //! | stored | charged | released with |
 //! |---|---|---|
@@ -47,8 +48,8 @@ pub(super) struct ResourceReservations {
     by_resource: HashMap<u32, Reservation>,
     /// Memory that is reserved until the end of the instance.
     permanent: Option<Reservation>,
-    /// The maximum length of a text, and size of fields. It exceeds the size that can be sent, so that sending returns the error that names the
-    /// limit.
+    /// The maximum length of a text, and size of fields. It exceeds the size that can be sent, so that sending returns
+    /// the error that names the limit.
     max_text_size: usize,
 }
 

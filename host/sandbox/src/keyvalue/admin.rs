@@ -1,8 +1,8 @@
-//! The buckets of one plugin for an admin, without a guest: the same stores with the same quotas, concurrently with any host that uses
-//! them.
+//! The buckets of one plugin for an admin, without a guest: the same stores with the same quotas, concurrently with any
+//! host that uses them.
 //!
-//! Reading never creates a database, and errors name the file. Operations on buckets in a database block the thread; those on shared
-//! buckets do not.
+//! Reading never creates a database, and errors name the file. Operations on buckets in a database block the thread;
+//! those on shared buckets do not.
 
 use std::path::Path;
 
@@ -51,7 +51,8 @@ pub struct PluginBuckets {
 }
 
 impl PluginBuckets {
-    /// Returns the buckets that are granted to a plugin, stored below `state_dir`, or in `shared_buckets` if they are shared. Opens nothing.
+    /// Returns the buckets that are granted to a plugin, stored below `state_dir`, or in `shared_buckets` if they are
+    /// shared. Opens nothing.
     pub fn new(plugin: &config::Plugin, state_dir: &Path, shared_buckets: Option<&dyn SharedBuckets>) -> Self {
         Self {
             plugin: plugin.name.to_string(),
@@ -124,8 +125,8 @@ impl PluginBuckets {
         delete().map_err(|error| self.error(&error))
     }
 
-    /// Calls `show` with each page of the keys that begin with a prefix, in byte order; of a shared bucket, in the order of their last
-    /// writes.
+    /// Calls `show` with each page of the keys that begin with a prefix, in byte order; of a shared bucket, in the
+    /// order of their last writes.
     pub async fn list<E: From<AdminError>>(
         &self,
         bucket: &str,

@@ -1,8 +1,9 @@
 //! Errors of bucket operations: without internals for the guest and its clients, and with all details for the admin.
 //!
-//! Each kind of error is logged once a minute, with the number of occurrences ([`StoreError::log`]). Errors that the guest or its
-//! quota causes go through the guest's own log. Errors that only an admin can repair (a damaged file, a full disk) are logged as the
-//! host's, with the file and the remedy: a guest that has exhausted its log allowance does not hide them.
+//! Each kind of error is logged once a minute, with the number of occurrences ([`StoreError::log`]). Errors that the
+//! guest or its quota causes go through the guest's own log. Errors that only an admin can repair (a damaged file, a
+//! full disk) are logged as the host's, with the file and the remedy: a guest that has exhausted its log allowance does
+//! not hide them.
 
 use std::path::Path;
 

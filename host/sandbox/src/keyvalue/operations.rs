@@ -189,7 +189,8 @@ impl Operations<'_> {
         result.ok_or_else(|| StoreError::Failed("an operation ended without a result".to_owned()))
     }
 
-    /// Runs work that stores its result and returns its size. Type-erased, so that this is compiled once, and not for each operation.
+    /// Runs work that stores its result and returns its size. Type-erased, so that this is compiled once, and not for
+    /// each operation.
     async fn with_database_erased(
         &self,
         request_bytes: usize,

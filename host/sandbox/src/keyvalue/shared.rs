@@ -2,25 +2,29 @@
 //!
 //! The operations have the same results as on disk ([`store`](super::store)), with these differences:
 //!
-//! - An increment reads the number, adds, and writes the sum if the key still has the revision that was read (compare-and-swap). After a
-//!   conflict it tries again, with exponential back-off, at most [`MAX_ATTEMPTS`] times and within the time of the operation.
-//! - The keys of a batch are written, read and deleted one by one, several at once. A batch that fails may have been applied to some of
-//!   them, which `wasi:keyvalue` permits. Sizes and keys are checked before the first request.
-//! - A listing has the keys in the order of their last writes, and its cursor is a revision. A key that is written meanwhile may appear
-//!   twice; a key that exists throughout is never missing. The last writes may not be in it yet.
-//! - The store enforces the quotas. Its count of bytes has an overhead for each key, so a quota of bytes is approximate.
-//! - A request whose answer does not arrive may have been carried out, and is not repeated: an increment could be counted twice.
+//! - An increment reads the number, adds, and writes the sum if the key still has the revision that was read
+//!   (compare-and-swap). After a conflict it tries again, with exponential back-off, at most [`MAX_ATTEMPTS`] times and
+//!   within the time of the operation.
+//! - The keys of a batch are written, read and deleted one by one, several at once. A batch that fails may have been
+//!   applied to some of them, which `wasi:keyvalue` permits. Sizes and keys are checked before the first request.
+//! - A listing has the keys in the order of their last writes, and its cursor is a revision. A key that is written
+//!   meanwhile may appear twice; a key that exists throughout is never missing. The last writes may not be in it yet.
+//! - The store enforces the quotas. Its count of bytes has an overhead for each key, so a quota of bytes is
+//!   approximate.
+//! - A request whose answer does not arrive may have been carried out, and is not repeated: an increment could be
+//!   counted twice.
 //!
 //! # Bounds
 //!
-//! An operation takes at most half of the call's `limits.deadline` and at most [`MAX_TIME`], so the guest gets the error and can still answer.
-//! The operations of one plugin's shared buckets have [`MAX_OPERATIONS`] permits; one has at most [`MAX_WRITES`] writes or [`MAX_READS`] reads
-//! in flight. The answers of these reads, of one and a half times the largest value each, and the parsing of one of them are in memory before
-//! they are charged to `limits.memory`: at most 24 MiB for a plugin. An answer is processed in the call, on its threads and within its
-//! `limits.cpu`, not on a thread of the transport.
+//! An operation takes at most half of the call's `limits.deadline` and at most [`MAX_TIME`], so the guest gets the
+//! error and can still answer. The operations of one plugin's shared buckets have [`MAX_OPERATIONS`] permits; one has
+//! at most [`MAX_WRITES`] writes or [`MAX_READS`] reads in flight. The answers of these reads, of one and a half times
+//! the largest value each, and the parsing of one of them are in memory before they are charged to `limits.memory`: at
+//! most 24 MiB for a plugin. An answer is processed in the call, on its threads and within its `limits.cpu`, not on a
+//! thread of the transport.
 //!
-//! The store is untrusted, like a guest: its client bounds a value before it returns it, and a listing omits keys that no guest can have
-//! written.
+//! The store is untrusted, like a guest: its client bounds a value before it returns it, and a listing omits keys that
+//! no guest can have written.
 
 #[cfg(test)]
 mod tests;
@@ -111,8 +115,8 @@ impl SharedStore {
         }))
     }
 
-    /// Returns the contents that were read last. If they are [old](MAX_AGE), they are read again in the background, on the current
-    /// runtime.
+    /// Returns the contents that were read last. If they are [old](MAX_AGE), they are read again in the background, on
+    /// the current runtime.
     pub(super) fn known_contents(&self) -> Option<BucketContents> {
         let known = *self.0.contents.lock();
         let is_fresh = known.is_some_and(|(read, _)| read.elapsed() < MAX_AGE);

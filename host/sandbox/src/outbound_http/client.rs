@@ -81,7 +81,8 @@ impl ExchangeError {
     }
 }
 
-/// A client for the URLs of one section of the config. Its connections are kept alive. The client is created at first use.
+/// A client for the URLs of one section of the config. Its connections are kept alive. The client is created at first
+/// use.
 #[derive(Debug, Default)]
 pub struct HttpsClient {
     authorities: Vec<CertificateDer<'static>>,

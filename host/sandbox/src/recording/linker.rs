@@ -11,7 +11,8 @@ use wasmtime::{Engine, Store, StoreContextMut};
 use super::{HostCallOutcome, InstanceRecording, Mode, Passthrough, may_have_effects, value};
 use crate::state::GuestState;
 
-/// The type of all handles of a guest. The host does not distinguish them, because the guest was validated with its own types.
+/// The type of all handles of a guest. The host does not distinguish them, because the guest was validated with its own
+/// types.
 const HANDLE: u32 = 0;
 
 /// A function that a component imports.
@@ -47,8 +48,8 @@ impl LinkedPassthrough {
     }
 }
 
-/// Links all imports of a component with functions that call the `passthrough` and record its results or, without a passthrough, that
-/// replay a record.
+/// Links all imports of a component with functions that call the `passthrough` and record its results or, without a
+/// passthrough, that replay a record.
 pub fn linker(
     engine: &Engine,
     component: &Component,
@@ -96,7 +97,8 @@ pub fn linker(
     Ok(linker)
 }
 
-/// Returns `wasi:filesystem/types descriptor.open-at` for `wasi:filesystem/types@0.2.6` and `[method]descriptor.open-at`.
+/// Returns `wasi:filesystem/types descriptor.open-at` for `wasi:filesystem/types@0.2.6` and
+/// `[method]descriptor.open-at`.
 fn function_name(import: &str, function: &str) -> String {
     let interface = import.split_once('@').map_or(import, |(interface, _)| interface);
     match function.strip_prefix("[constructor]") {

@@ -1,12 +1,14 @@
-//! Redaction of secrets in a record: values that the config takes from a variable or a file, and credentials in headers.
+//! Redaction of secrets in a record: values that the config takes from a variable or a file, and credentials in
+//! headers.
 //!
-//! Each occurrence of a secret value, in text and in bytes, is replaced by the same number of bytes of [`FILLER`]. Lengths and offsets stay the
-//! same, so a provider that passes the value on behaves the same in a replay. A value of fewer than [`MIN_LENGTH`] bytes is replaced only if it is
-//! a whole text, because it would match elsewhere by chance. The host does not know values that a provider computes from a secret; values of the
-//! headers in [`HEADERS`] are always replaced, and match any value in a replay.
+//! Each occurrence of a secret value, in text and in bytes, is replaced by the same number of bytes of [`FILLER`].
+//! Lengths and offsets stay the same, so a provider that passes the value on behaves the same in a replay. A value of
+//! fewer than [`MIN_LENGTH`] bytes is replaced only if it is a whole text, because it would match elsewhere by chance.
+//! The host does not know values that a provider computes from a secret; values of the headers in [`HEADERS`] are
+//! always replaced, and match any value in a replay.
 //!
-//! The host's own secrets of a grant (tokens, passwords of databases) never reach a guest, and so are not in a record. They are replaced
-//! nevertheless, because a server may echo them.
+//! The host's own secrets of a grant (tokens, passwords of databases) never reach a guest, and so are not in a record.
+//! They are replaced nevertheless, because a server may echo them.
 
 use serde_json::{Value, json};
 

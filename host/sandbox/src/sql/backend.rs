@@ -82,8 +82,8 @@ impl Backend {
 }
 
 impl SqlDatabases {
-    /// Checks that the granted schemas of a database of PostgreSQL exist. Returns warnings about schemas that the role may not
-    /// use, and about functions that bypass the check of schemas.
+    /// Checks that the granted schemas of a database of PostgreSQL exist. Returns warnings about schemas that the role
+    /// may not use, and about functions that bypass the check of schemas.
     pub(super) async fn check_schemas(&self, name: &str, database: &Database) -> Result<Vec<String>, String> {
         let Backend::Postgresql(server) = &database.backend else { return Ok(Vec::new()) };
         let schemas = server.schemas();

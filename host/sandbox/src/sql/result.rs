@@ -22,7 +22,8 @@ pub(super) struct ChargedRows {
 }
 
 impl ChargedRows {
-    /// Charges rows that another process has read: `memory` is resized to the query's own memory (`base`) plus the rows.
+    /// Charges rows that another process has read: `memory` is resized to the query's own memory (`base`) plus the
+    /// rows.
     pub(super) fn charge(rows: Rows, mut memory: Reservation, base: usize) -> Result<Self, QueryError> {
         let resized = memory.try_resize(base.saturating_add(rows_size(&rows)));
         resized.map(|()| Self { rows, _memory: memory }).map_err(|_| QueryError::OutOfMemory)

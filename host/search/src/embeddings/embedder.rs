@@ -1,14 +1,15 @@
 //! The task that computes vectors of indexed documents.
 //!
-//! A *pass* visits the documents of the plugins whose text is sent, requests the missing vectors of their passages in batches, and stores
-//! them. One request is in flight at a time. The next pass begins when the index has changed, after a pause of [`PAUSE_FACTOR`] times the
-//! last one.
+//! A *pass* visits the documents of the plugins whose text is sent, requests the missing vectors of their passages in
+//! batches, and stores them. One request is in flight at a time. The next pass begins when the index has changed, after
+//! a pause of [`PAUSE_FACTOR`] times the last one.
 //!
-//! A pass, and its request, is cancelled when the set of plugins whose text is sent changes, so that text is not sent after a reload forbids
-//! it. Each page of documents is filtered by the config of its plugin immediately before it is sent.
+//! A pass, and its request, is cancelled when the set of plugins whose text is sent changes, so that text is not sent
+//! after a reload forbids it. Each page of documents is filtered by the config of its plugin immediately before it is
+//! sent.
 //!
-//! Vectors that could not be stored, or whose document still lacks others, are kept until the next page. So a full disk, another failed
-//! request, or a cancelled pass does not cause a text to be sent again.
+//! Vectors that could not be stored, or whose document still lacks others, are kept until the next page. So a full
+//! disk, another failed request, or a cancelled pass does not cause a text to be sent again.
 //!
 //! | bound | mechanism |
 //! |---|---|
@@ -17,8 +18,8 @@
 //! | memory | the passages and vectors of a batch |
 //! | the index | `search.max-size`: without room nothing is sent; while the disk is full, at most one page |
 //!
-//! A text that the endpoint rejects (400, 413, 422) does not block the others: a rejected batch is sent again document by document, and a
-//! document that is rejected alone is left out until it changes or the host is restarted.
+//! A text that the endpoint rejects (400, 413, 422) does not block the others: a rejected batch is sent again document
+//! by document, and a document that is rejected alone is left out until it changes or the host is restarted.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
@@ -70,8 +71,8 @@ pub(crate) struct EmbeddedSource {
 }
 
 impl EmbeddedSource {
-    /// Whether the document at a path is sent. The index may contain other documents of the source, if it is older than the config or shared
-    /// with another host.
+    /// Whether the document at a path is sent. The index may contain other documents of the source, if it is older than
+    /// the config or shared with another host.
     fn includes(&self, path: &str) -> bool {
         self.source.uri(&self.mount, path).is_some()
     }

@@ -1,7 +1,7 @@
 //! Requests to the endpoint: texts, and their vectors in the answer.
 //!
-//! The maximum size of the answer depends on the number of texts and dimensions. The answer is rejected as a whole unless it has
-//! exactly one valid vector for each text.
+//! The maximum size of the answer depends on the number of texts and dimensions. The answer is rejected as a whole
+//! unless it has exactly one valid vector for each text.
 
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ pub(super) enum EndpointError {
     /// There is no answer, or its status is not a success.
     #[error("{}{}", .0, advice(.0))]
     Exchange(#[from] ExchangeError),
-    /// The answer is not an object with `data`, a list of embeddings. The answer is not quoted, because it may repeat the
-    /// request with the key.
+    /// The answer is not an object with `data`, a list of embeddings. The answer is not quoted, because it may repeat
+    /// the request with the key.
     #[error("the answer is not a list of embeddings: {problem} at line {line}, column {column}")]
     Syntax {
         /// The problem.

@@ -11,8 +11,8 @@ use crate::query::Candidate;
 /// The constant of the formula. A larger value reduces the weight of the first ranks.
 const K: f64 = 60.0;
 
-/// Merges the documents that match by their words, best first, with the nearest documents. The new scores are negative like
-/// FTS5's: the smaller, the better.
+/// Merges the documents that match by their words, best first, with the nearest documents. The new scores are negative
+/// like FTS5's: the smaller, the better.
 pub(crate) fn fuse(lexical: Vec<Candidate>, nearest: Vec<Nearest>) -> Vec<Candidate> {
     let mut fused: HashMap<i64, Candidate> = HashMap::new();
     for (rank, candidate) in (1_u32..).zip(lexical) {

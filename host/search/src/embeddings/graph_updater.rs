@@ -1,11 +1,12 @@
 //! The task that keeps the approximate index consistent with the vectors in the database.
 //!
-//! There is no graph while a query can be compared with every vector. Beyond [`MAX_SCANNED`] bytes of vectors, the task inserts the
-//! texts that the graph lacks, and rebuilds the graph when most of its texts no longer exist. When the index has changed, the task
-//! compares the database with the graph, page by page, after a pause of [`PAUSE_FACTOR`] times the last comparison.
+//! There is no graph while a query can be compared with every vector. Beyond [`MAX_SCANNED`] bytes of vectors, the task
+//! inserts the texts that the graph lacks, and rebuilds the graph when most of its texts no longer exist. When the
+//! index has changed, the task compares the database with the graph, page by page, after a pause of [`PAUSE_FACTOR`]
+//! times the last comparison.
 //!
-//! `memory` bounds the graph. Texts beyond the bound are not inserted: the most recently added ones, or any texts after a restart. Their
-//! resources are found by their words, and lexical matches are still compared by their vectors.
+//! `memory` bounds the graph. Texts beyond the bound are not inserted: the most recently added ones, or any texts after
+//! a restart. Their resources are found by their words, and lexical matches are still compared by their vectors.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! The documents with the nearest vectors to a query.
 //!
-//! Up to [`MAX_SCANNED`] bytes of vectors, the query is compared with each vector. Above that, an approximate index ([`VectorGraph`]) returns the
-//! nearest texts. Documents are filtered in the order of their similarity until enough are found, so a document that the filter rejects takes no
-//! place. If too few texts of the approximate index pass the filter, more are requested from it, and then the query is compared with
-//! all vectors in memory. So a principal that may find only a few documents still finds the nearest of them. If the time ends first, the
-//! result is partial.
+//! Up to [`MAX_SCANNED`] bytes of vectors, the query is compared with each vector. Above that, an approximate index
+//! ([`VectorGraph`]) returns the nearest texts. Documents are filtered in the order of their similarity until enough
+//! are found, so a document that the filter rejects takes no place. If too few texts of the approximate index pass the
+//! filter, more are requested from it, and then the query is compared with all vectors in memory. So a principal that
+//! may find only a few documents still finds the nearest of them. If the time ends first, the result is partial.
 //!
 //! [`MAX_SCANNED`]: super::graph_updater::MAX_SCANNED
 
@@ -24,7 +24,8 @@ use crate::status::SourceId;
 
 /// The maximum number of documents that are found.
 pub(crate) const MAX_NEAREST: usize = 100;
-/// The numbers of texts that are requested from the approximate index, one after the other, before the query is compared with all vectors.
+/// The numbers of texts that are requested from the approximate index, one after the other, before the query is
+/// compared with all vectors.
 const WIDTHS: [usize; 2] = [800, 1600];
 /// The number of vectors between two checks of the deadline.
 const CHECK_INTERVAL: usize = 1024;
@@ -81,7 +82,8 @@ impl NearestResult {
     }
 }
 
-/// A passage with its similarity. The most similar passage is the largest; among equal ones, the passage with the smallest ids.
+/// A passage with its similarity. The most similar passage is the largest; among equal ones, the passage with the
+/// smallest ids.
 #[derive(Debug, PartialEq)]
 struct ScoredPassage {
     similarity: f32,

@@ -1,11 +1,11 @@
 //! Vectors of queries.
 //!
-//! A query is sent if the config enables it, within `query-rate`, and at most [`MAX_REQUESTS`] at a time. All other queries have lexical
-//! results, as do queries without a response within `query-timeout`, and all queries while the
+//! A query is sent if the config enables it, within `query-rate`, and at most [`MAX_REQUESTS`] at a time. All other
+//! queries have lexical results, as do queries without a response within `query-timeout`, and all queries while the
 //! [circuit](mcp_host_base::circuit_breaker) is open.
 //!
-//! Vectors of saved searches are cached, because these are repeated for each subscriber whenever the index changes. Other vectors are not
-//! cached: the time of a search would reveal that another principal has searched for the same.
+//! Vectors of saved searches are cached, because these are repeated for each subscriber whenever the index changes.
+//! Other vectors are not cached: the time of a search would reveal that another principal has searched for the same.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

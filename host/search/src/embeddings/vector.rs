@@ -1,8 +1,8 @@
 //! Quantised vectors.
 //!
-//! Only the direction of a vector counts: the similarity of two vectors is the cosine of their angle. So a vector is scaled to
-//! a signed byte for each dimension, a quarter of the size of floating-point numbers on disk and in each scan. The error of a
-//! similarity is below 0.01.
+//! Only the direction of a vector counts: the similarity of two vectors is the cosine of their angle. So a vector is
+//! scaled to a signed byte for each dimension, a quarter of the size of floating-point numbers on disk and in each
+//! scan. The error of a similarity is below 0.01.
 
 /// The maximum absolute value of a component.
 const MAX: f64 = 127.0;
@@ -34,7 +34,8 @@ impl Vector {
         Some(Self(bytes))
     }
 
-    /// Takes the stored form of a vector with this number of dimensions from elsewhere. None if it has another one, or no direction.
+    /// Takes the stored form of a vector with this number of dimensions from elsewhere. None if it has another one, or
+    /// no direction.
     pub(super) fn restored(bytes: &[u8], dimensions: usize) -> Option<Self> {
         let (_, components) = bytes.split_first_chunk::<HEADER_LEN>()?;
         let components: Vec<f32> = components.iter().map(|byte| f32::from(byte.cast_signed())).collect();
@@ -68,7 +69,8 @@ pub(super) fn similarity(one: &[u8], other: &[u8]) -> Option<f32> {
     Some(lengths * to_f32(dot_product(components, other_components)))
 }
 
-/// The sum of the products. The sum does not overflow: each product is at most 2¹⁴, and a vector has at most 2¹³ dimensions.
+/// The sum of the products. The sum does not overflow: each product is at most 2¹⁴, and a vector has at most 2¹³
+/// dimensions.
 fn dot_product(one: &[u8], other: &[u8]) -> i32 {
     let widen = |byte: &u8| i32::from(byte.cast_signed());
     one.iter().zip(other).fold(0_i32, |sum, (a, b)| sum.wrapping_add(widen(a).wrapping_mul(widen(b))))

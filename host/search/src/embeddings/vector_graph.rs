@@ -1,13 +1,13 @@
-//! An approximate index of vectors: a hierarchical navigable small world graph (Malkov and Yashunin, 2018) in memory, by the crate
-//! `hnsw_rs`.
+//! An approximate index of vectors: a hierarchical navigable small world graph (Malkov and Yashunin, 2018) in memory,
+//! by the crate `hnsw_rs`.
 //!
-//! Its nodes are texts, each with the digest of the sent text and its vector. When a text is found, its passages are looked up in
-//! the database. So a passage that is edited, removed, or no longer embedded is not found from that moment on, and a node is never
-//! changed. Nodes without passages are skipped until the graph is rebuilt (`graph_updater`).
+//! Its nodes are texts, each with the digest of the sent text and its vector. When a text is found, its passages are
+//! looked up in the database. So a passage that is edited, removed, or no longer embedded is not found from that moment
+//! on, and a node is never changed. Nodes without passages are skipped until the graph is rebuilt (`graph_updater`).
 //!
-//! An insertion takes about a millisecond, on a separate thread of low priority that holds the lock for one node at a time. The
-//! graph is built with a fixed seed by one thread: the same vectors in the same order give the same graph, and therefore the same
-//! results. After a restart the graph is built again.
+//! An insertion takes about a millisecond, on a separate thread of low priority that holds the lock for one node at a
+//! time. The graph is built with a fixed seed by one thread: the same vectors in the same order give the same graph,
+//! and therefore the same results. After a restart the graph is built again.
 
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -56,8 +56,8 @@ impl Distance<u8> for CosineDistance {
     }
 }
 
-/// A text with the similarity of its vector. The most similar text is the largest; among equal ones, the text with the smallest
-/// digest.
+/// A text with the similarity of its vector. The most similar text is the largest; among equal ones, the text with the
+/// smallest digest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ScoredText {
     pub(super) similarity: f32,

@@ -1,8 +1,8 @@
 //! The vectors in the index.
 //!
-//! A document is *embedded* in a space when the vectors of its first passages are stored, or it has no text. A changed document is no
-//! longer embedded, and its vectors are not looked up. They stay until there are new ones, because usually most passages are unchanged,
-//! and their vectors are found again by the digest of the text.
+//! A document is *embedded* in a space when the vectors of its first passages are stored, or it has no text. A changed
+//! document is no longer embedded, and its vectors are not looked up. They stay until there are new ones, because
+//! usually most passages are unchanged, and their vectors are found again by the digest of the text.
 
 use mcp_host_config::search::Embeddings;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
@@ -48,7 +48,8 @@ const MAX_DOCUMENTS: usize = 64;
 /// The digest of a sent text.
 pub(super) type TextDigest = [u8; DIGEST_LEN];
 
-/// Everything except the text that the vectors of a document depend on: the endpoint, the model, and the form of the sent text.
+/// Everything except the text that the vectors of a document depend on: the endpoint, the model, and the form of the
+/// sent text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct VectorSpace(i64);
 
@@ -119,8 +120,8 @@ impl PassageSelection {
     }
 }
 
-/// Returns the next documents of a source that are not embedded and whose paths are included. Together they have at least `min_passages`,
-/// unless there are fewer.
+/// Returns the next documents of a source that are not embedded and whose paths are included. Together they have at
+/// least `min_passages`, unless there are fewer.
 pub(super) fn find_pending(
     connection: &Connection,
     source: SourceId,
@@ -180,8 +181,8 @@ fn pending_document(
     Ok(PendingDocument { id, passages })
 }
 
-/// Stores the vectors of documents in one transaction. Skips documents that have changed meanwhile or lack vectors. Returns the number of
-/// stored documents.
+/// Stores the vectors of documents in one transaction. Skips documents that have changed meanwhile or lack vectors.
+/// Returns the number of stored documents.
 pub(super) fn put(
     connection: &mut Connection,
     space: VectorSpace,
@@ -279,7 +280,8 @@ pub(crate) fn count_vectors_of_source(
     Ok(statement.query_row(params![source.0, space.0], |row| row.get(0))?)
 }
 
-/// The number of a source's passages that are sent, with a maximum per document. This reads all passages, so it is too slow for searches.
+/// The number of a source's passages that are sent, with a maximum per document. This reads all passages, so it is too
+/// slow for searches.
 pub(crate) fn count_passages(
     connection: &Connection,
     source: SourceId,
@@ -324,7 +326,8 @@ pub(crate) fn stored_vectors(
     Ok(Some(vectors.collect::<Result<_, _>>()?))
 }
 
-/// Stores the vectors of a document that another index has, unless the document is embedded, or one of them is not valid.
+/// Stores the vectors of a document that another index has, unless the document is embedded, or one of them is not
+/// valid.
 pub(crate) fn put_stored(
     transaction: &Transaction<'_>,
     space: VectorSpace,

@@ -91,8 +91,8 @@ async fn an_index_that_another_process_creates_anew_is_opened_again() {
     let (a, b) = (open(ours.clone(), 1).await, open(ours.clone(), 2).await);
     let mut rebuilds = ours.rebuilds();
     other.rebuild().await.unwrap();
-    // The other process keeps the file open: SQLite locks the file while the last connection closes, and `ours` would wait
-    // for it.
+    // The other process keeps the file open: SQLite locks the file while the last connection closes, and `ours` would
+    // wait for it.
     let again = [open(other.clone(), 2).await, open(other.clone(), 1).await];
     assert!(!again.contains(&a) && !again.contains(&b), "an id is never that of another source");
     assert_eq!(open(ours.clone(), 1).await, again[1]);

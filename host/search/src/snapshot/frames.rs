@@ -1,10 +1,11 @@
 //! The encoded documents of a snapshot: a sequence of frames, compressed (zlib).
 //!
-//! A frame is the length of its header, the header in JSON, and what the header announces: the text of a document, and the digest and the
-//! vector of each embedded passage. The last frame has the report of the replica that has published the snapshot.
+//! A frame is the length of its header, the header in JSON, and what the header announces: the text of a document, and
+//! the digest and the vector of each embedded passage. The last frame has the report of the replica that has published
+//! the snapshot.
 //!
-//! The reader is fed in parts of [`FEED`] bytes, so that what they expand to is bounded before it is parsed. Each length is compared with its
-//! bound before the frame is received.
+//! The reader is fed in parts of [`FEED`] bytes, so that what they expand to is bounded before it is parsed. Each
+//! length is compared with its bound before the frame is received.
 
 use std::io::{self, Write as _};
 
@@ -194,7 +195,8 @@ impl FrameReader {
         Self { decoder, limits, taken: 0, header: None, documents: 0, is_at_end: false }
     }
 
-    /// Adds compressed bytes, at most [`FEED`]. The frames that they complete must be taken before the next ones are added.
+    /// Adds compressed bytes, at most [`FEED`]. The frames that they complete must be taken before the next ones are
+    /// added.
     pub(super) fn feed(&mut self, compressed: &[u8]) -> Result<(), FrameError> {
         let expanded = self.decoder.get_mut();
         let taken = std::mem::take(&mut self.taken).min(expanded.len());

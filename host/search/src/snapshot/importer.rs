@@ -1,4 +1,5 @@
-//! Fetching of a snapshot: its chunks are checked, decrypted and decoded one after another, and its documents put into the index in batches.
+//! Fetching of a snapshot: its chunks are checked, decrypted and decoded one after another, and its documents put into
+//! the index in batches.
 //!
 //! Documents that the snapshot lacks are removed at its end, if it is the snapshot of a complete index.
 
@@ -22,8 +23,8 @@ use crate::store::{self, Bounds};
 const MAX_TIME: Duration = Duration::from_mins(10);
 /// The maximum number of documents of a batch.
 const MAX_BATCH: usize = 64;
-/// The maximum number of chunks that are skipped, because they do not belong to the snapshot. The request of an earlier holder of the lease
-/// may have been executed late.
+/// The maximum number of chunks that are skipped, because they do not belong to the snapshot. The request of an earlier
+/// holder of the lease may have been executed late.
 const MAX_FOREIGN: u32 = 4;
 
 /// Where the documents of a snapshot are put.

@@ -1,7 +1,9 @@
-//! Publishing of a snapshot: the documents of a source are encoded, encrypted and uploaded as they are read from the index.
+//! Publishing of a snapshot: the documents of a source are encoded, encrypted and uploaded as they are read from the
+//! index.
 //!
-//! The chunks are written into the slot that the published snapshot does not use, and the description last. A replica that fails in between
-//! leaves the published snapshot as it was. Documents may change meanwhile: each of them is complete, and the next snapshot has the change.
+//! The chunks are written into the slot that the published snapshot does not use, and the description last. A replica
+//! that fails in between leaves the published snapshot as it was. Documents may change meanwhile: each of them is
+//! complete, and the next snapshot has the change.
 
 use mcp_host_base::shared_snapshots::{MAX_CHUNKS, MAX_SNAPSHOT, Published, Slot, Snapshot};
 use sha2::{Digest as _, Sha256};
@@ -59,14 +61,16 @@ impl SharedIndex {
         upload.finish(expected).await
     }
 
-    /// Publishes that there is no snapshot, for this reason, so that the others do not rely on an earlier one. Returns the revision.
+    /// Publishes that there is no snapshot, for this reason, so that the others do not rely on an earlier one. Returns
+    /// the revision.
     pub(super) async fn publish_failure(&self, reason: String) -> Result<u64, TransferError> {
         let (mut upload, expected) = self.begin_upload().await?;
         upload.add_rest(&FrameWriter::new().finish(Report::failed(reason))?).await?;
         upload.finish(expected).await
     }
 
-    /// Begins an upload into the slot that the published snapshot does not use. Returns the revision that it replaces, too.
+    /// Begins an upload into the slot that the published snapshot does not use. Returns the revision that it replaces,
+    /// too.
     async fn begin_upload(&self) -> Result<(Upload<'_>, Option<u64>), TransferError> {
         let published = self.ask(self.place.published()).await?;
         let slot = match &published {

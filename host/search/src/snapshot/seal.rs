@@ -1,8 +1,9 @@
 //! Encryption and authentication of snapshots (XChaCha20-Poly1305).
 //!
-//! Each snapshot has its own key, derived from the secret of the cluster, the name of the place and a random salt. The nonce of a chunk is its
-//! number, so chunks cannot be exchanged, and a chunk of another snapshot or another place is rejected. The seal of the description is the
-//! salt, and the authentication tag of all its members: the number of chunks and their digest are those that the replica has published.
+//! Each snapshot has its own key, derived from the secret of the cluster, the name of the place and a random salt. The
+//! nonce of a chunk is its number, so chunks cannot be exchanged, and a chunk of another snapshot or another place is
+//! rejected. The seal of the description is the salt, and the authentication tag of all its members: the number of
+//! chunks and their digest are those that the replica has published.
 
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};

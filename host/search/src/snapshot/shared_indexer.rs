@@ -1,11 +1,14 @@
-//! The task of a plugin whose index is shared: it follows the replica that builds the index, or builds it, or indexes for itself.
+//! The task of a plugin whose index is shared: it follows the replica that builds the index, or builds it, or indexes
+//! for itself.
 //!
-//! A replica that builds publishes when its index has changed, and is complete or has failed. It publishes an incomplete index only if there is
-//! no snapshot of a complete one, so that the others have the first documents soon and never lose any. A replica that begins to build fetches
-//! the published snapshot first, so that it reads only what has changed.
+//! A replica that builds publishes when its index has changed, and is complete or has failed. It publishes an
+//! incomplete index only if there is no snapshot of a complete one, so that the others have the first documents soon
+//! and never lose any. A replica that begins to build fetches the published snapshot first, so that it reads only what
+//! has changed.
 //!
-//! A snapshot is published again before the store drops it ([`RENEWAL`]), although the index has not changed. So the store keeps what is used,
-//! and drops what was published by replicas of earlier versions, or for plugins that were removed.
+//! A snapshot is published again before the store drops it ([`RENEWAL`]), although the index has not changed. So the
+//! store keeps what is used, and drops what was published by replicas of earlier versions, or for plugins that were
+//! removed.
 //!
 //! If an index is too large, the store refuses it, or three uploads fail, the replica publishes a snapshot without
 //! documents whose report has the error. So the others index for themselves, and do not rely on an earlier snapshot
@@ -104,7 +107,8 @@ impl Indexer {
         }
     }
 
-    /// Fetches the published snapshot, if there is one, and meanwhile renews the lease: otherwise another replica would take it.
+    /// Fetches the published snapshot, if there is one, and meanwhile renews the lease: otherwise another replica would
+    /// take it.
     async fn fetch_before_building(
         &self,
         shared: &SharedIndex,
@@ -179,7 +183,8 @@ impl Indexer {
         }
     }
 
-    /// Publishes the index while this replica holds the lease. Returns when there is a snapshot of another replica to rely on.
+    /// Publishes the index while this replica holds the lease. Returns when there is a snapshot of another replica to
+    /// rely on.
     async fn publish_until_followed(
         &self,
         shared: &SharedIndex,

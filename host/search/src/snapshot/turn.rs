@@ -1,7 +1,7 @@
 //! The turn of a replica: it builds the index for all, fetches it, or indexes for itself.
 //!
-//! Nothing here decides correctness: two replicas that build at the same time publish one after another, and a replica that hears nothing
-//! indexes for itself after the time of the lease.
+//! Nothing here decides correctness: two replicas that build at the same time publish one after another, and a replica
+//! that hears nothing indexes for itself after the time of the lease.
 
 use std::time::Duration;
 
@@ -121,8 +121,8 @@ impl TurnState {
         }
     }
 
-    /// Records that a snapshot was fetched. With an `error` of the replica that has published it, this replica indexes for itself until there
-    /// is another one.
+    /// Records that a snapshot was fetched. With an `error` of the replica that has published it, this replica indexes
+    /// for itself until there is another one.
     pub(super) fn fetched(&mut self, revision: u64, error: Option<&str>) {
         (self.has, self.failures, self.backoff) = (Some(revision), 0, Backoff::default());
         self.heard = Instant::now();
@@ -133,8 +133,8 @@ impl TurnState {
         });
     }
 
-    /// Records that a snapshot could not be fetched. `is_replaced` says that another one is published meanwhile. Returns whether it was
-    /// rejected.
+    /// Records that a snapshot could not be fetched. `is_replaced` says that another one is published meanwhile.
+    /// Returns whether it was rejected.
     pub(super) fn not_fetched(&mut self, revision: u64, error: &TransferError, is_replaced: bool) -> bool {
         self.failures = self.failures.saturating_add(1);
         let is_rejected = matches!(error, TransferError::Rejected(_)) && !is_replaced;

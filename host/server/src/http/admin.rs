@@ -8,17 +8,20 @@
 //! | `/api/v1/…` | JSON about the server, and actions: for administrators only ([`api`]) |
 //! | `/metrics` | the host's metrics, for Prometheus (module `metrics`); at an address beyond loopback for administrators only |
 //!
-//! `/` is a page for browsers ([`console`]), in a build with the feature `console`. Every answer has its policy ([`policy`]).
+//! `/` is a page for browsers ([`console`]), in a build with the feature `console`. Every answer has its policy
+//! ([`policy`]).
 //!
-//! An administrator sends the bearer token of `[admin]`, or connects over the Unix socket, which only its owner and root can do, or has
-//! logged in to the console ([`authority`]). The probes need no authentication, because a kubelet has no token. For the same reason a
-//! listener with TLS answers the probes without TLS, too, but no other request.
+//! An administrator sends the bearer token of `[admin]`, or connects over the Unix socket, which only its owner and
+//! root can do, or has logged in to the console ([`authority`]). The probes need no authentication, because a kubelet
+//! has no token. For the same reason a listener with TLS answers the probes without TLS, too, but no other request.
 //!
-//! `Origin` is validated as on `/mcp`. `Host` is a name of the server or any address: a page of another site can make a browser send
-//! only the name of that site (DNS rebinding), and a probe sends the address of the machine, which a wildcard address does not have.
+//! `Origin` is validated as on `/mcp`. `Host` is a name of the server or any address: a page of another site can make a
+//! browser send only the name of that site (DNS rebinding), and a probe sends the address of the machine, which a
+//! wildcard address does not have.
 //!
-//! The listener has its own limits (bulkhead), so it answers when every other limit is exhausted: a maximum number of connections, each
-//! with one request and a deadline ([`connections`]); a head of at most [`MAX_HEAD`] bytes; only bodies of administrators are read.
+//! The listener has its own limits (bulkhead), so it answers when every other limit is exhausted: a maximum number of
+//! connections, each with one request and a deadline ([`connections`]); a head of at most [`MAX_HEAD`] bytes; only
+//! bodies of administrators are read.
 
 pub(crate) mod api;
 mod authority;
@@ -154,8 +157,8 @@ impl AdminControls {
     }
 }
 
-/// Serves administrators on this listener until the future is dropped, over TLS if `[admin]` has a certificate. When `draining` fires,
-/// the server becomes not ready.
+/// Serves administrators on this listener until the future is dropped, over TLS if `[admin]` has a certificate. When
+/// `draining` fires, the server becomes not ready.
 ///
 /// # Errors
 ///
@@ -254,7 +257,8 @@ enum Connection {
     Owner(u32),
     /// A TCP connection from this address, with TLS if the listener has a certificate.
     Tcp(Option<IpAddr>),
-    /// A connection without TLS to a listener with a certificate. Its token is ignored, because it was readable on the network.
+    /// A connection without TLS to a listener with a certificate. Its token is ignored, because it was readable on the
+    /// network.
     Unencrypted,
 }
 

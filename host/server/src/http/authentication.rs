@@ -14,15 +14,15 @@
 //! | no credentials, and the config has no principals to authenticate | the default of the [`HttpOptions`](super::HttpOptions) |
 //! | no credentials, and the config has a principal with a token, an issuer or a client CA | the default, if a rule allows it something; else none: 401 |
 //!
-//! Credentials are taken from the header only, never from a URL, and are removed from the request immediately: no provider, session
-//! or log receives them.
+//! Credentials are taken from the header only, never from a URL, and are removed from the request immediately: no
+//! provider, session or log receives them.
 //!
-//! An event stream ends as soon as its credentials would no longer open it: when an access token expires, when a reload removes a
-//! token, an issuer or an authority, when a token authenticates another principal or other groups, or when a token has no longer
-//! the scopes of every operation that it was for when the stream began. So there is no list of the operations of each stream, which
-//! could lack one. Access tokens are verified again every [`CACHE_TIME`](access_tokens::CACHE_TIME), so one whose key is removed, or that
-//! its issuer revokes, ends its streams, too. Credentials of a request whose body took long are verified again before it is
-//! executed.
+//! An event stream ends as soon as its credentials would no longer open it: when an access token expires, when a reload
+//! removes a token, an issuer or an authority, when a token authenticates another principal or other groups, or when a
+//! token has no longer the scopes of every operation that it was for when the stream began. So there is no list of the
+//! operations of each stream, which could lack one. Access tokens are verified again every
+//! [`CACHE_TIME`](access_tokens::CACHE_TIME), so one whose key is removed, or that its issuer revokes, ends its
+//! streams, too. Credentials of a request whose body took long are verified again before it is executed.
 
 mod access_tokens;
 mod challenge;
@@ -74,7 +74,8 @@ const WARN_INTERVAL: Duration = Duration::from_secs(10);
 const GRACE_TIME: Duration = Duration::from_secs(15);
 /// The interval of retries during that time.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
-/// The maximum time for which a timer of an event stream runs, because the wall clock of token expiry may be changed meanwhile.
+/// The maximum time for which a timer of an event stream runs, because the wall clock of token expiry may be changed
+/// meanwhile.
 const MAX_SLEEP: Duration = Duration::from_mins(10);
 
 /// The reason why a request is not authenticated, or not authorized (RFC 6750, section 3.1).
@@ -154,7 +155,8 @@ impl Authenticated {
         self.expires
     }
 
-    /// Returns whether the credentials have to be verified again, because the config may have changed or they may have expired.
+    /// Returns whether the credentials have to be verified again, because the config may have changed or they may have
+    /// expired.
     pub(super) fn is_outdated(&self) -> bool {
         let has_changed = |generations: &watch::Receiver<u64>| generations.has_changed().unwrap_or(true);
         self.generations.as_ref().is_some_and(has_changed)
@@ -166,8 +168,9 @@ impl Authenticated {
         !matches!(self.credentials, Credentials::None)
     }
 
-    /// The operations that the scopes of the access token allow. What lasts longer than the check of its request keeps them: an event
-    /// stream delivers only what they allow, and ends when the token allows less ([`Authenticator::until_revoked`]).
+    /// The operations that the scopes of the access token allow. What lasts longer than the check of its request keeps
+    /// them: an event stream delivers only what they allow, and ends when the token allows less
+    /// ([`Authenticator::until_revoked`]).
     pub(super) fn scopes(&self) -> CredentialScopes {
         match &self.access_token {
             Some(_) => CredentialScopes::new(|operation| self.require_scopes(&[operation]).is_ok()),
@@ -230,8 +233,8 @@ impl Authenticator {
         }
     }
 
-    /// Removes the credentials from a request, and returns the principal that they or the client certificate of the connection
-    /// authenticate, or `default` for a request without credentials. None if there is no default.
+    /// Removes the credentials from a request, and returns the principal that they or the client certificate of the
+    /// connection authenticate, or `default` for a request without credentials. None if there is no default.
     pub(super) async fn authenticate(
         &self,
         request: &mut Request,
@@ -329,8 +332,9 @@ impl Authenticator {
         Ok(authenticated)
     }
 
-    /// Waits until the credentials of a request no longer authenticate this principal, or lack the scopes of an operation that they had
-    /// the scopes of. If an issuer does not answer, its request is retried for [`GRACE_TIME`]. The future does not keep the host alive.
+    /// Waits until the credentials of a request no longer authenticate this principal, or lack the scopes of an
+    /// operation that they had the scopes of. If an issuer does not answer, its request is retried for [`GRACE_TIME`].
+    /// The future does not keep the host alive.
     pub(super) fn until_revoked(
         self: &Arc<Self>,
         authenticated: Authenticated,
@@ -388,7 +392,8 @@ impl Authenticator {
         }
     }
 
-    /// Logs why the credentials of a client are rejected, throttled by the kind of the reason. The audit log records it, too.
+    /// Logs why the credentials of a client are rejected, throttled by the kind of the reason. The audit log records
+    /// it, too.
     fn log_rejection(&self, kind: &'static str, reason: &str, client: &ClientId) {
         self.host.record_failed_login(client, kind);
         match self.rejection_log.record(kind) {
@@ -410,8 +415,8 @@ impl Authenticator {
         }
     }
 
-    /// Requests the keys of all issuers that publish them at a URL, and after each reload the keys of new issuers, so that a wrong
-    /// URL is logged before a client needs it. Runs until the host is dropped.
+    /// Requests the keys of all issuers that publish them at a URL, and after each reload the keys of new issuers, so
+    /// that a wrong URL is logged before a client needs it. Runs until the host is dropped.
     pub(super) fn request_keys(self: &Arc<Self>) -> impl Future<Output = ()> + Send + use<> {
         let (authenticator, mut generations) = (Arc::downgrade(self), self.host.generations());
         async move {

@@ -1,8 +1,8 @@
 //! The endpoint: MCP requests, and their shared state.
 //!
-//! [`Endpoint::handle`] contains the steps of a request in their order. Its credentials become a [`RequestSource`], with a
-//! snapshot of the config that is valid until the answer. Then the request is dispatched by its method: `POST` is in
-//! [`post`](super::post).
+//! [`Endpoint::handle`] contains the steps of a request in their order. Its credentials become a [`RequestSource`],
+//! with a snapshot of the config that is valid until the answer. Then the request is dispatched by its method: `POST`
+//! is in [`post`](super::post).
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -52,8 +52,8 @@ pub(super) struct Endpoint {
     pub(super) authenticator: Arc<Authenticator>,
     pub(super) sessions: Arc<Sessions>,
     pub(super) body_limiter: BodyLimiter,
-    /// The event streams that are open: `GET`, and `subscriptions/listen`. A response to any other request does not count, even
-    /// if it consists of events, because it ends with the answer.
+    /// The event streams that are open: `GET`, and `subscriptions/listen`. A response to any other request does not
+    /// count, even if it consists of events, because it ends with the answer.
     stream_limiter: ShareLimiter<ClientId>,
     pub(super) rate_limiter: RateLimiter,
     pub(super) metrics: Arc<ServerMetrics>,
@@ -111,8 +111,8 @@ impl Endpoint {
         &self.budget
     }
 
-    /// Returns the principal of a request without credentials: the one in its extensions, or else the default. None if there is
-    /// no default.
+    /// Returns the principal of a request without credentials: the one in its extensions, or else the default. None if
+    /// there is no default.
     pub(super) fn default_principal(&self, request: &Request) -> Option<Principal> {
         request.extensions().get::<Principal>().or(self.options.default_principal.as_ref()).cloned()
     }
@@ -211,8 +211,8 @@ impl Endpoint {
         self.sessions.find(id, source, true).await.map_err(missing_response)
     }
 
-    /// Opens the event stream of a session, within the limit of streams. At the limit, the existing stream of the session is
-    /// ended nevertheless: its connection may be dead, and the next attempt then finds room.
+    /// Opens the event stream of a session, within the limit of streams. At the limit, the existing stream of the
+    /// session is ended nevertheless: its connection may be dead, and the next attempt then finds room.
     ///
     /// Updates require the scopes of a subscription: a token without them gets a stream without updates.
     async fn event_stream(&self, headers: &HeaderMap, source: &RequestSource) -> Result<Response, Box<Response>> {
@@ -233,7 +233,8 @@ impl Endpoint {
         Ok(response.map(|body| GuardedBody::wrap(body, permit)))
     }
 
-    /// Acquires the permit of an event stream, which is held until the stream ends. The error is the response at the limit.
+    /// Acquires the permit of an event stream, which is held until the stream ends. The error is the response at the
+    /// limit.
     pub(super) fn acquire_stream(&self, source: &RequestSource) -> Result<StreamPermit, Box<Response>> {
         let (client, limits) = (source.account.client(), &source.config.http.limits);
         let acquired = self.stream_limiter.acquire(client, client.share_limits(limits.streams.get(), limits));
@@ -326,8 +327,8 @@ mod tests {
         Arc::new(Peer { account: endpoint.budget().account(client), certificate: None, bodies: None })
     }
 
-    /// Each request allocates its future, and a future has room for an argument twice: as it was passed, and while it is
-    /// awaited. A few functions that took a future and awaited it once enlarged this one by 34 KiB.
+    /// Each request allocates its future, and a future has room for an argument twice: as it was passed, and while it
+    /// is awaited. A few functions that took a future and awaited it once enlarged this one by 34 KiB.
     #[tokio::test]
     async fn the_future_of_a_request_is_small() {
         let dir = tempfile::tempdir().unwrap();
@@ -339,8 +340,8 @@ mod tests {
         assert!(size <= 12 << 10, "{size}");
     }
 
-    /// The subscriber of a session exists exactly as long as the session: a subscriber outside of the store, which is limited,
-    /// must not exist.
+    /// The subscriber of a session exists exactly as long as the session: a subscriber outside of the store, which is
+    /// limited, must not exist.
     #[tokio::test]
     async fn a_session_counts_for_the_limit_whenever_its_client_hangs_up() {
         const LIMIT: usize = 4;

@@ -1,11 +1,12 @@
 //! The layers in front of the endpoint, from the outside in: origin check, CORS, compression. The endpoint itself
 //! normalizes `Accept`.
 //!
-//! The layers are plain functions and one-shot services. Router middleware would box a future and clone a service for each layer
-//! and each request.
+//! The layers are plain functions and one-shot services. Router middleware would box a future and clone a service for
+//! each layer and each request.
 //!
-//! CORS: a page that [`cors`](mcp_host_config::http::Http::cors) names may send the headers of the transport, and read the headers
-//! of its responses. The server uses no cookies, so CORS credentials are not allowed. Other origins get no CORS headers at all.
+//! CORS: a page that [`cors`](mcp_host_config::http::Http::cors) names may send the headers of the transport, and read
+//! the headers of its responses. The server uses no cookies, so CORS credentials are not allowed. Other origins get no
+//! CORS headers at all.
 
 pub(super) mod accept;
 pub(super) mod compress;
@@ -72,8 +73,8 @@ const EXPOSED_HEADERS: [HeaderName; 3] =
 /// The time for which a browser caches a preflight response.
 const MAX_AGE: Duration = Duration::from_mins(10);
 
-/// Returns the CORS layer for a request with these headers: it answers preflight requests, and adds the CORS headers to other
-/// responses. None if the origin is not a page that the config names.
+/// Returns the CORS layer for a request with these headers: it answers preflight requests, and adds the CORS headers to
+/// other responses. None if the origin is not a page that the config names.
 fn cors_layer(config: Arc<Config>, headers: &HeaderMap) -> Option<CorsLayer> {
     if !headers.get(ORIGIN).is_some_and(|origin| is_allowed(origin, &config.http.cors)) {
         return None;

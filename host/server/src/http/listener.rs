@@ -1,7 +1,8 @@
 //! The listener of [`serve_http`](super::serve_http): connections, over HTTP/1.1 or HTTP/2, with or without TLS, within
 //! limits.
 
-/// Implements `AsyncWrite` for the wrapper of a connection that changes only what is read: its field `io` is written to.
+/// Implements `AsyncWrite` for the wrapper of a connection that changes only what is read: its field `io` is written
+/// to.
 macro_rules! write_to_io {
     ($wrapper:ident) => {
         impl<S: tokio::io::AsyncWrite + Unpin> tokio::io::AsyncWrite for $wrapper<S> {

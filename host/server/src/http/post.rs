@@ -1,6 +1,6 @@
-//! `POST` requests, in one pass ([`Endpoint::post`]): a request is received, authorized, [dispatched](crate::dispatch) and
-//! answered. A request is in flight once its body is complete, so a client that never completes a body does not delay a
-//! shutdown.
+//! `POST` requests, in one pass ([`Endpoint::post`]): a request is received, authorized, [dispatched](crate::dispatch)
+//! and answered. A request is in flight once its body is complete, so a client that never completes a body does not
+//! delay a shutdown.
 //!
 //! | request | status | body |
 //! |---|---|---|
@@ -18,17 +18,17 @@
 //! | `resources/subscribe`, `resources/unsubscribe` and `logging/setLevel` outside of a session | 400 | the error |
 //! | any message without a session that requires one; an unknown revision in the header | 400 | the error |
 //!
-//! A body is parsed as soon as it is complete, and then dropped: [`params`](crate::params) bounds the parts that are retained
-//! until the answer. A session is [opened](super::sessions) before `initialize` is answered. In a session, a request of the
-//! protocol itself is answered by an event stream of one event, and any other by JSON.
+//! A body is parsed as soon as it is complete, and then dropped: [`params`](crate::params) bounds the parts that are
+//! retained until the answer. A session is [opened](super::sessions) before `initialize` is answered. In a session, a
+//! request of the protocol itself is answered by an event stream of one event, and any other by JSON.
 //!
 //! Each message of a batch is dispatched separately, with the headers of the batch. The answers are the events of one stream,
 //! in the order in which they are ready; a batch without requests is accepted with 202. The errors of rejected messages, and one for
 //! each request whose answer will have no room, are charged to the client's [budget](crate::budget) before the requests are executed,
 //! whose answers may take all of it. A batch without room for these errors is rejected with 503, and none of its requests is executed.
 //!
-//! Batches belong to revision 2025-03-26, whose clients do not send `MCP-Protocol-Version`. A batch is rejected if this header
-//! names another revision, or if the request names no session.
+//! Batches belong to revision 2025-03-26, whose clients do not send `MCP-Protocol-Version`. A batch is rejected if this
+//! header names another revision, or if the request names no session.
 
 mod exchange;
 mod pending_call;
@@ -197,8 +197,8 @@ impl Endpoint {
         }
     }
 
-    /// Answers the messages of a batch, which only sessions have, with a stream of one event per answer, in the order in which
-    /// the answers are ready.
+    /// Answers the messages of a batch, which only sessions have, with a stream of one event per answer, in the order
+    /// in which the answers are ready.
     async fn answer_batch(
         &self,
         messages: Vec<Result<Message, Rejection>>,
@@ -284,8 +284,8 @@ impl Endpoint {
         })
     }
 
-    /// Returns the session that the headers of a request name, if any. With `may_restore`, a session of another replica can be
-    /// restored.
+    /// Returns the session that the headers of a request name, if any. With `may_restore`, a session of another replica
+    /// can be restored.
     async fn session_of(
         &self,
         headers: &HeaderMap,
@@ -353,8 +353,8 @@ impl Endpoint {
         Ok(PendingCall { id, call, context, sessions: self.sessions.clone(), session, claim, timer })
     }
 
-    /// Opens an event stream, within the limit of streams. The stream ends at graceful shutdown, and has a comment after each
-    /// pause of `http.keep-alive`.
+    /// Opens an event stream, within the limit of streams. The stream ends at graceful shutdown, and has a comment
+    /// after each pause of `http.keep-alive`.
     async fn listen(
         &self,
         id: RequestId,
@@ -400,7 +400,8 @@ impl Endpoint {
         Ok(sse_response(GuardedBody::wrap(body, (claim, permit))))
     }
 
-    /// Opens a session. It counts towards the limit of sessions before the response exists, even if the response is never sent.
+    /// Opens a session. It counts towards the limit of sessions before the response exists, even if the response is
+    /// never sent.
     async fn initialize(
         &self,
         id: RequestId,
@@ -436,8 +437,8 @@ impl Endpoint {
 /// The first event of a stream, with its charge.
 type FirstEvent = (Option<Bytes>, Charge);
 
-/// Takes the first event of a stream, and charges it to the client: it repeats the resources of the request, of up to 256 KiB, and a client
-/// may have many streams.
+/// Takes the first event of a stream, and charges it to the client: it repeats the resources of the request, of up to
+/// 256 KiB, and a client may have many streams.
 async fn acknowledge(mut listener: Listener, account: &Arc<Account>) -> Result<(Listener, FirstEvent), RpcError> {
     let first = listener.take_acknowledged().map(|acknowledged| event(&acknowledged));
     let price = budget::encoded_cost(first.as_ref().map_or(0, Bytes::len));

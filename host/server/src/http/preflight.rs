@@ -13,8 +13,8 @@
 //! | a member of `_meta` that the revision requires is missing | 400 | -32602 |
 //! | a method that the revision does not have | 404 | -32601 |
 //!
-//! An unknown method requires no `Mcp-Name`. A notification has no effect outside of a session, so it requires no `Mcp-Method`; a
-//! notification whose header names another method is rejected.
+//! An unknown method requires no `Mcp-Name`. A notification has no effect outside of a session, so it requires no
+//! `Mcp-Method`; a notification whose header names another method is rejected.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use base64::Engine as _;
@@ -51,8 +51,9 @@ pub(super) fn no_session() -> RpcError {
 }
 
 impl Headers<'_> {
-    /// Returns the revision in which the body is parsed. Without the header it is the first revision with this transport (MCP 2025-06-18,
-    /// "Protocol Version Header"); an unknown revision, which is rejected later, counts as the latest.
+    /// Returns the revision in which the body is parsed. Without the header it is the first revision with this
+    /// transport (MCP 2025-06-18, "Protocol Version Header"); an unknown revision, which is rejected later, counts as
+    /// the latest.
     pub(super) fn revision(&self) -> Revision {
         self.named_revision().map_or(Revision::LATEST, |named| named.unwrap_or(Revision::V2025_03_26))
     }
@@ -73,7 +74,8 @@ impl Headers<'_> {
         self.0.get(PROTOCOL_VERSION_HEADER)
     }
 
-    /// Rejects a repeated `MCP-Protocol-Version` or `Mcp-Session-Id`, because a proxy may use another of the values than this server.
+    /// Rejects a repeated `MCP-Protocol-Version` or `Mcp-Session-Id`, because a proxy may use another of the values
+    /// than this server.
     pub(super) fn check_repetition(&self) -> Result<(), RpcError> {
         for name in [PROTOCOL_VERSION_HEADER, SESSION_ID_HEADER] {
             if self.0.get_all(name).iter().nth(1).is_some() {
@@ -181,7 +183,8 @@ fn mismatch(reason: impl Into<String>) -> RpcError {
     RpcError::new(ErrorCode::HEADER_MISMATCH, reason.into())
 }
 
-/// Decodes a header, which is in Base64 if the text is not a valid header value (MCP 2026-07-28, "Standard Request Headers").
+/// Decodes a header, which is in Base64 if the text is not a valid header value (MCP 2026-07-28, "Standard Request
+/// Headers").
 fn decode_header(header: &str) -> Option<String> {
     match header.strip_prefix("=?base64?").and_then(|header| header.strip_suffix("?=")) {
         Some(base64) => String::from_utf8(STANDARD.decode(base64).ok()?).ok(),

@@ -1,10 +1,10 @@
 //! Rate limits of requests, with the status 429, `Retry-After`, and a JSON-RPC error.
 //!
-//! A request is counted when its principal is known, before its body is received; the further messages of a batch are counted
-//! after parsing. A request with invalid credentials is counted for its address in a separate limit
-//! ([`failed_authentications`](mcp_host_config::http::HttpServerLimits::failed_authentications)), so it takes nothing from the
-//! valid requests of this address. While that limit is exceeded, no issuer is requested for unknown tokens from this address, and
-//! requests with such tokens are rejected, too.
+//! A request is counted when its principal is known, before its body is received; the further messages of a batch are
+//! counted after parsing. A request with invalid credentials is counted for its address in a separate limit
+//! ([`failed_authentications`](mcp_host_config::http::HttpServerLimits::failed_authentications)), so it takes nothing
+//! from the valid requests of this address. While that limit is exceeded, no issuer is requested for unknown tokens
+//! from this address, and requests with such tokens are rejected, too.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

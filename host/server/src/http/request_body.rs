@@ -9,10 +9,10 @@
 //! | `client-share` or `principal-share` of `body-memory`, or one body if that is more | all bodies of one client but the first [`UNCOUNTED_BYTES`] bytes of each | 503, `Retry-After` |
 //! | `body-memory` | all bodies but the first [`UNCOUNTED_BYTES`] bytes of each | 503, `Retry-After` |
 //!
-//! Bytes count when they are received, not when they are announced, so a client that announces much and sends little uses
-//! little. Small bodies, the usual case, need no room in shared limits, so a client that exhausts a limit does not keep others
-//! from reading resources. Immediate rejection (load shedding), instead of waiting for room, avoids a deadlock of incomplete
-//! bodies.
+//! Bytes count when they are received, not when they are announced, so a client that announces much and sends little
+//! uses little. Small bodies, the usual case, need no room in shared limits, so a client that exhausts a limit does not
+//! keep others from reading resources. Immediate rejection (load shedding), instead of waiting for room, avoids a
+//! deadlock of incomplete bodies.
 
 use axum::body::Body;
 use axum::http::StatusCode;
@@ -54,8 +54,8 @@ enum BodyRejection {
 }
 
 impl BodyLimiter {
-    /// Receives the body of a request of this client, within the limits of the connection, if there are any, and the shared
-    /// limits.
+    /// Receives the body of a request of this client, within the limits of the connection, if there are any, and the
+    /// shared limits.
     pub(super) async fn receive(
         &self,
         body: Body,
@@ -109,8 +109,8 @@ impl BodyLimiter {
 }
 
 impl ReceivedBody {
-    /// Appends bytes. A large buffer grows by factors of four, because the allocator does not return the previous buffer to the
-    /// system immediately.
+    /// Appends bytes. A large buffer grows by factors of four, because the allocator does not return the previous
+    /// buffer to the system immediately.
     fn push(&mut self, data: &[u8]) {
         let needed = self.bytes.len().saturating_add(data.len());
         if needed > self.bytes.capacity() && needed > GROWTH_THRESHOLD {

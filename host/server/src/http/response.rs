@@ -1,4 +1,5 @@
-//! Responses: one JSON document, or a stream of server-sent events, and the guards that are held until they have been sent.
+//! Responses: one JSON document, or a stream of server-sent events, and the guards that are held until they have been
+//! sent.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -68,10 +69,10 @@ pub(super) fn document_response(status: StatusCode, mut json: Encoder) -> Respon
     response
 }
 
-/// Returns the chunks of a document, of which `encoded` bytes have been encoded without a yield. Each chunk is encoded when it is
-/// polled, and the charge is dropped with the stream. The task yields after [`MAX_CHUNK`] encoded bytes, and after
-/// [`MAX_SHARED_CHUNK`] bytes that are passed on, so that a fast reader does not starve other clients. The stream is fused: a
-/// compressing layer polls it again after its end.
+/// Returns the chunks of a document, of which `encoded` bytes have been encoded without a yield. Each chunk is encoded
+/// when it is polled, and the charge is dropped with the stream. The task yields after [`MAX_CHUNK`] encoded bytes, and
+/// after [`MAX_SHARED_CHUNK`] bytes that are passed on, so that a fast reader does not starve other clients. The stream
+/// is fused: a compressing layer polls it again after its end.
 pub(super) fn chunks(
     json: Encoder,
     charge: Option<Charge>,
@@ -138,8 +139,8 @@ pub(super) fn with_keep_alive(
     .fuse()
 }
 
-/// The budget charge of an answer, in the extensions of its response: it passes through the layers to the connection that sends
-/// the answer.
+/// The budget charge of an answer, in the extensions of its response: it passes through the layers to the connection
+/// that sends the answer.
 #[derive(Clone)]
 pub(super) struct ResponseCharge(Arc<Mutex<Option<Charge>>>);
 
@@ -184,8 +185,8 @@ pub(super) struct GuardedBody<G> {
 }
 
 impl<G: Send + Unpin + 'static> GuardedBody<G> {
-    /// Wraps a body with a guard that is dropped as soon as the last frame is taken: before the client can know that this frame
-    /// was the last.
+    /// Wraps a body with a guard that is dropped as soon as the last frame is taken: before the client can know that
+    /// this frame was the last.
     pub(super) fn wrap(body: Body, guard: G) -> Body {
         Body::new(Self { body, guard: Some(guard), until_last_frame: true })
     }

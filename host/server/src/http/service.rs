@@ -103,8 +103,9 @@ pub fn http_service(host: Arc<Host>, options: HttpOptions) -> McpService {
 }
 
 /// Returns [`http_service`] as an axum router, at `/mcp`, to be nested in or merged into an existing one. At `/healthz`
-/// it answers 200 while requests are served, and 503 after [`McpService::shutdown`]. If the config has `[[issuer]]`, clients look for
-/// the metadata of the protected resource (RFC 9728) at `/.well-known/oauth-protected-resource` of the server: merge the router there.
+/// it answers 200 while requests are served, and 503 after [`McpService::shutdown`]. If the config has `[[issuer]]`,
+/// clients look for the metadata of the protected resource (RFC 9728) at `/.well-known/oauth-protected-resource` of the
+/// server: merge the router there.
 ///
 /// To shut it down, use [`McpService::into_router`] on a clone of the service instead.
 pub fn router(host: Arc<Host>, options: HttpOptions) -> Router {
@@ -113,7 +114,8 @@ pub fn router(host: Arc<Host>, options: HttpOptions) -> Router {
 
 /// MCP over streamable HTTP, as a service. Clones share sessions and limits; see [`http_service`].
 ///
-/// [`shutdown`](Self::shutdown) ends it gracefully. When the last clone is dropped, sessions and event streams end immediately.
+/// [`shutdown`](Self::shutdown) ends it gracefully. When the last clone is dropped, sessions and event streams end
+/// immediately.
 #[derive(Clone)]
 pub struct McpService {
     endpoint: Arc<Endpoint>,
@@ -124,26 +126,26 @@ impl McpService {
         Self { endpoint: Arc::new(Endpoint::new(host, options, shutdown)) }
     }
 
-    /// Returns the service at `/mcp`, its health check at `/healthz`, and the metadata of the protected resource (RFC 9728), as
-    /// [`router`] does.
+    /// Returns the service at `/mcp`, its health check at `/healthz`, and the metadata of the protected resource (RFC 9728),
+    /// as [`router`] does.
     pub fn into_router(self) -> Router {
         self.other_routes(self.endpoint.options()).route_service(ENDPOINT_PATH, self)
     }
 
-    /// Shuts the service down: from now on requests are rejected with 503, the streams of `subscriptions/listen` end, requests in
-    /// flight are answered, then the event streams of sessions end. The function returns when the requests in flight have been
-    /// answered, or after `timeout`, which it logs.
+    /// Shuts the service down: from now on requests are rejected with 503, the streams of `subscriptions/listen` end,
+    /// requests in flight are answered, then the event streams of sessions end. The function returns when the requests
+    /// in flight have been answered, or after `timeout`, which it logs.
     ///
-    /// The connections belong to the server. Begin the server's graceful shutdown after this function or at the same time, never
-    /// before: the server waits until all connections are closed, and an event stream keeps its connection open until this function
-    /// ends the stream. The [`Host`] is not shut down; [`Host::shutdown`] comes last.
+    /// The connections belong to the server. Begin the server's graceful shutdown after this function or at the same
+    /// time, never before: the server waits until all connections are closed, and an event stream keeps its connection
+    /// open until this function ends the stream. The [`Host`] is not shut down; [`Host::shutdown`] comes last.
     pub async fn shutdown(&self, timeout: Duration) {
         self.endpoint.close();
         self.endpoint.drain(timeout).await;
     }
 
-    /// The routes besides the endpoint of a server with its own listener. Its connections [answer](Self::answer) requests for the
-    /// endpoint.
+    /// The routes besides the endpoint of a server with its own listener. Its connections [answer](Self::answer)
+    /// requests for the endpoint.
     pub(super) fn server_routes(&self) -> Router {
         let (host, options) = (self.endpoint.host().clone(), HttpOptions::new());
         let not_found = layered(host, options.clone(), |_, _| (StatusCode::NOT_FOUND, NOT_FOUND).into_response());
@@ -182,7 +184,8 @@ impl McpService {
         self.endpoint.drain(timeout).await;
     }
 
-    /// Answers a request of a foreign server, and supplies the properties that a connection of [`serve_http`](super::serve_http) has.
+    /// Answers a request of a foreign server, and supplies the properties that a connection of
+    /// [`serve_http`](super::serve_http) has.
     async fn call_mounted(self, request: Request) -> Response {
         let account = self.endpoint.budget().account(client_id(&self.endpoint, &request));
         let peer = Arc::new(Peer { account, certificate: None, bodies: None });
@@ -220,8 +223,8 @@ where
     }
 }
 
-/// Serves a request. A head of more than `max_head` bytes is rejected, and unused header fields are dropped. The unread rest of a body
-/// is discarded before an error is sent.
+/// Serves a request. A head of more than `max_head` bytes is rejected, and unused header fields are dropped. The unread
+/// rest of a body is discarded before an error is sent.
 pub(super) async fn serve<B, F>(
     mut request: axum::http::Request<B>,
     max_head: u64,
@@ -244,7 +247,8 @@ where
     unread.discard_before(response).await
 }
 
-/// Determines the client of a request of a foreign server: the peer address if the server supplies it, else the principal.
+/// Determines the client of a request of a foreign server: the peer address if the server supplies it, else the
+/// principal.
 fn client_id(endpoint: &Endpoint, request: &Request) -> ClientId {
     match request.extensions().get::<ConnectInfo<SocketAddr>>() {
         Some(ConnectInfo(peer)) => ClientId::from_address(peer.ip()),

@@ -1,28 +1,29 @@
 //! The event stream of a session (`GET`): its notifications, with at-least-once delivery.
 //!
-//! A session has one stream at a time. A new stream replaces the previous one: a client whose network changed opens a new stream while the
-//! server still believes that the old connection is alive.
+//! A session has one stream at a time. A new stream replaces the previous one: a client whose network changed opens a
+//! new stream while the server still believes that the old connection is alive.
 //!
 //! Without a stream, notifications are pending: one for each resource and one for the listing, as for any
-//! [`Subscriber`](mcp_resource_host::watch::Subscriber). An event that was written to a connection may not have been received, so each event
-//! has an id. A client that opens a stream with `Last-Event-ID` gets a new notification for every resource that was notified after that
-//! event. Without the header, or with an unknown id, it gets one for every resource that was notified on earlier streams. The first event of
-//! a stream has the id to resume from and no data, so that a client that has received nothing can resume, too.
+//! [`Subscriber`](mcp_resource_host::watch::Subscriber). An event that was written to a connection may not have been
+//! received, so each event has an id. A client that opens a stream with `Last-Event-ID` gets a new notification for
+//! every resource that was notified after that event. Without the header, or with an unknown id, it gets one for every
+//! resource that was notified on earlier streams. The first event of a stream has the id to resume from and no data, so
+//! that a client that has received nothing can resume, too.
 //!
-//! Updates are delivered only if the token that opened the stream has the scopes of a subscription. Without the scopes, updates stay pending,
-//! even if another token has subscribed, and the stream has only log messages. Such a stream ends when the session subscribes with a token
-//! that has the scopes, so that the client opens a new stream with that token.
+//! Updates are delivered only if the token that opened the stream has the scopes of a subscription. Without the scopes,
+//! updates stay pending, even if another token has subscribed, and the stream has only log messages. Such a stream ends
+//! when the session subscribes with a token that has the scopes, so that the client opens a new stream with that token.
 //!
 //! Changes of the listing are delivered only if the token of the stream has the scopes of `list`, too, and updates of a
 //! resource of search only if it has the scopes of `list` and `read`. What a stream withheld is notified again on the
 //! next stream whose token has more scopes, if only by one notification for each resource. A log message names a plugin
 //! only while the principal has access to any part of it.
 //!
-//! If replicas [share](super::sessions) the session, an event id is known to one copy only. At another replica, and after a stream of another
-//! replica, every subscribed resource is notified once.
+//! If replicas [share](super::sessions) the session, an event id is known to one copy only. At another replica, and
+//! after a stream of another replica, every subscribed resource is notified once.
 //!
-//! A stream ends when a newer one begins, when its session ends, when a request of the session has other groups, when the credentials of the
-//! stream expire, are revoked or lose a scope, and with the server.
+//! A stream ends when a newer one begins, when its session ends, when a request of the session has other groups, when
+//! the credentials of the stream expire, are revoked or lose a scope, and with the server.
 
 use std::convert::Infallible;
 use std::sync::Arc;

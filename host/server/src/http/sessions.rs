@@ -1,20 +1,22 @@
 //! The sessions of revisions with sessions, from `initialize` to their end.
 //!
-//! A session begins before `initialize` is answered, so it counts towards the limits even if the answer is lost. It ends when its client deletes
-//! it, when it has been idle for [too long](mcp_host_config::http::HttpServerLimits::session_idle_timeout), when there are [too
+//! A session begins before `initialize` is answered, so it counts towards the limits even if the answer is lost. It
+//! ends when its client deletes it, when it has been idle for [too
+//! long](mcp_host_config::http::HttpServerLimits::session_idle_timeout), when there are [too
 //! many](mcp_host_config::http::HttpServerLimits::sessions), or with the server. Its subscriptions end with it.
 //!
-//! A session id is 128 random bits. A session is bound to the principal that opened it: for other principals it does not exist. If a request of
-//! the same principal has other groups, as with a renewed access token, the subscriptions get these groups, and the event stream ends: a stream
-//! delivers only what its own token may see.
+//! A session id is 128 random bits. A session is bound to the principal that opened it: for other principals it does
+//! not exist. If a request of the same principal has other groups, as with a renewed access token, the subscriptions
+//! get these groups, and the event stream ends: a stream delivers only what its own token may see.
 //!
-//! In a cluster the session id ends with a part of the replica's id. By default a session stays at its replica, and the load balancer sends its
-//! requests there (sticky sessions). If another replica gets such a request, because of a wrong or failing balancer, it answers 503 with
-//! `Retry-After` while the session's replica is alive or NATS is unreachable: with 404 the client would give the session up ([`missing`]). With
-//! `cluster.sessions = "shared"` any replica continues a session: [`replicated`].
+//! In a cluster the session id ends with a part of the replica's id. By default a session stays at its replica, and the
+//! load balancer sends its requests there (sticky sessions). If another replica gets such a request, because of a wrong
+//! or failing balancer, it answers 503 with `Retry-After` while the session's replica is alive or NATS is unreachable:
+//! with 404 the client would give the session up ([`missing`]). With `cluster.sessions = "shared"` any replica
+//! continues a session: [`replicated`].
 //!
-//! An open [event stream](super::session_stream) counts as a request in flight, so a client that only waits for notifications is never idle.
-//! Nothing of a request is retained after it is answered or cancelled.
+//! An open [event stream](super::session_stream) counts as a request in flight, so a client that only waits for
+//! notifications is never idle. Nothing of a request is retained after it is answered or cancelled.
 
 mod background;
 mod deletions;
@@ -59,13 +61,14 @@ pub(super) use self::stored::SessionGuard;
 
 /// The maximum interval between two sweeps for idle sessions, because a reload may have changed the timeout.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
-/// The minimum pause between two sweeps, which visit all sessions while the store is locked: thousands of sessions may expire one after
-/// another.
+/// The minimum pause between two sweeps, which visit all sessions while the store is locked: thousands of sessions may
+/// expire one after another.
 const MIN_SWEEP_PAUSE: Duration = Duration::from_millis(100);
 /// The number of bytes in a session id, before hexadecimal encoding.
 const SESSION_ID_BYTES: usize = 16;
 
-/// The maximum number of sessions that are tried for an eviction, because too many deletions of their clients' records wait.
+/// The maximum number of sessions that are tried for an eviction, because too many deletions of their clients' records
+/// wait.
 const MAX_TRIED: usize = 64;
 
 /// The number of hexadecimal digits of a replica's id in the ids of its sessions.
@@ -112,8 +115,8 @@ impl Sessions {
         }
     }
 
-    /// Opens a session for this source. At the limit, the least recently used idle session is evicted (LRU): one of the same client, if the
-    /// client has reached its share. If none is idle, the error is the response.
+    /// Opens a session for this source. At the limit, the least recently used idle session is evicted (LRU): one of the
+    /// same client, if the client has reached its share. If none is idle, the error is the response.
     pub(super) fn open(
         self: &Arc<Self>,
         source: &RequestSource,
@@ -182,7 +185,8 @@ impl Sessions {
         self.follow();
     }
 
-    /// Ends an evicted session, at all replicas if it was opened here. A copy ends at this replica only: its session continues.
+    /// Ends an evicted session, at all replicas if it was opened here. A copy ends at this replica only: its session
+    /// continues.
     fn evicted(self: &Arc<Self>, evicted: Evicted) {
         let Evicted { session, deletion } = evicted;
         session.end();
@@ -196,9 +200,10 @@ impl Sessions {
         self.delete_in_background(&session, deletion);
     }
 
-    /// Acquires the permit of a new session. At the limit, it evicts the session that has been idle for longest, copies of other replicas'
-    /// sessions first. For a new copy, only copies are evicted. A session whose record cannot be deleted, because too many deletions wait, is not
-    /// evicted. The caller [ends](Self::evicted) the evicted session once the store is unlocked.
+    /// Acquires the permit of a new session. At the limit, it evicts the session that has been idle for longest, copies
+    /// of other replicas' sessions first. For a new copy, only copies are evicted. A session whose record cannot be
+    /// deleted, because too many deletions wait, is not evicted. The caller [ends](Self::evicted) the evicted session
+    /// once the store is unlocked.
     fn permit(
         &self,
         all: &mut ById,
@@ -234,7 +239,8 @@ impl Sessions {
         }
     }
 
-    /// Returns 128 random bits in hexadecimal digits, in a cluster with a part of the replica's id. None if the system supplies no randomness.
+    /// Returns 128 random bits in hexadecimal digits, in a cluster with a part of the replica's id. None if the system
+    /// supplies no randomness.
     fn new_id(&self) -> Option<Arc<str>> {
         let mut bytes = [0; SESSION_ID_BYTES];
         self.random.fill(&mut bytes).ok()?;
@@ -250,8 +256,8 @@ impl Sessions {
         Some(id.into())
     }
 
-    /// Finds the session with this id, if this principal owns it: at this replica or, if sessions are shared and `may_restore` is set, in the
-    /// shared store. The session takes over the principal's current groups.
+    /// Finds the session with this id, if this principal owns it: at this replica or, if sessions are shared and
+    /// `may_restore` is set, in the shared store. The session takes over the principal's current groups.
     pub(super) async fn find(
         self: &Arc<Self>,
         id: &str,
@@ -282,7 +288,8 @@ impl Sessions {
         Some(session)
     }
 
-    /// Ends a session at all replicas. Fails for a copy of another replica's session if the shared store is unreachable.
+    /// Ends a session at all replicas. Fails for a copy of another replica's session if the shared store is
+    /// unreachable.
     pub(super) async fn end(self: &Arc<Self>, session: &SessionGuard) -> Result<(), Missing> {
         self.delete(&session.0).await?;
         self.forget(&session.0);
@@ -335,7 +342,8 @@ impl Sessions {
     }
 }
 
-/// Returns the pause before the next sweep for idle sessions: until the session that has been `idle` for longest has been idle for `limit`.
+/// Returns the pause before the next sweep for idle sessions: until the session that has been `idle` for longest has
+/// been idle for `limit`.
 fn sweep_pause(idle: Option<Duration>, limit: Duration, is_replicated: bool) -> Duration {
     let next = limit.saturating_sub(idle.unwrap_or_default());
     // Records that are not renewed in time expire.

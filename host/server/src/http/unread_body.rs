@@ -1,11 +1,11 @@
 //! Bodies of requests that are rejected before the body was read.
 //!
-//! After the response to a request with an unread body, an HTTP/1.1 connection is closed. A client that sends the head and the body
-//! separately may not have sent the body yet. It then keeps the connection and sends its next request on it, which fails. Over
-//! HTTP/2 the stream is reset, and some clients (curl) lose a response that is followed by a reset. So before the response to a
-//! rejected request is sent, the rest of its body is discarded, if it is at most [`MAX_DISCARDED`] bytes long, counting short chunks
-//! as longer ones ([`shortfall`]), and arrives within [`MAX_WAIT`]. If not, a response over HTTP/1.1 declares that the connection is
-//! closed (RFC 9112, section 9.6).
+//! After the response to a request with an unread body, an HTTP/1.1 connection is closed. A client that sends the head
+//! and the body separately may not have sent the body yet. It then keeps the connection and sends its next request on
+//! it, which fails. Over HTTP/2 the stream is reset, and some clients (curl) lose a response that is followed by a
+//! reset. So before the response to a rejected request is sent, the rest of its body is discarded, if it is at most
+//! [`MAX_DISCARDED`] bytes long, counting short chunks as longer ones ([`shortfall`]), and arrives within [`MAX_WAIT`].
+//! If not, a response over HTTP/1.1 declares that the connection is closed (RFC 9112, section 9.6).
 
 use std::pin::Pin;
 use std::sync::Arc;

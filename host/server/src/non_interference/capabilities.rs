@@ -1,6 +1,7 @@
-//! Two worlds that differ in the abilities of the hidden plugin: whether it exists, is loaded, reports changes and has skills. The test
-//! compares the capabilities that `initialize` and `server/discover` announce, the existing methods, the methods that the error for an
-//! unknown method lists, and the acknowledged subscriptions. The visible plugin has none of these abilities.
+//! Two worlds that differ in the abilities of the hidden plugin: whether it exists, is loaded, reports changes and has
+//! skills. The test compares the capabilities that `initialize` and `server/discover` announce, the existing methods,
+//! the methods that the error for an unknown method lists, and the acknowledged subscriptions. The visible plugin has
+//! none of these abilities.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -91,7 +92,8 @@ async fn start(rules: Vec<Rule>, hidden: Hidden, dir: &Path) -> Arc<Host> {
     Arc::new(host)
 }
 
-/// The announced capabilities of the server for a principal, and the answers of methods that depend on a plugin's abilities.
+/// The announced capabilities of the server for a principal, and the answers of methods that depend on a plugin's
+/// abilities.
 async fn told(host: &Arc<Host>, token: &str) -> Vec<(String, String)> {
     let mut told = Vec::new();
     let part = json!({ "uri": "part://h/pub/a.txt" });

@@ -18,7 +18,8 @@ use crate::revision::Revision;
 
 /// The number of pairs of worlds for each kind of rules and of paths.
 const CASES: u32 = 3;
-/// The numbers of paths that may be hidden in one of two worlds: none, fewer than the places of a response, as many, and more.
+/// The numbers of paths that may be hidden in one of two worlds: none, fewer than the places of a response, as many,
+/// and more.
 const COUNTS: [usize; 4] = [0, 57, 100, 120];
 
 /// Paths whose values sort before the values of [`world::paths`]. Each kind is hidden by some of the rules, and visible

@@ -1,5 +1,5 @@
-//! Notifications: changes of hidden resources are not notified to a principal, for any size of the listing and in any directory, and the
-//! principal's subscriptions cause no call of a completely hidden plugin.
+//! Notifications: changes of hidden resources are not notified to a principal, for any size of the listing and in any
+//! directory, and the principal's subscriptions cause no call of a completely hidden plugin.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -251,9 +251,9 @@ async fn a_file_that_becomes_a_directory_is_one_from_then_on() {
     told.sort_by_key(|update| format!("{update:?}"));
     assert_eq!(told, [update(BARRIER), update(CHANGING)]);
     compared.wait_for_more(&providers, 0, 1).await;
-    // The directory may be notified once more, because the content that was read meanwhile may be the file's. Pending updates of one
-    // resource are merged. Directories are compared sequentially: when this one is compared again, all updates of the first comparison are
-    // pending.
+    // The directory may be notified once more, because the content that was read meanwhile may be the file's. Pending
+    // updates of one resource are merged. Directories are compared sequentially: when this one is compared again, all
+    // updates of the first comparison are pending.
     let compared = Compared::now(&providers);
     providers.set(with_hidden.clone());
     compared.wait_for_more(&providers, 0, 1).await;

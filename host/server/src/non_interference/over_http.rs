@@ -1,5 +1,5 @@
-//! The service over HTTP with the principal's token: each request in the revision without sessions, batches in a session of the
-//! revision with batches, and the event streams of both.
+//! The service over HTTP with the principal's token: each request in the revision without sessions, batches in a
+//! session of the revision with batches, and the event streams of both.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -229,7 +229,8 @@ async fn two_worlds_are_the_same_over_http_one_by_one_and_in_batches() {
         for (own, answers) in own.iter().zip(&mut answers) {
             told(own, answers, None).await;
         }
-        // A session watches the listing, which calls providers at any time, so it begins after the comparisons of calls.
+        // A session watches the listing, which calls providers at any time, so it begins after the comparisons of
+        // calls.
         let in_batches = HttpClient::open(&host, ADA, Revision::V2025_03_26).await;
         let mut told_to_root = Vec::new();
         for (own, answers) in own.iter().zip(&mut answers) {

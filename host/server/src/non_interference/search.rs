@@ -1,4 +1,5 @@
-//! Search and context: hits, counts and completions do not depend on hidden resources, although the index contains them.
+//! Search and context: hits, counts and completions do not depend on hidden resources, although the index contains
+//! them.
 
 use std::time::{Duration, Instant};
 

@@ -127,7 +127,8 @@ pub(super) fn paths(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<
     prop::collection::vec(path, count)
 }
 
-/// Returns the paths that two worlds have in common, those that only one of them has, all of these, and the [URIs](pool) that a client uses.
+/// Returns the paths that two worlds have in common, those that only one of them has, all of these, and the
+/// [URIs](pool) that a client uses.
 pub(super) fn two_worlds() -> (Vec<String>, [Vec<String>; 2], Vec<String>, Vec<String>) {
     let common: Vec<String> = ["pub/a.txt", "pub/c.md", "blob/main/a.txt"].map(str::to_owned).into();
     let own = [&["secret/b.txt", "pub/.env", "blob/secret/b.txt", "A%CC%88/a.txt"][..], &["secret/secret.md"]];
@@ -190,7 +191,8 @@ impl Contents {
     /// A world of all visible drawn paths with all parent folders, and of its own hidden paths and folders.
     pub(super) fn new(drawn: &[String], common: &[String], own: &[String], is_visible: &dyn Fn(&str) -> bool) -> Self {
         let mut contents = Self::default();
-        // The provider treats both compositions as the same name, so a principal that may see one of them sees the file.
+        // The provider treats both compositions as the same name, so a principal that may see one of them sees the
+        // file.
         let forms = |path: &str| [Some(path.to_owned()), composed(path)].into_iter().flatten().collect::<Vec<_>>();
         let may_see = |path: &str| forms(path).iter().any(|path| is_visible(&format!("part://h/{path}")));
         for path in drawn {
@@ -333,7 +335,8 @@ impl Providers {
     }
 }
 
-/// A provider of files and folders. Names that differ only in their Unicode composition are the same, and its errors name the files.
+/// A provider of files and folders. Names that differ only in their Unicode composition are the same, and its errors
+/// name the files.
 #[derive(Default)]
 struct Model {
     name: &'static str,

@@ -47,8 +47,8 @@ pub(crate) trait Bounded: DeserializeOwned {}
 impl<const MAX: usize> Bounded for BoundedString<MAX> {}
 impl<const MAX: usize> Bounded for TruncatedString<MAX> {}
 
-/// Returns a value that is present, including `null`. For use with `default` and `deserialize_with`, because an `Option`
-/// treats `null` as absent.
+/// Returns a value that is present, including `null`. For use with `default` and `deserialize_with`, because an
+/// `Option` treats `null` as absent.
 pub(crate) fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(value).map(Some)
 }

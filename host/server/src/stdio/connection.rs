@@ -375,7 +375,8 @@ async fn deliver(host: Arc<Host>, session: Arc<Session>, answers: Answers) {
     let may_know = |plugin: &str| host.may_know_of_plugin(&session.subscriber().principal(), plugin);
     loop {
         let sent = tokio::select! {
-            // Taken when the output is free, so that no update follows the answer to the unsubscription of its resource.
+            // Taken when the output is free, so that no update follows the answer to the unsubscription of its
+            // resource.
             () = session.subscriber().ready() => {
                 let next = || session.subscriber().try_next().map(|update| update_notification(update, None));
                 answers.output.write_next(next).await

@@ -2,8 +2,8 @@
 //!
 //! A line is written chunk by chunk, each after the reader has accepted the previous one (backpressure). Waiting lines
 //! are documents that have not been encoded; the [budget](crate::budget) bounds their bytes, and the limit of requests
-//! in flight bounds their number. The output records since when it has been blocked, so that a client that does not read
-//! cannot delay shutdown.
+//! in flight bounds their number. The output records since when it has been blocked, so that a client that does not
+//! read cannot delay shutdown.
 
 use std::io;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The arguments of a tool, each a string or an integer in a range.
 //!
-//! The errors are read by models: they name the argument, what is expected in the words of JSON Schema, and what was found. The values
-//! stay in the message until they are taken, so a large value of the wrong type costs nothing.
+//! The errors are read by models: they name the argument, what is expected in the words of JSON Schema, and what was
+//! found. The values stay in the message until they are taken, so a large value of the wrong type costs nothing.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -63,9 +63,9 @@ fn wrong(name: &str, expected: &str, raw: &RawValue) -> ToolError {
     ToolError::Arguments(format!("`{name}`: expected {expected}, found {}", found(raw)))
 }
 
-/// Returns the value of a JSON number, if it is an integer in this range. In JSON Schema (2020-12, section 6.1.1 of the validation) numbers
-/// with a zero fraction are integers, so `5`, `5.0` and `0.5e1` are the same. The value is exact, and is computed from the text in linear
-/// time.
+/// Returns the value of a JSON number, if it is an integer in this range. In JSON Schema (2020-12, section 6.1.1 of the
+/// validation) numbers with a zero fraction are integers, so `5`, `5.0` and `0.5e1` are the same. The value is exact,
+/// and is computed from the text in linear time.
 fn parse_integer(number: &str, range: &RangeInclusive<usize>) -> Option<usize> {
     /// A number of digits that no `usize` reaches.
     const MAX_DIGITS: usize = 20;

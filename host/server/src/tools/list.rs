@@ -1,6 +1,8 @@
-//! The tool `list_resources`. A client that knows only tools has no other way to the templates, so the first page has them.
+//! The tool `list_resources`. A client that knows only tools has no other way to the templates, so the first page has
+//! them.
 //!
-//! A page is smaller than a page of `resources/list`, because a model reads all of it: `limit` resources, of at most [`PAGE_BYTES`].
+//! A page is smaller than a page of `resources/list`, because a model reads all of it: `limit` resources, of at most
+//! [`PAGE_BYTES`].
 
 use mcp_host_config::Operation;
 use mcp_host_model::resource::{Footprint, MissingPlugin, Resource, ResourceTemplate};
@@ -153,8 +155,8 @@ fn write_template(writer: &mut Writer<'_>, template: ResourceTemplate) {
     });
 }
 
-/// The first templates of all plugins, or the ones with URIs below a parent, and whether there are more. Adds failed plugins to the
-/// missing ones.
+/// The first templates of all plugins, or the ones with URIs below a parent, and whether there are more. Adds failed
+/// plugins to the missing ones.
 async fn templates(
     host: &Host,
     principal: &Principal,

@@ -1,8 +1,8 @@
 //! What tools return: their outputs and errors.
 //!
-//! The text contains everything that a model needs. Links and structured content repeat it for programs, and exist only if the config
-//! switches them on ([`Forms`]): some clients end a conversation at a link, and some show structured content in place of the text. So by
-//! default an output has one copy of its data.
+//! The text contains everything that a model needs. Links and structured content repeat it for programs, and exist only
+//! if the config switches them on ([`Forms`]): some clients end a conversation at a link, and some show structured
+//! content in place of the text. So by default an output has one copy of its data.
 //!
 //! An output holds the values of the domain, which a pull encoder encodes while the client reads ([`crate::json`]). Its
 //! footprint is the size of these values, and is charged to the client in the same way as a read.
@@ -108,8 +108,8 @@ impl Part {
     }
 }
 
-/// Encodes the members of a resource that programs and models need. A link has no separate time of the last change, because its
-/// `annotations` contain it, and no notices.
+/// Encodes the members of a resource that programs and models need. A link has no separate time of the last change,
+/// because its `annotations` contain it, and no notices.
 pub(super) fn resource_members(members: &mut Members<'_, '_>, resource: Resource, is_structured: bool) {
     let Resource { uri, name, title, description, mime_type, size, annotations, mut meta, .. } = resource;
     members.text("uri", uri);
@@ -154,9 +154,9 @@ pub(super) fn summary(resource: &Resource) -> String {
     one_line(uri.as_str(), tokens, name, description.as_deref(), MAX_DESCRIPTION)
 }
 
-/// A URI or a template with its known details in one line. Line breaks in the provider's texts are escaped, so a provider cannot forge a
-/// line of the host or of another resource. A long description is truncated, with an ellipsis. White space follows the URI, because
-/// models mistake a colon for a part of it.
+/// A URI or a template with its known details in one line. Line breaks in the provider's texts are escaped, so a
+/// provider cannot forge a line of the host or of another resource. A long description is truncated, with an ellipsis.
+/// White space follows the URI, because models mistake a colon for a part of it.
 pub(super) fn one_line(
     uri: &str,
     tokens: Option<u64>,

@@ -1,8 +1,9 @@
 //! The tool `read_resource`.
 //!
-//! A model has room for some thousand tokens, and a resource may have megabytes: the text has at most `max_bytes`, and continues at `offset`.
-//! If a resource has several formats, the text has the first one, which is the preferred one. The last lines of the text list all omissions,
-//! by this tool or by the provider ([`Notice`]), and how to get the omitted parts.
+//! A model has room for some thousand tokens, and a resource may have megabytes: the text has at most `max_bytes`, and
+//! continues at `offset`. If a resource has several formats, the text has the first one, which is the preferred one.
+//! The last lines of the text list all omissions, by this tool or by the provider ([`Notice`]), and how to get the
+//! omitted parts.
 
 use mcp_host_base::text::{estimate_tokens, prefix};
 use mcp_host_model::resource::{Notice, NoticeKind, ResourceBody, ResourceContents};
@@ -242,7 +243,8 @@ impl Cut {
     }
 }
 
-/// Adds the notice of a cut that was made here. A reader continues with the rest of this text, whose end names the provider's next part.
+/// Adds the notice of a cut that was made here. A reader continues with the rest of this text, whose end names the
+/// provider's next part.
 fn with_cut(mut notices: Vec<Notice>, cut: Option<Notice>) -> Vec<Notice> {
     if cut.is_some() {
         notices.retain(|notice| notice.kind != NoticeKind::Cut);
@@ -253,7 +255,8 @@ fn with_cut(mut notices: Vec<Notice>, cut: Option<Notice>) -> Vec<Notice> {
     notices
 }
 
-/// Returns at most `max_bytes` of a text from an offset on, in whole characters, and in whole lines if they are not too long.
+/// Returns at most `max_bytes` of a text from an offset on, in whole characters, and in whole lines if they are not too
+/// long.
 fn part(mut text: String, offset: usize, max_bytes: usize) -> Result<(String, Option<Cut>), ToolError> {
     let len = text.len();
     if offset > len {

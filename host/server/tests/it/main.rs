@@ -1,7 +1,7 @@
 //! Tests of the library as an application uses it: its public items only.
 //!
-//! One executable, because each links the whole host; each module is one subject. A test that needs a separate process has a
-//! separate executable: `no_compiler.rs` of `host/core`.
+//! One executable, because each links the whole host; each module is one subject. A test that needs a separate process
+//! has a separate executable: `no_compiler.rs` of `host/core`.
 #![allow(
     clippy::arithmetic_side_effects,
     clippy::indexing_slicing,

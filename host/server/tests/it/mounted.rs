@@ -468,8 +468,8 @@ async fn is_refused(application: &Application) -> bool {
     answer.contains("wait to be read")
 }
 
-/// Returns whether the listing of `ada` is refused for longer than a request waits for room: requests in flight may take all of the
-/// share, too, but not for so long.
+/// Returns whether the listing of `ada` is refused for longer than a request waits for room: requests in flight may
+/// take all of the share, too, but not for so long.
 async fn stays_refused(application: &Application) -> bool {
     for _ in 0..3 {
         if !is_refused(application).await {
@@ -520,8 +520,8 @@ fn long_read(id: u64) -> Value {
     message(id, "resources/read", &json!({ "uri": format!("x:{}", "a".repeat(8000)) }))
 }
 
-/// The answers of a batch are made by tasks, which need no poll of the body. With one message in a batch, the first frame is its whole
-/// answer, so no task is left. With several, the answers behind the first one are not polled.
+/// The answers of a batch are made by tasks, which need no poll of the body. With one message in a batch, the first
+/// frame is its whole answer, so no task is left. With several, the answers behind the first one are not polled.
 #[tokio::test]
 async fn unread_batches_take_no_more_than_the_share_of_their_client_whatever_their_answers_are() {
     let application = Application::start(with_small_shares, HttpOptions::new()).await;
@@ -564,7 +564,8 @@ async fn each_request_of_a_batch_is_answered_though_there_is_no_room_for_its_ans
     let application = Application::start(with_small_shares, HttpOptions::new()).await;
     let session = application.open_session_with_batches("ada").await;
     let batch = |message_of: &dyn Fn(u64) -> Value| Value::Array((0..64).map(message_of).collect());
-    // All answers together take more than a MiB. None is read until each request has its answer, or has waited for room in vain.
+    // All answers together take more than a MiB. None is read until each request has its answer, or has waited for room
+    // in vain.
     let unread = application.send_batch("ada", &session, &batch(&long_read)).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     // A batch without room for 64 errors is rejected before it is executed.

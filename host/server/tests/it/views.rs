@@ -1,4 +1,5 @@
-//! The view of a principal: for random rules and resources, every operation returns exactly the resources that `explain` allows.
+//! The view of a principal: for random rules and resources, every operation returns exactly the resources that
+//! `explain` allows.
 //!
 //! The decisions of `explain` are compared with decisions of this test, glob by glob.
 
@@ -217,8 +218,8 @@ impl Fixture {
         }
     }
 
-    /// Searches for a word in every resource, and for a word in none, to which all resources are near by their vectors. The
-    /// limit is once larger and once smaller than the number of resources.
+    /// Searches for a word in every resource, and for a word in none, to which all resources are near by their vectors.
+    /// The limit is once larger and once smaller than the number of resources.
     async fn check_search(&self, who: &Who) {
         let may_find = |uri: &String| self.allows(who, Operation::List, uri) && self.allows(who, Operation::Read, uri);
         let expected: BTreeSet<_> = self.uris().into_iter().filter(may_find).collect();
@@ -238,8 +239,8 @@ impl Fixture {
         }
     }
 
-    /// Checks that selections of everything, by a word in every resource and by priority, contain exactly the resources that may
-    /// be found.
+    /// Checks that selections of everything, by a word in every resource and by priority, contain exactly the resources
+    /// that may be found.
     async fn check_context(&self, who: &Who) {
         let by_query = |query| ContextRequest::new(10_000).query(query);
         for request in [by_query(EVERYWHERE), by_query(NOWHERE), ContextRequest::new(10_000)] {

@@ -33,10 +33,11 @@ use crate::process::{LastLines, Launched, Launcher, Ledger, ProgramLog, ProgramS
 use crate::slots;
 use crate::updates::Updates;
 
-/// The timeout of opening a connection. It includes the start of the program, a second start if the program ends at the first request, and
-/// the negotiation of the revision.
+/// The timeout of opening a connection. It includes the start of the program, a second start if the program ends at the
+/// first request, and the negotiation of the revision.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// The maximum time to wait for the end of a program, which is killed after two to two and a half seconds, and for its last lines.
+/// The maximum time to wait for the end of a program, which is killed after two to two and a half seconds, and for its
+/// last lines.
 const END_TIME: Duration = Duration::from_secs(3);
 
 /// An open connection.
@@ -154,8 +155,8 @@ pub(super) struct Opener {
 }
 
 impl Opener {
-    /// Prepares connections to the upstream `plugin`. `http` returns the HTTP client for a URL, which records its updates, and decodes its
-    /// messages, with these arguments.
+    /// Prepares connections to the upstream `plugin`. `http` returns the HTTP client for a URL, which records its
+    /// updates, and decodes its messages, with these arguments.
     pub(super) fn new(
         plugin: &Plugin,
         http: impl FnOnce(Arc<Updates>, Decoder) -> Option<HttpClient>,

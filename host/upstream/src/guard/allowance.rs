@@ -1,13 +1,14 @@
 //! The budgets of what an upstream sends without a request.
 //!
-//! Everything that an upstream sends is counted where it is received, in event streams ([`http`](crate::http)) and on pipes
-//! ([`pipes`](crate::pipes)), in token buckets of events and of bytes ([`Buckets`]): messages, and also empty lines, comments, events that
-//! cannot be decoded, and answers that no request waits for. A chunk, or a read of a pipe, counts as at least 64 bytes ([`shortfall`]). One
-//! answer to each request is not counted. Each request also permits [`BESIDES`] short events, because servers send such events with each
-//! answer, for example the id of its stream. Successive connections with one identity share their buckets, so a new connection has no new
-//! burst. All identities of an upstream also share buckets, which are [`IDENTITIES`] times as large, and a budget of bytes of incomplete
-//! events ([`Incomplete`]). A [part](OWN_PART) of the buckets of each identity is not taken from the shared ones, so identities that
-//! receive a flood do not end the connection of one that receives little.
+//! Everything that an upstream sends is counted where it is received, in event streams ([`http`](crate::http)) and on
+//! pipes ([`pipes`](crate::pipes)), in token buckets of events and of bytes ([`Buckets`]): messages, and also empty
+//! lines, comments, events that cannot be decoded, and answers that no request waits for. A chunk, or a read of a pipe,
+//! counts as at least 64 bytes ([`shortfall`]). One answer to each request is not counted. Each request also permits
+//! [`BESIDES`] short events, because servers send such events with each answer, for example the id of its stream.
+//! Successive connections with one identity share their buckets, so a new connection has no new burst. All identities
+//! of an upstream also share buckets, which are [`IDENTITIES`] times as large, and a budget of bytes of incomplete
+//! events ([`Incomplete`]). A [part](OWN_PART) of the buckets of each identity is not taken from the shared ones, so
+//! identities that receive a flood do not end the connection of one that receives little.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,7 +32,8 @@ const IDENTITIES: NonZeroU32 = NonZeroU32::new(4).unwrap();
 const OWN_PART: u32 = 64;
 /// The minimum number of messages of maximum length that may be incomplete in all event streams together.
 const MIN_INCOMPLETE: usize = 4;
-/// The maximum number of requests whose answers are not counted. It exceeds the number of requests that can be in flight.
+/// The maximum number of requests whose answers are not counted. It exceeds the number of requests that can be in
+/// flight.
 const MAX_AWAITED: usize = 2048;
 /// The number of short events that a request permits besides its answer.
 const BESIDES: usize = 4;
@@ -121,8 +123,8 @@ impl Default for Buckets {
 }
 
 impl Buckets {
-    /// The buckets of all identities of an upstream whose messages have at most `max_message` bytes. `concurrency` is the maximum number of
-    /// concurrent calls, whose answers may all be incomplete at the same time.
+    /// The buckets of all identities of an upstream whose messages have at most `max_message` bytes. `concurrency` is
+    /// the maximum number of concurrent calls, whose answers may all be incomplete at the same time.
     pub(crate) fn of_upstream(max_message: usize, concurrency: usize) -> Arc<Self> {
         let tokens = Tokens::scaled(|number| number.saturating_mul(IDENTITIES));
         Arc::new(Self::new(tokens, None, max_message.saturating_mul(concurrency.max(MIN_INCOMPLETE))))
@@ -158,7 +160,8 @@ impl Buckets {
     }
 }
 
-/// The bytes of the incomplete event of one stream, in the budget of the upstream. They are returned when it is dropped.
+/// The bytes of the incomplete event of one stream, in the budget of the upstream. They are returned when it is
+/// dropped.
 pub(crate) struct Incomplete {
     allowance: Arc<Allowance>,
     length: usize,

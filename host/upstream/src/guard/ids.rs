@@ -1,8 +1,8 @@
 //! The ids of the requests of one connection.
 //!
-//! rmcp counts the ids of requests from 0, so the requests of all identities would have equal ids. If a reverse proxy confused responses of
-//! two identities, one would receive the content of the other. So a random number of the connection is added to the ids of
-//! [asked](is_asked) requests.
+//! rmcp counts the ids of requests from 0, so the requests of all identities would have equal ids. If a reverse proxy
+//! confused responses of two identities, one would receive the content of the other. So a random number of the
+//! connection is added to the ids of [asked](is_asked) requests.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -20,8 +20,8 @@ use crate::message::{is_asked, random_first_id};
 pub(super) struct Ids {
     /// The number that is added to the ids of [asked](is_asked) requests. It is greater than all ids of rmcp.
     first: i64,
-    /// The pending requests whose ids are not replaced: requests of the handshake, checks, and streams, because notifications contain the id
-    /// of their stream. A stream has the notifications that it was opened for.
+    /// The pending requests whose ids are not replaced: requests of the handshake, checks, and streams, because
+    /// notifications contain the id of their stream. A stream has the notifications that it was opened for.
     kept: HashMap<RequestId, Option<Filter>>,
     hasher: RandomState,
 }
@@ -38,8 +38,8 @@ impl Ids {
         Self { first: random_first_id(), kept: HashMap::new(), hasher: RandomState::new() }
     }
 
-    /// Returns whether a notification belongs to no stream, or its stream was opened for it. For any other, rmcp would cancel the stream,
-    /// and the host would notify of all resources when it has opened the stream again.
+    /// Returns whether a notification belongs to no stream, or its stream was opened for it. For any other, rmcp would
+    /// cancel the stream, and the host would notify of all resources when it has opened the stream again.
     pub(super) fn is_requested(&self, notification: &ServerNotification) -> bool {
         let stream = notification.get_meta().subscription_id().and_then(|id| self.kept.get(&id));
         let Some(Some(filter)) = stream else { return true };

@@ -54,7 +54,8 @@ pub(crate) fn is_answered(error: &ServiceError) -> bool {
     )
 }
 
-/// Returns whether the exchange of one request failed. This shows nothing about other requests, unless the server cannot be connected to.
+/// Returns whether the exchange of one request failed. This shows nothing about other requests, unless the server
+/// cannot be connected to.
 pub(crate) fn is_of_one_exchange(error: &ServiceError) -> bool {
     let ServiceError::TransportSend(error) = error else { return false };
     let Some(error) = error.error.downcast_ref::<Failed>() else { return false };
@@ -94,8 +95,8 @@ fn status_error(error: &ServiceError) -> Option<&HttpStatusError> {
     }
 }
 
-/// Parses `Retry-After` (RFC 9110, section 10.2.3): a number of seconds of any size, within [`RETRY_AFTER`]. None for a date, because the
-/// clock of this machine may differ from the server's.
+/// Parses `Retry-After` (RFC 9110, section 10.2.3): a number of seconds of any size, within [`RETRY_AFTER`]. None for a
+/// date, because the clock of this machine may differ from the server's.
 fn retry_after(text: &str) -> Option<Duration> {
     let text = text.trim();
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,11 +1,11 @@
 //! Event streams: the bounds of their events, and of the time after which a stream is opened again.
 //!
-//! The caller sets the maximum size of an event. All that is not the answer to a request is counted in the connection's [`Allowance`]: lines
-//! that belong to no event when they are received, and events when they are decoded.
+//! The caller sets the maximum size of an event. All that is not the answer to a request is counted in the connection's
+//! [`Allowance`]: lines that belong to no event when they are received, and events when they are decoded.
 //!
-//! rmcp opens a stream of notifications again after the time that the server sets (`retry`), and without any delay after an error. So the
-//! time is limited here to [`MIN_RETRY`] to [`MAX_RETRY`], a stream with an error ends without one, and the time grows while streams end
-//! within [`LASTING`] (back-off).
+//! rmcp opens a stream of notifications again after the time that the server sets (`retry`), and without any delay
+//! after an error. So the time is limited here to [`MIN_RETRY`] to [`MAX_RETRY`], a stream with an error ends without
+//! one, and the time grows while streams end within [`LASTING`] (back-off).
 
 use std::future::{pending, ready};
 use std::sync::Arc;
@@ -112,7 +112,8 @@ impl Streams {
         }
     }
 
-    /// Returns the event that ends the stream of notifications. It has the time after which rmcp opens the stream again.
+    /// Returns the event that ends the stream of notifications. It has the time after which rmcp opens the stream
+    /// again.
     fn end(&self, opened_at: Instant) -> Sse {
         let retry = self.notifications.lock().as_mut().map_or(MIN_RETRY, |current| {
             if opened_at.elapsed() > LASTING {
@@ -129,8 +130,9 @@ fn limited(retry: u64) -> u64 {
     retry.clamp(saturating_millis(MIN_RETRY), saturating_millis(MAX_RETRY))
 }
 
-/// Returns the events of a body, each of at most `max` bytes, in a form that rmcp can parse. With `is_asked`, the answers among them are
-/// answers to requests of [`ask`](crate::ask). The connection may be used again once the answer to `request` was received.
+/// Returns the events of a body, each of at most `max` bytes, in a form that rmcp can parse. With `is_asked`, the
+/// answers among them are answers to requests of [`ask`](crate::ask). The connection may be used again once the answer
+/// to `request` was received.
 pub(super) fn events(
     body: ReceivedBody,
     max: usize,
@@ -165,8 +167,8 @@ pub(super) fn events(
     stream.then(decode).boxed()
 }
 
-/// Returns the events until the request is cancelled. Then the connection is closed, and there are no events: at the end of the stream, rmcp
-/// would resume it. rmcp drops it when the server has received the cancellation.
+/// Returns the events until the request is cancelled. Then the connection is closed, and there are no events: at the
+/// end of the stream, rmcp would resume it. rmcp drops it when the server has received the cancellation.
 pub(super) fn until_cancelled(events: Events, cancellation: Cancellation) -> Events {
     let token = cancellation.token();
     let cancelled = Box::pin(async move { cancellation.cancelled().await });
@@ -183,8 +185,8 @@ fn length(event: &Sse) -> usize {
     [&event.data, &event.id, &event.event].into_iter().flatten().map(String::len).fold(0, usize::saturating_add)
 }
 
-/// Returns the events of a stream that was opened with GET. It ends without an error. With `notifications`, it ends with the time after
-/// which it is opened again.
+/// Returns the events of a stream that was opened with GET. It ends without an error. With `notifications`, it ends
+/// with the time after which it is opened again.
 pub(super) fn reopened(events: Events, notifications: Option<Arc<Streams>>) -> Events {
     let events = events.take_while(|event| {
         if let Err(error) = event {
@@ -215,7 +217,8 @@ pub(super) fn raw_events(body: ReceivedBody, max: usize) -> RawEvents {
     counted_events(body, max, Arc::default())
 }
 
-/// Returns the events of a body, each of at most `max` bytes. Lines that belong to no event are counted, and short chunks.
+/// Returns the events of a body, each of at most `max` bytes. Lines that belong to no event are counted, and short
+/// chunks.
 fn counted_events(body: ReceivedBody, max: usize, allowance: Arc<Allowance>) -> RawEvents {
     let mut lines = Lines::new(max);
     let left = Arc::new(AtomicUsize::new(usize::MAX));
@@ -281,7 +284,8 @@ impl Lines {
     ///
     /// # Errors
     ///
-    /// An event is too long. Or there is a NUL byte, which is never a part of JSON, and for which the parser drops the event.
+    /// An event is too long. Or there is a NUL byte, which is never a part of JSON, and for which the parser drops the
+    /// event.
     fn read(&mut self, piece: &[u8]) -> Result<Unused, HttpError> {
         let mut unused = Unused::default();
         for byte in piece {

@@ -24,8 +24,8 @@ use crate::message::is_asked;
 /// The maximum size of an event in a stream of notifications, in bytes.
 const MAX_NOTIFICATION: usize = 256 << 10;
 
-/// Converts a client error (4xx) in response to `server/discover` into a JSON-RPC error, so that rmcp continues with `initialize`. Servers
-/// without this method respond so.
+/// Converts a client error (4xx) in response to `server/discover` into a JSON-RPC error, so that rmcp continues with
+/// `initialize`. Servers without this method respond so.
 fn legacy_answer(
     message: &ClientJsonRpcMessage,
     status: StatusCode,

@@ -1,7 +1,8 @@
 //! Programs in the sandbox of `mcp-host-child`, or without a sandbox within its limits.
 //!
-//! [`SandboxLauncher::start`] starts the launcher process, which starts programs. A host that confines itself starts it before. The
-//! launcher process also starts programs with `sandbox = "none"`: they have limits, and end with the host, even if the host crashes.
+//! [`SandboxLauncher::start`] starts the launcher process, which starts programs. A host that confines itself starts it
+//! before. The launcher process also starts programs with `sandbox = "none"`: they have limits, and end with the host,
+//! even if the host crashes.
 
 use std::io;
 use std::sync::Arc;
@@ -43,8 +44,9 @@ pub enum SandboxError {
 pub struct SandboxLauncher(Process);
 
 impl SandboxLauncher {
-    /// Starts the launcher process, `program`, if the config has programs. With `server.confine`, the launcher process starts only these
-    /// programs, with their grants in this config. A process that confines itself must call this before.
+    /// Starts the launcher process, `program`, if the config has programs. With `server.confine`, the launcher process
+    /// starts only these programs, with their grants in this config. A process that confines itself must call this
+    /// before.
     ///
     /// # Errors
     ///
@@ -125,8 +127,8 @@ impl Launcher for SandboxLauncher {
     }
 }
 
-/// Logs the events of a program, and measures its usage, until it ends. After the connection is closed, the program has [`GRACE`] to end by
-/// itself. If the runtime ends first, the program is killed immediately.
+/// Logs the events of a program, and measures its usage, until it ends. After the connection is closed, the program has
+/// [`GRACE`] to end by itself. If the runtime ends first, the program is killed immediately.
 async fn accompany(mut child: Child, name: Arc<str>, mut stopped: oneshot::Receiver<()>, state: Arc<ProgramState>) {
     let mut interval = tokio::time::interval(INTERVAL);
     loop {
@@ -146,8 +148,8 @@ async fn accompany(mut child: Child, name: Arc<str>, mut stopped: oneshot::Recei
             return end(&state, &name, &outcome);
         }
     }
-    // The program's closed standard input requests its end. The remaining processes are killed. The connection may also be closed because
-    // the program was killed, before the end is known here.
+    // The program's closed standard input requests its end. The remaining processes are killed. The connection may also
+    // be closed because the program was killed, before the end is known here.
     let outcome = match tokio::time::timeout(GRACE, child.wait()).await {
         Ok(outcome) => outcome,
         Err(_) => {

@@ -1,4 +1,5 @@
-//! The state of one start of a program, and the counters of the programs of one upstream, which all of its connections share.
+//! The state of one start of a program, and the counters of the programs of one upstream, which all of its connections
+//! share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -59,7 +60,8 @@ impl ProgramState {
         self.ended.borrow().is_some()
     }
 
-    /// Returns the last measured usage of the program's processes; none before the first measurement, and after their end.
+    /// Returns the last measured usage of the program's processes; none before the first measurement, and after their
+    /// end.
     pub(crate) fn usage(&self) -> Option<ProgramUsage> {
         if self.has_ended() { None } else { *self.usage.lock() }
     }

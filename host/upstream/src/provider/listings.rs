@@ -124,8 +124,8 @@ impl Shared {
         Page { entries, next_cursor }
     }
 
-    /// Requests the next page, while this page of `bytes` bytes is converted and sent to the client. Does nothing for the first page of a
-    /// walk, or if entries remain for another call.
+    /// Requests the next page, while this page of `bytes` bytes is converted and sent to the client. Does nothing for
+    /// the first page of a walk, or if entries remain for another call.
     fn read_ahead(&self, walk: &Walk, entries: usize, bytes: usize, next: Option<&PageCursor>) {
         if let Some(next) = next.filter(|_| walk.is_continued && entries <= walk.limit) {
             self.walks.read_ahead(&walk.link, next, bytes, walk.now(self));

@@ -1,5 +1,5 @@
-//! Statistics of the first pages of listings, for the warnings of `mcp-host check`: an upstream may answer correctly, and yet none of its
-//! resources is served.
+//! Statistics of the first pages of listings, for the warnings of `mcp-host check`: an upstream may answer correctly,
+//! and yet none of its resources is served.
 
 use mcp_host_base::text::Excerpt;
 

@@ -84,7 +84,8 @@ impl Requests {
         tokio::time::sleep_until(at.into())
     }
 
-    /// Subscribes to one resource. `until` is the time until which a call waits for the first attempt; none for a later one.
+    /// Subscribes to one resource. `until` is the time until which a call waits for the first attempt; none for a later
+    /// one.
     pub(super) fn subscribe(
         &self,
         tasks: &mut JoinSet<Ended>,

@@ -73,8 +73,8 @@ async fn as_caller<T>(caller: &Caller, task: impl Future<Output = T>) -> T {
     Caller::scope(Some(caller.clone()), task).await
 }
 
-/// Serves reads without sessions on each connection of a listener, and sends the second response of each connection twice: once more when
-/// the next request is here, before its own response.
+/// Serves reads without sessions on each connection of a listener, and sends the second response of each connection
+/// twice: once more when the next request is here, before its own response.
 async fn serve_with_repetitions(listener: TcpListener) {
     while let Ok((stream, _)) = listener.accept().await {
         tokio::spawn(async move {

@@ -13,7 +13,8 @@ use serde_json::json;
 use super::hostile::wait_for;
 use super::scripted::{Reply, Scripted, text, with_session};
 
-/// An upstream in shell that answers any request with a resource whose text is its environment, and writes its number to a file.
+/// An upstream in shell that answers any request with a resource whose text is its environment, and writes its number
+/// to a file.
 const SERVER: &str = r#"
 echo $$ > "$FILE"
 sleep 1000 &

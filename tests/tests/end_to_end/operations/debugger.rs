@@ -66,8 +66,8 @@ impl Debugger {
         bytes.chunks(8).map(|address| u64::from_le_bytes(address.try_into().unwrap())).collect()
     }
 
-    /// Steps until the innermost frame pushes a second value on its operand stack. Debug information counts from the bottom, so index 0
-    /// still is the first value.
+    /// Steps until the innermost frame pushes a second value on its operand stack. Debug information counts from the
+    /// bottom, so index 0 still is the first value.
     async fn push_value(&mut self) {
         loop {
             let frames = self.call_stack().await.len();

@@ -1,7 +1,7 @@
 //! The same components with `wkg`, the package client of the Bytecode Alliance.
 //!
-//! `cargo xtask clients --wkg` builds it, and the last test needs it. The others have an artifact as wkg 0.16 publishes it, and
-//! what its client requires of an artifact: the crates `wasm-pkg-client` (`oci`) and `oci-wasm`.
+//! `cargo xtask clients --wkg` builds it, and the last test needs it. The others have an artifact as wkg 0.16 publishes
+//! it, and what its client requires of an artifact: the crates `wasm-pkg-client` (`oci`) and `oci-wasm`.
 
 use std::process::{Output, Stdio};
 
@@ -15,7 +15,8 @@ use super::{MANIFEST, digest, registry_with_hello};
 const VERSION: &str = "org.opencontainers.image.version";
 const TITLE: &str = "org.opencontainers.image.title";
 
-/// Publishes the hello provider as wkg does, with these annotations of the manifest. Returns the digest of the manifest.
+/// Publishes the hello provider as wkg does, with these annotations of the manifest. Returns the digest of the
+/// manifest.
 async fn publish_like_wkg(
     registry: &Registry,
     project: &RegistryProject,

@@ -18,7 +18,8 @@ const DEADLINE: Duration = Duration::from_secs(5);
 const STREAM: &str = "KV_mcp-host-test-KV-a-pages";
 const ADMIN_TOKEN: &str = "a-token-of-an-administrator-for-tests";
 
-/// The config of a replica: a plugin `a` with the shared bucket `pages`, one `b` with a bucket of that name, and a folder.
+/// The config of a replica: a plugin `a` with the shared bucket `pages`, one `b` with a bucket of that name, and a
+/// folder.
 fn config(urls: &[String], folder: &Folder) -> WrittenConfig {
     config_with(urls, folder, Plugin::keyvalue("a").shared_bucket("pages", []))
 }

@@ -86,7 +86,8 @@ async fn while_the_certificate_of_nats_has_expired_each_replica_polls_for_itself
     for replica in &replicas {
         gaps.push(replica.value(GAPS).await);
     }
-    // A replica that may have missed changes notifies everything once; nothing else notifies of a file that is the same.
+    // A replica that may have missed changes notifies everything once; nothing else notifies of a file that is the
+    // same.
     for (steady, gaps) in steady.iter().zip(&gaps) {
         assert!(steady <= gaps, "{steady} notifications for {gaps} gaps");
     }

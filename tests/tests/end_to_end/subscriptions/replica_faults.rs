@@ -1,5 +1,5 @@
-//! Replicas behind a load balancer, with three NATS nodes, while both are killed and paused, and files, tables and pages
-//! change: every client's notifications are compared with every change.
+//! Replicas behind a load balancer, with three NATS nodes, while both are killed and paused, and files, tables and
+//! pages change: every client's notifications are compared with every change.
 
 use std::time::Duration;
 

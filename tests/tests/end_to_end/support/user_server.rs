@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use mcp_host_tests::{EventSource, MockOrigin, RecordedRequest, Reply, wait_until};
 use serde_json::{Value, json};
 
-/// The server, at `/mcp`. The user of a token is its text before the first `-`. Each user lists `x:both` and what a test
-/// adds, and may read any URI.
+/// The server, at `/mcp`. The user of a token is its text before the first `-`. Each user lists `x:both` and what a
+/// test adds, and may read any URI.
 pub(crate) struct UserServer {
     origin: MockOrigin,
     state: Arc<Mutex<State>>,
@@ -71,7 +71,8 @@ impl UserServer {
         self.origin.url("/mcp")
     }
 
-    /// Changes the content of a user's resources, and notifies the sessions of the user that have subscribed to `x:both`.
+    /// Changes the content of a user's resources, and notifies the sessions of the user that have subscribed to
+    /// `x:both`.
     pub(crate) fn edit(&self, user: &str) {
         let mut state = self.state();
         *state.versions.entry(user.to_owned()).or_default() += 1;

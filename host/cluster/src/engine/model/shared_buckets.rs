@@ -12,7 +12,8 @@ use super::ModelServer;
 use crate::buckets::{MAX_VALUE, bucket_name};
 use crate::engine::EngineError;
 
-/// The bytes that a stream stores for a message, besides the subject and the value: lengths, the time, a checksum, the expected sequence.
+/// The bytes that a stream stores for a message, besides the subject and the value: lengths, the time, a checksum, the
+/// expected sequence.
 const OVERHEAD: usize = 100;
 
 /// The failure of a model.

@@ -1,4 +1,5 @@
-//! A model of shared index snapshots in one process, for tests: the documented behavior of an object store of NATS, and its failures.
+//! A model of shared index snapshots in one process, for tests: the documented behavior of an object store of NATS, and
+//! its failures.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +14,8 @@ use super::{Model, ModelFault};
 use crate::lease::Lease;
 use crate::replica::ReplicaId;
 
-/// Snapshots within one process. Clones are the same replica; [`replica`](Self::replica) is another one of the same store.
+/// Snapshots within one process. Clones are the same replica; [`replica`](Self::replica) is another one of the same
+/// store.
 #[derive(Clone)]
 pub struct ModelSnapshots {
     store: Arc<Mutex<Store>>,

@@ -235,7 +235,8 @@ impl Nats {
         Ok(())
     }
 
-    /// Sets the limits of an existing stream, unless it has them. Its other settings stay: an admin may have changed them.
+    /// Sets the limits of an existing stream, unless it has them. Its other settings stay: an admin may have changed
+    /// them.
     async fn update_limits(&self) -> Result<(), EngineError> {
         let answer = self.stream_request("STREAM.INFO", &json!({})).await?;
         let wanted = self.bucket.config(1);
@@ -339,7 +340,8 @@ impl Nats {
         self.send(key, value, headers).await
     }
 
-    /// Publishes the message of a key that has this revision, or none. The message replaces all earlier ones of the key.
+    /// Publishes the message of a key that has this revision, or none. The message replaces all earlier ones of the
+    /// key.
     pub(super) async fn replace(
         &self,
         key: &str,

@@ -26,7 +26,8 @@ use crate::memory::MemoryPool;
 pub(super) const API: &str = "$JS.API.";
 /// The maximum pause between two attempts to connect.
 const MAX_RECONNECT_PAUSE: Duration = Duration::from_secs(2);
-/// The maximum number of messages that wait for a subscriber on a connection with a thread of its own. Further messages are lost.
+/// The maximum number of messages that wait for a subscriber on a connection with a thread of its own. Further messages
+/// are lost.
 pub(super) const MAX_PENDING: usize = 1024;
 /// The pause between two checks whether the first connection is made.
 const LOOK: Duration = Duration::from_millis(10);
@@ -47,7 +48,8 @@ pub(super) struct Connection {
     thread: Option<ConnectionThread>,
 }
 
-/// A thread of its own for a connection, whose requests wait for the first connection. It is started on the first request.
+/// A thread of its own for a connection, whose requests wait for the first connection. It is started on the first
+/// request.
 #[derive(Default)]
 pub(super) struct ConnectionThread {
     pool: OnceLock<WorkerPool>,

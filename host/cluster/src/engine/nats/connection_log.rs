@@ -116,7 +116,8 @@ impl ConnectionLog {
         }
     }
 
-    /// Handles the begin of a round of attempts to connect to these servers, which have the errors of the earlier rounds.
+    /// Handles the begin of a round of attempts to connect to these servers, which have the errors of the earlier
+    /// rounds.
     pub(super) fn retries(&self, servers: &[Server]) {
         if let Some(line) = self.next_round(servers) {
             self.write(line);

@@ -8,10 +8,12 @@
 //! | listing | for each page a consumer without payloads, from the sequence after the last page ([`listing`]) |
 //! | quotas | `max_bytes` and `max_msgs` of the stream, with `discard` `new`. NATS counts the message as it stores it, so a quota of bytes is approximate |
 //!
-//! The last token of a subject is the key in base64 (URL-safe), so any text is a key, and no two keys have the same subject. Other
-//! messages in the stream, from any client that may publish there, are not keys: listings omit them, and nothing reads them.
+//! The last token of a subject is the key in base64 (URL-safe), so any text is a key, and no two keys have the same
+//! subject. Other messages in the stream, from any client that may publish there, are not keys: listings omit them, and
+//! nothing reads them.
 //!
-//! The buckets have a connection and a thread of their own: values of guests delay neither the leases of the replica nor its transports.
+//! The buckets have a connection and a thread of their own: values of guests delay neither the leases of the replica
+//! nor its transports.
 //!
 //! A response is untrusted input. Its size is bounded before it is parsed, and its texts are for the log.
 
@@ -52,7 +54,8 @@ impl fmt::Debug for NatsBuckets {
 }
 
 impl NatsBuckets {
-    /// Creates the buckets of a cluster. Needs no runtime, and does not connect yet. The bucket of the options is not used.
+    /// Creates the buckets of a cluster. Needs no runtime, and does not connect yet. The bucket of the options is not
+    /// used.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! Index snapshots that replicas share: one object store of JetStream (ADR-20) for each cluster, and a lease for each snapshot's place.
+//! Index snapshots that replicas share: one object store of JetStream (ADR-20) for each cluster, and a lease for each
+//! snapshot's place.
 //!
 //! | operation | request |
 //! |---|---|
@@ -7,7 +8,8 @@
 //! | chunk | the next message of `C.SLOT` after a sequence (`STREAM.MSG.GET`) |
 //! | clearing of a slot | a purge of its subject |
 //!
-//! The store has a connection and a thread of its own, so that snapshots delay neither the leases of polls nor calls of providers.
+//! The store has a connection and a thread of its own, so that snapshots delay neither the leases of polls nor calls of
+//! providers.
 //!
 //! A response is untrusted input. Its size is bounded before it is parsed, and its texts are for the log.
 
@@ -46,8 +48,8 @@ impl fmt::Debug for NatsSnapshots {
 }
 
 impl NatsSnapshots {
-    /// Creates the snapshots of a cluster, with leases of this time. Needs no runtime, and does not connect yet. The bucket of the options
-    /// has the leases.
+    /// Creates the snapshots of a cluster, with leases of this time. Needs no runtime, and does not connect yet. The
+    /// bucket of the options has the leases.
     ///
     /// # Errors
     ///

@@ -1,12 +1,13 @@
 //! Splits of failed groups: a bulkhead around the paths that make a provider fail.
 //!
-//! A group that fails is [split](PathGroups::split), and both halves continue with its token; providers must accept a token that covers
-//! more paths than the call. New paths are separated from those polled before, then the paths of one client from other clients', then
-//! halves of one client's paths. So the paths that make a provider fail are isolated, first from other clients' paths.
+//! A group that fails is [split](PathGroups::split), and both halves continue with its token; providers must accept a
+//! token that covers more paths than the call. New paths are separated from those polled before, then the paths of one
+//! client from other clients', then halves of one client's paths. So the paths that make a provider fail are isolated,
+//! first from other clients' paths.
 //!
-//! Bounded: splits make at most [`MAX_GROUPS_OF_CLIENT`] groups of one client's paths, and [`MAX_SPLIT_GROUPS`] in total. Beyond that,
-//! new failing paths of a client join one of its groups, and never stay with paths polled before; any other failing group stays as it
-//! is.
+//! Bounded: splits make at most [`MAX_GROUPS_OF_CLIENT`] groups of one client's paths, and [`MAX_SPLIT_GROUPS`] in
+//! total. Beyond that, new failing paths of a client join one of its groups, and never stay with paths polled before;
+//! any other failing group stays as it is.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -24,9 +25,9 @@ const MAX_SPLIT_GROUPS: usize = 256;
 pub(super) const MAX_GROUPS_OF_CLIENT: usize = 16;
 
 impl<C: Clone + Eq + Hash, F: Clone> PathGroups<C, F> {
-    /// Splits a failed group. `clients` has the client of each of its watched paths, in the same order. Both halves may be polled
-    /// immediately; paths that were polled before count as working until they fail themselves. Returns the working part, if there is
-    /// one; none if the group is not split.
+    /// Splits a failed group. `clients` has the client of each of its watched paths, in the same order. Both halves may
+    /// be polled immediately; paths that were polled before count as working until they fail themselves. Returns the
+    /// working part, if there is one; none if the group is not split.
     pub(in crate::poll) fn split(&mut self, id: GroupId, clients: Vec<C>, now: Instant) -> Option<Option<GroupId>> {
         let (group, backoff) = (self.groups.get(&id)?, self.backoff);
         let fault = group.failure.as_ref()?.fault.clone();
@@ -63,8 +64,8 @@ impl<C: Clone + Eq + Hash, F: Clone> PathGroups<C, F> {
             let paths: Vec<_> = watched.iter().map(|(_, path)| path.clone()).collect();
             // The paths polled before worked without the new ones.
             let is_suspect = !is_new_and_old || number > 0;
-            // No token covers new paths, so they may join another failing group of their client, instead of staying with the working
-            // paths.
+            // No token covers new paths, so they may join another failing group of their client, instead of staying
+            // with the working paths.
             let joined = client.as_ref().filter(|_| is_new_and_old && is_suspect);
             let joined = joined.and_then(|client| self.failing_group_of(client, watched.len()));
             let half = match joined.and_then(|id| Some((id, self.groups.get_mut(&id)?))) {
@@ -98,7 +99,8 @@ impl<C: Clone + Eq + Hash, F: Clone> PathGroups<C, F> {
         of_client < MAX_GROUPS_OF_CLIENT && self.groups.len() < MAX_SPLIT_GROUPS
     }
 
-    /// If no group of this client's paths may be added, returns its failing group with the fewest paths and room for `more`.
+    /// If no group of this client's paths may be added, returns its failing group with the fewest paths and room for
+    /// `more`.
     fn failing_group_of(&self, client: &C, more: usize) -> Option<GroupId> {
         if self.may_add_for(client) {
             return None;
@@ -111,8 +113,8 @@ impl<C: Clone + Eq + Hash, F: Clone> PathGroups<C, F> {
     }
 }
 
-/// Sorts paths by their clients, those with the fewest paths first, and returns the index for a split: between two clients, nearest to
-/// the middle.
+/// Sorts paths by their clients, those with the fewest paths first, and returns the index for a split: between two
+/// clients, nearest to the middle.
 fn by_client<C: Clone + Eq + Hash>(parts: &mut [((Uri, Path), C)]) -> usize {
     // The number of a client's paths, and the index of the first.
     let mut orders: HashMap<C, (usize, usize)> = HashMap::new();

@@ -1,5 +1,5 @@
-//! Subscriptions and edits, and the checker: each replica notifies each edit of a path that it watches in time, unless the provider failed
-//! for the path.
+//! Subscriptions and edits, and the checker: each replica notifies each edit of a path that it watches in time, unless
+//! the provider failed for the path.
 
 use super::{BOUND, Event, PATHS, PHASE, Shard, Stream, World, index_of};
 use crate::member::{RoleName, Time};

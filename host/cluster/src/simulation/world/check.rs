@@ -1,8 +1,9 @@
 //! The checker: each stream is notified of each edit in time, and of nothing that it may not see.
 //!
-//! An edit is recorded at each stream with an active subscription to the path, if the principal may see it (`Stream::untold`). A notification
-//! removes the record. A record that is left after `World::bound` is a failure, unless the replica, the shard or the path was hindered at or
-//! after the time of the edit. At the end of the world nothing is hindered any more. Changes of the listing are recorded at each replica.
+//! An edit is recorded at each stream with an active subscription to the path, if the principal may see it
+//! (`Stream::untold`). A notification removes the record. A record that is left after `World::bound` is a failure,
+//! unless the replica, the shard or the path was hindered at or after the time of the edit. At the end of the world
+//! nothing is hindered any more. Changes of the listing are recorded at each replica.
 //!
 //! A notification to a stream that is not subscribed to the path, or may not see it, is always a failure.
 

@@ -170,8 +170,8 @@ impl World {
         self.after(again, 0, Event::Connect { streams });
     }
 
-    /// Few replicas are down at a time, because others must continue. In worlds where no replica may notify everything, it is one at a
-    /// time, and the next holder has time to make a round.
+    /// Few replicas are down at a time, because others must continue. In worlds where no replica may notify everything,
+    /// it is one at a time, and the next holder has time to make a round.
     pub(super) fn may_crash(&self) -> bool {
         let (is_storm, down) = (self.weather == Weather::Storm, self.replicas.iter().filter(|replica| !replica.is_up));
         let is_settled = is_storm || self.now >= self.last_crash + LEASE * 2;

@@ -1,5 +1,5 @@
-//! The messages and requests of members on the [network](super::super::network). Messages of a shard are delivered to all members with the
-//! same subject.
+//! The messages and requests of members on the [network](super::super::network). Messages of a shard are delivered to
+//! all members with the same subject.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -140,7 +140,8 @@ impl World {
         }
     }
 
-    /// Delivers a message to all replicas. Announcements are passed to holders only: [`Member::receive`] ignores them in any other role.
+    /// Delivers a message to all replicas. Announcements are passed to holders only: [`Member::receive`] ignores them
+    /// in any other role.
     pub(super) fn broadcast(&mut self, shard: usize, sent_at: Time, message: &Arc<Message>) {
         if matches!(**message, Message::Want(_)) {
             self.outcome.load.received += self.network.connected();

@@ -58,8 +58,8 @@ impl Reloading {
         }
     }
 
-    /// Replaces the reload in flight by `next`, or by none, and cancels it. If it has ended meanwhile, its config was served,
-    /// and its report is logged.
+    /// Replaces the reload in flight by `next`, or by none, and cancels it. If it has ended meanwhile, its config was
+    /// served, and its report is logged.
     pub(super) async fn replace(&mut self, next: Option<ReloadTask>) {
         let former = std::mem::replace(&mut self.in_progress, next);
         if let Some(ended) = former.filter(ReloadTask::is_finished)

@@ -1,8 +1,8 @@
 //! The first step of a reload: rules and settings, for the plugins that are being served.
 //!
-//! Settings that a running host cannot change keep their values, and the report names them: listen address, directories,
-//! cursor key, compiler limits, and whether TLS is on; for the administration listener its presence, its address, and
-//! whether TLS is on.
+//! Settings that a running host cannot change keep their values, and the report names them: listen address,
+//! directories, cursor key, compiler limits, and whether TLS is on; for the administration listener its presence, its
+//! address, and whether TLS is on.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -44,9 +44,8 @@ struct SettingsStep {
 }
 
 impl Host {
-    /// The first step of a reload: rules and settings, for the plugins that are being served. It runs to its end even if
-    /// the future is dropped: if it stopped half-way, neither its own rules nor the superseded reload's would
-    /// apply.
+    /// The first step of a reload: rules and settings, for the plugins that are being served. It runs to its end even
+    /// if the future is dropped: if it stopped half-way, neither its own rules nor the superseded reload's would apply.
     pub(super) async fn replace_settings(&self, config: Config) -> Result<PendingReload, ReloadError> {
         if self.requests.is_closed() {
             return Err(ReloadError::ShuttingDown);

@@ -32,8 +32,8 @@ fn options(cluster: &Cluster, bucket: String) -> NatsOptions {
     }
 }
 
-/// Returns the buckets that the replicas of a config's cluster share; none without a cluster. Connects at the first use, and does not join
-/// the cluster.
+/// Returns the buckets that the replicas of a config's cluster share; none without a cluster. Connects at the first
+/// use, and does not join the cluster.
 ///
 /// # Errors
 ///
@@ -44,7 +44,8 @@ pub(crate) fn shared_buckets(config: &Config) -> Result<Option<Arc<dyn SharedBuc
     Ok(Some(Arc::new(buckets)))
 }
 
-/// Returns the snapshots of search indexes that the replicas of a config's cluster share; none without a cluster. Connects at the first use.
+/// Returns the snapshots of search indexes that the replicas of a config's cluster share; none without a cluster.
+/// Connects at the first use.
 ///
 /// # Errors
 ///

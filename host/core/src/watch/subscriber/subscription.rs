@@ -1,4 +1,5 @@
-//! The subscriptions of one subscriber: an attempt is pending until it is active, and each subscription has its share of the memory.
+//! The subscriptions of one subscriber: an attempt is pending until it is active, and each subscription has its share
+//! of the memory.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};

@@ -1,9 +1,9 @@
 //! Checks: the identity of each subscriber is compared with its identity at the last check.
 //!
-//! A check follows each reload, each change of groups or access tokens, and each `watch-interval`, because groups expire. It begins the
-//! views that are missing. A subscriber whose identity or credentials have changed since the last check, or that is new to this generation
-//! of the plugin, is notified of each of its resources once: after the next poll of its view, so that no change in between is lost, or
-//! immediately if it sees nothing any more.
+//! A check follows each reload, each change of groups or access tokens, and each `watch-interval`, because groups
+//! expire. It begins the views that are missing. A subscriber whose identity or credentials have changed since the last
+//! check, or that is new to this generation of the plugin, is notified of each of its resources once: after the next
+//! poll of its view, so that no change in between is lost, or immediately if it sees nothing any more.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -67,8 +67,8 @@ impl Views {
         }
     }
 
-    /// Schedules the notification of the subscribers whose identity has changed. Returns the subscribers to notify now: of their resources,
-    /// because they see nothing any more, and of the listing.
+    /// Schedules the notification of the subscribers whose identity has changed. Returns the subscribers to notify now:
+    /// of their resources, because they see nothing any more, and of the listing.
     fn compare(
         self: &Arc<Self>,
         check: u64,

@@ -1,17 +1,19 @@
 //! Subscribers of the listing at a plugin with views: each is notified of changes of its own identity's listing.
 //!
-//! A session subscribes to the listing of all plugins, whether it uses a plugin or not; a stream of `subscriptions/listen` does so on
-//! request. So a subscriber of the listing begins a view only if the provider
-//! [reports the listing of its identity](mcp_host_model::provider::Provider::reports_listing). A provider with a client for each identity
-//! does so while it has the client, which exists after the first call. Such a view does not count against the limit of views for
-//! resources. It ends when the provider evicts the client as the least recently used one.
+//! A session subscribes to the listing of all plugins, whether it uses a plugin or not; a stream of
+//! `subscriptions/listen` does so on request. So a subscriber of the listing begins a view only if the provider
+//! [reports the listing of its identity](mcp_host_model::provider::Provider::reports_listing). A provider with a client
+//! for each identity does so while it has the client, which exists after the first call. Such a view does not count
+//! against the limit of views for resources. It ends when the provider evicts the client as the least recently used
+//! one.
 //!
 //! # Missed changes
 //!
-//! A [check](super::checks) assigns each subscriber to the view of its identity. A subscriber whose identity, credentials or rules have
-//! changed, that is new to this generation of the plugin, or whose view had ended, may have missed a change: it is notified once, after the
-//! next poll of its view. If it sees nothing any more, or the provider does not report the listing of its new identity, it is notified
-//! immediately. A subscriber whose view has ended because the client was evicted is notified when there is a client again.
+//! A [check](super::checks) assigns each subscriber to the view of its identity. A subscriber whose identity,
+//! credentials or rules have changed, that is new to this generation of the plugin, or whose view had ended, may have
+//! missed a change: it is notified once, after the next poll of its view. If it sees nothing any more, or the provider
+//! does not report the listing of its new identity, it is notified immediately. A subscriber whose view has ended
+//! because the client was evicted is notified when there is a client again.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -44,8 +46,8 @@ struct Members {
 }
 
 impl Views {
-    /// Records a subscriber that begins to listen. Must be called before it is registered as a subscriber of the listing,
-    /// because a check notifies unknown subscribers.
+    /// Records a subscriber that begins to listen. Must be called before it is registered as a subscriber of the
+    /// listing, because a check notifies unknown subscribers.
     pub(in crate::watch) fn note_listener(&self, mailbox: &Arc<Mailbox>) {
         let FoundListener { found, sees_whole } = self.find_listener(&self.context.access.load_full(), mailbox);
         let Found { credential_changes, identity, .. } = found;
@@ -57,7 +59,8 @@ impl Views {
         }
     }
 
-    /// Requests a check, which assigns a new subscriber of the listing to a view, if the provider reports the listing of its identity.
+    /// Requests a check, which assigns a new subscriber of the listing to a view, if the provider reports the listing
+    /// of its identity.
     pub(in crate::watch) fn listener_came(&self, mailbox: &Mailbox) {
         if self.identity(mailbox).is_some_and(|identity| self.plugin.reports_listing(&identity)) {
             self.identities_changed();
@@ -114,8 +117,8 @@ impl Views {
         FoundListener { found, sees_whole: may_see_whole_listing(&policy, mount) }
     }
 
-    /// Assigns the subscribers of the listing to the views of their identities, and begins the views that are missing. Returns the
-    /// subscribers to notify now.
+    /// Assigns the subscribers of the listing to the views of their identities, and begins the views that are missing.
+    /// Returns the subscribers to notify now.
     pub(super) fn compare_listeners(
         self: &Arc<Self>,
         table: &mut Table,
@@ -182,7 +185,8 @@ impl Views {
         told
     }
 
-    /// Returns the view of a subscriber of the listing; none if the provider does not report the listing of the identity.
+    /// Returns the view of a subscriber of the listing; none if the provider does not report the listing of the
+    /// identity.
     fn view_of_listing<'a>(
         self: &Arc<Self>,
         table: &'a mut Table,

@@ -19,7 +19,8 @@ use super::super::state::WatcherState;
 pub(super) const MAX_VIEWS_OF_PRINCIPAL: usize = 16;
 /// The maximum number of views of one plugin for the listing only.
 pub(super) const MAX_LISTING_VIEWS: usize = 256;
-/// The approximate memory of a view besides its subscriptions: its tasks, and its client at the upstream with the credentials.
+/// The approximate memory of a view besides its subscriptions: its tasks, and its client at the upstream with the
+/// credentials.
 pub(super) const VIEW_MEMORY: usize = 64 << 10;
 /// The time after which a client may retry when there are too many views.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -200,8 +201,8 @@ impl Table {
         self.checks
     }
 
-    /// Moves the charge for each view whose charged principal has no subscriber in it, according to a check, to a principal that has one.
-    /// If that principal has reached a limit, the charge stays until a later check.
+    /// Moves the charge for each view whose charged principal has no subscriber in it, according to a check, to a
+    /// principal that has one. If that principal has reached a limit, the charge stays until a later check.
     pub(super) fn charge_users<'f>(
         &mut self,
         found: impl Iterator<Item = &'f Found>,

@@ -1,8 +1,9 @@
 //! Compares the declared needs of a provider with the grants of its plugin.
 //!
-//! A need without a grant is no fault of the config: an admin may refuse it. So these are notes, not warnings, and so are limits below
-//! the needs. A setting of another type than the provider declares, and the address of a server for which there is no grant, are
-//! mistakes, and therefore warnings. [`Requirements`](crate::plugin::Requirements) finds grants without a purpose.
+//! A need without a grant is no fault of the config: an admin may refuse it. So these are notes, not warnings, and so
+//! are limits below the needs. A setting of another type than the provider declares, and the address of a server for
+//! which there is no grant, are mistakes, and therefore warnings. [`Requirements`](crate::plugin::Requirements) finds
+//! grants without a purpose.
 
 use std::collections::BTreeSet;
 
@@ -34,8 +35,8 @@ impl Needs {
         settings.chain(self.plain_http_warnings(plugin)).chain(self.address_warnings(plugin)).take(MAX_NOTES).collect()
     }
 
-    /// Returns warnings about granted origins without TLS that the provider requests with TLS, for which it has no grant: a provider
-    /// that reads `config.plain-http` uses TLS for every host that is not in this list.
+    /// Returns warnings about granted origins without TLS that the provider requests with TLS, for which it has no
+    /// grant: a provider that reads `config.plain-http` uses TLS for every host that is not in this list.
     fn plain_http_warnings<'a>(&'a self, plugin: &'a config::Plugin) -> impl Iterator<Item = String> + 'a {
         let plain = plain_hosts(plugin);
         let granted = plugin.grants.http.iter().filter(|_| self.config.contains_key(PLAIN_HTTP));
@@ -55,8 +56,8 @@ impl Needs {
         })
     }
 
-    /// Returns the needs of the provider without a grant, missing required settings, settings that the provider does not read, and
-    /// limits below its needs: one line each, escaped, at most 20 and the number of others.
+    /// Returns the needs of the provider without a grant, missing required settings, settings that the provider does
+    /// not read, and limits below its needs: one line each, escaped, at most 20 and the number of others.
     pub fn notes(&self, plugin: &config::Plugin) -> Vec<String> {
         let mut all = self
             .http_notes(plugin)
@@ -77,8 +78,8 @@ impl Needs {
         missing.map(|need| not_granted("grants.http", &need.origin.to_string(), need.why.as_deref()))
     }
 
-    /// Returns warnings about addresses without a grant in the settings that the provider reads: texts that are URLs, and all texts
-    /// of settings that are declared as addresses.
+    /// Returns warnings about addresses without a grant in the settings that the provider reads: texts that are URLs,
+    /// and all texts of settings that are declared as addresses.
     fn address_warnings<'a>(&'a self, plugin: &'a config::Plugin) -> impl Iterator<Item = String> + 'a {
         let plain = self.config.contains_key(PLAIN_HTTP).then(|| plain_hosts(plugin));
         self.config.iter().flat_map(move |(key, setting)| {
@@ -166,8 +167,8 @@ fn grants_exactly(plugin: &config::Plugin, origin: &Origin) -> bool {
     plugin.grants.http.iter().any(|grant| grant.origin.matches(origin))
 }
 
-/// Returns the origin of an address: a URL, or a host with a path. If the provider chooses the scheme by host, its list of hosts
-/// without TLS decides. If not, the scheme of the URL decides, and the default is TLS.
+/// Returns the origin of an address: a URL, or a host with a path. If the provider chooses the scheme by host, its list
+/// of hosts without TLS decides. If not, the scheme of the URL decides, and the default is TLS.
 fn origin_of(address: &str, plain: Option<&[String]>) -> Option<Origin> {
     let (scheme, rest) = address.split_once("://").unwrap_or(("https", address));
     let authority = rest.split(['/', '?', '#']).next()?;

@@ -40,8 +40,8 @@ const fn code(name: &'static str, advice: &'static str) -> ErrorCode {
     ErrorCode { name, advice }
 }
 
-/// The allowlist of error codes that messages repeat: RFC 6749, its extensions, and Google's. Messages repeat no other text of a
-/// server, which could echo a part of the request.
+/// The allowlist of error codes that messages repeat: RFC 6749, its extensions, and Google's. Messages repeat no other
+/// text of a server, which could echo a part of the request.
 static ERROR_CODES: [ErrorCode; 13] = [
     code("access_denied", "ask the administrator of the authorization server for access"),
     code("admin_policy_enforced", "the administrator of the Google Workspace has to allow the client and its `scopes`"),
@@ -131,8 +131,8 @@ fn seconds(value: &Value) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds.min(MAX_LIFETIME.as_secs_f64())).ok()
 }
 
-/// Parses `Retry-After` (RFC 9110, section 10.2.3): a number of seconds, of any size. A date counts as longer than the maximum,
-/// because the clock of this machine may differ from the server's.
+/// Parses `Retry-After` (RFC 9110, section 10.2.3): a number of seconds, of any size. A date counts as longer than the
+/// maximum, because the clock of this machine may differ from the server's.
 pub(super) fn retry_after(text: &str) -> Option<Duration> {
     let text = text.trim();
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());

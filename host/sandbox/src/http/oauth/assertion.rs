@@ -1,7 +1,7 @@
 //! Assertions of service accounts: JSON Web Tokens that are signed with RS256 (RFC 7523, section 3).
 //!
-//! They are signed with `ring`, which TLS uses, too, and not with `jsonwebtoken`: its cryptography comes from a provider
-//! that is set once per process, possibly by the embedding application, and possibly without signing.
+//! They are signed with `ring`, which TLS uses, too, and not with `jsonwebtoken`: its cryptography comes from a
+//! provider that is set once per process, possibly by the embedding application, and possibly without signing.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -22,8 +22,8 @@ const LIFETIME: Duration = Duration::from_secs(3600);
 /// The offset of `iat` into the past, for a token server whose clock is behind.
 const LEEWAY: Duration = Duration::from_secs(60);
 
-/// Signs an assertion for a service account. The audience is the token endpoint that the key names, even if the assertion
-/// is sent to another one, or the actual endpoint if the key names none.
+/// Signs an assertion for a service account. The audience is the token endpoint that the key names, even if the
+/// assertion is sent to another one, or the actual endpoint if the key names none.
 pub(super) fn sign(
     key: &ServiceAccountKey,
     subject: Option<&str>,

@@ -1,8 +1,8 @@
 //! Exchanges with a token endpoint.
 //!
-//! The admin chose the endpoint, so its name may resolve to any address. There are no redirects and no proxies. Bounded:
-//! [`TIMEOUT`] for all of an exchange, [`MAX_HEADERS_SIZE`] and [`MAX_BODY`] for the answer. At most one name resolution is in
-//! flight, because a hanging one cannot be cancelled.
+//! The admin chose the endpoint, so its name may resolve to any address. There are no redirects and no proxies.
+//! Bounded: [`TIMEOUT`] for all of an exchange, [`MAX_HEADERS_SIZE`] and [`MAX_BODY`] for the answer. At most one name
+//! resolution is in flight, because a hanging one cannot be cancelled.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ use crate::http::error::ExchangeError;
 use crate::http::tls::{TlsClient, TlsRoots};
 
 /// The time for an exchange: name resolution, connection, request and answer. It is shorter than the defaults of
-/// `limits.http.timeout` and `limits.deadline`, so that a hanging token server fails the request for this reason, before a
-/// limit fails the provider.
+/// `limits.http.timeout` and `limits.deadline`, so that a hanging token server fails the request for this reason,
+/// before a limit fails the provider.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(4);
 /// The maximum size of the headers of an answer, in bytes.
 const MAX_HEADERS_SIZE: usize = 16 << 10;

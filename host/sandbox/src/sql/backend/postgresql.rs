@@ -2,8 +2,8 @@
 //!
 //! # Read-only access
 //!
-//! `BEGIN READ ONLY` is not sufficient: a statement of the transaction can switch it off, end the transaction, or add another statement after a
-//! semicolon. So a query passes these barriers:
+//! `BEGIN READ ONLY` is not sufficient: a statement of the transaction can switch it off, end the transaction, or add
+//! another statement after a semicolon. So a query passes these barriers:
 //!
 //! | mechanism | against |
 //! |---|---|
@@ -15,28 +15,31 @@
 //!
 //! # Schemas
 //!
-//! PostgreSQL locks every relation that a statement uses until the end of its transaction: relations in the text, in views, in functions, and in
-//! SQL that a function such as `query_to_xml` runs. So the host reads the locks before the first row, and again after the last row and before any
-//! row reaches the guest. A TOAST table counts as the table that it belongs to. A relation outside of the granted schemas that the role itself may
-//! read fails the query. A relation that the role may *not* read itself can only have been read through a view or a function that the database's
-//! owner made for this purpose, and does not fail the query. The catalogs can be read, except for their statistics, which contain values of tables.
+//! PostgreSQL locks every relation that a statement uses until the end of its transaction: relations in the text, in
+//! views, in functions, and in SQL that a function such as `query_to_xml` runs. So the host reads the locks before the
+//! first row, and again after the last row and before any row reaches the guest. A TOAST table counts as the table that
+//! it belongs to. A relation outside of the granted schemas that the role itself may read fails the query. A relation
+//! that the role may *not* read itself can only have been read through a view or a function that the database's owner
+//! made for this purpose, and does not fail the query. The catalogs can be read, except for their statistics, which
+//! contain values of tables.
 //!
 //! # Messages
 //!
-//! Only the parser's messages are passed on. A running statement can put stored data into a message, so for errors after the parser the guest gets
-//! the SQLSTATE and its meaning; for a value that cannot be converted, it gets the number and the type of the parameter. Side channel: a statement
-//! that runs SQL by a function such as `query_to_xml` learns one fact per query about data that it may not read: whether, and with which SQLSTATE,
-//! the inner SQL failed.
+//! Only the parser's messages are passed on. A running statement can put stored data into a message, so for errors
+//! after the parser the guest gets the SQLSTATE and its meaning; for a value that cannot be converted, it gets the
+//! number and the type of the parameter. Side channel: a statement that runs SQL by a function such as `query_to_xml`
+//! learns one fact per query about data that it may not read: whether, and with which SQLSTATE, the inner SQL failed.
 //!
 //! # Bounds
 //!
-//! At most one row more than the maximum is fetched. The client library buffers messages of any size, so the [stream] below it counts the bytes,
-//! charges them to the plugin, and fails when they exceed the maximum of a result. `statement_timeout` ends a statement at the server. At the
-//! deadline of the query, and when its caller is gone, a `CancelRequest` ends the statement, and the connection is closed. Until then the
-//! connection counts towards `connections`. A connection that the server has closed is replaced.
+//! At most one row more than the maximum is fetched. The client library buffers messages of any size, so the [stream]
+//! below it counts the bytes, charges them to the plugin, and fails when they exceed the maximum of a result.
+//! `statement_timeout` ends a statement at the server. At the deadline of the query, and when its caller is gone, a
+//! `CancelRequest` ends the statement, and the connection is closed. Until then the connection counts towards
+//! `connections`. A connection that the server has closed is replaced.
 //!
-//! The client library looks up unknown types, and their component types, by nested calls. The stream bounds the requests of a query, and therefore
-//! the stack; types that are nested more than 32 levels deep are refused.
+//! The client library looks up unknown types, and their component types, by nested calls. The stream bounds the
+//! requests of a query, and therefore the stack; types that are nested more than 32 levels deep are refused.
 
 mod array;
 mod connector;
@@ -80,7 +83,8 @@ pub(in crate::sql) struct PostgresqlDatabase {
     channel: Option<ChannelName>,
 }
 
-/// A connection in use. Unless it is [released](Self::release), its statement is cancelled and the connection is closed.
+/// A connection in use. Unless it is [released](Self::release), its statement is cancelled and the connection is
+/// closed.
 struct Lease(Option<(Object<Connector>, Permit)>);
 
 impl PostgresqlDatabase {
@@ -133,7 +137,8 @@ impl PostgresqlDatabase {
             let session = lease.session()?;
             let result = match session.begin(&mut transaction, left).await {
                 Ok(statement) => session.query(transaction, &statement).await,
-                // The server has closed the connection meanwhile. This happens at most once for each connection of the pool.
+                // The server has closed the connection meanwhile. This happens at most once for each connection of the
+                // pool.
                 Err(QueryError::Unreachable(_)) if session.is_closed() && lease.is_reused() => continue,
                 Err(error) => Err(error),
             };

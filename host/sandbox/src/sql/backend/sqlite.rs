@@ -12,11 +12,12 @@
 //!
 //! # Bounds
 //!
-//! Neither `sqlite3_interrupt` nor a progress handler ends the call of a single function, or code without loops: `LIKE`, `GLOB` and
-//! `instr` take time in the product of two lengths, and a statement can have 2000 columns of them. So each connection is in a child
-//! process ([`process`], [`worker`]), which the host kills at the deadline and when the caller is gone, and the kernel beyond its
-//! limits. A query waits for one of the grant's `connections` before it takes a process. No thread of the host is blocked, even if the
-//! file is a FIFO or on a disk that does not respond. No plugin redirects the path of a file ([`path`]).
+//! Neither `sqlite3_interrupt` nor a progress handler ends the call of a single function, or code without loops:
+//! `LIKE`, `GLOB` and `instr` take time in the product of two lengths, and a statement can have 2000 columns of them.
+//! So each connection is in a child process ([`process`], [`worker`]), which the host kills at the deadline and when
+//! the caller is gone, and the kernel beyond its limits. A query waits for one of the grant's `connections` before it
+//! takes a process. No thread of the host is blocked, even if the file is a FIFO or on a disk that does not respond. No
+//! plugin redirects the path of a file ([`path`]).
 //!
 //! | bound | mechanism |
 //! |---|---|
@@ -27,19 +28,19 @@
 //! | processor time | charged to `limits.cpu` of the call; the process is killed when the limit is exhausted |
 //! | processes | `connections`, including killed processes that have not ended yet; an idle process ends after a minute |
 //!
-//! An application that compiles components in its own process (`engine::Compiler::InProcess`) has no program to start. In such an
-//! application SQLite is called on the runtime's blocking threads, and a progress handler ends a query at the next jump of SQLite's
-//! virtual machine after its deadline. The length of values is limited further in statements with functions that are slow for long
-//! values (see [authorizer]), and [`MAX_HEAP`] bounds the memory of all connections of the process together, including the host's own
-//! databases.
+//! An application that compiles components in its own process (`engine::Compiler::InProcess`) has no program to start.
+//! In such an application SQLite is called on the runtime's blocking threads, and a progress handler ends a query at
+//! the next jump of SQLite's virtual machine after its deadline. The length of values is limited further in statements
+//! with functions that are slow for long values (see [authorizer]), and [`MAX_HEAP`] bounds the memory of all
+//! connections of the process together, including the host's own databases.
 //!
 //! Sorting and temporary tables use [`CACHE_KIB`] of memory each, and temporary files beyond that.
 //!
 //! # Writers
 //!
-//! A query is one read transaction, so it sees one snapshot. In a database with a write-ahead log, readers and writers do not wait for
-//! each other; reading requires write permission for the files `-wal` and `-shm`, in which readers record the parts that they use. In
-//! other databases a reader waits for a writer's commit, up to [`BUSY_TIMEOUT`].
+//! A query is one read transaction, so it sees one snapshot. In a database with a write-ahead log, readers and writers
+//! do not wait for each other; reading requires write permission for the files `-wal` and `-shm`, in which readers
+//! record the parts that they use. In other databases a reader waits for a writer's commit, up to [`BUSY_TIMEOUT`].
 
 mod authorizer;
 mod connection;
@@ -145,8 +146,8 @@ impl OpenFile {
 }
 
 impl SqliteDatabase {
-    /// Creates the database of this file, whose path has two parts if a plugin may write to a directory above. Child processes open it
-    /// if `workers` is given. Does not open the file.
+    /// Creates the database of this file, whose path has two parts if a plugin may write to a directory above. Child
+    /// processes open it if `workers` is given. Does not open the file.
     pub(super) fn new(
         file: &Path,
         nested: Option<&NestedPath>,

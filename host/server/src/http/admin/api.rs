@@ -13,8 +13,9 @@
 //! The types of all bodies, and their JSON Schema, are in [`types`]. An answer is bounded: a list is a page of at most
 //! [`MAX_PAGE`](types::MAX_PAGE) items, which the parameters `limit` and `after` choose, and says how many there are.
 //!
-//! Clients that are not administrators get 401 for every path, except that [users](super::users) may browse. A body has at most
-//! [`MAX_BODY`] bytes, is `application/json`, which a form of a web page cannot send, and has arrived within [`BODY_TIMEOUT`].
+//! Clients that are not administrators get 401 for every path, except that [users](super::users) may browse. A body has
+//! at most [`MAX_BODY`] bytes, is `application/json`, which a form of a web page cannot send, and has arrived within
+//! [`BODY_TIMEOUT`].
 
 mod actions;
 mod browse;

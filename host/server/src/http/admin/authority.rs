@@ -31,8 +31,8 @@ pub(super) struct Authority {
 }
 
 impl Authority {
-    /// Returns the principal of the administrator who makes a request; actions are recorded under its name. Digests are compared in
-    /// constant time.
+    /// Returns the principal of the administrator who makes a request; actions are recorded under its name. Digests are
+    /// compared in constant time.
     pub(super) fn administrator(
         &self,
         config: &Config,
@@ -67,8 +67,8 @@ impl StreamCredentials {
 }
 
 impl Authority {
-    /// Waits until a condition on the config and the sessions no longer holds. It is checked after each reload, after the end of
-    /// each session, and every [`RECHECK`].
+    /// Waits until a condition on the config and the sessions no longer holds. It is checked after each reload, after
+    /// the end of each session, and every [`RECHECK`].
     pub(super) async fn until(&self, host: &Host, holds: impl Fn(&Config) -> bool) {
         let (mut generations, mut ended) = (host.generations(), self.console.ended_sessions());
         while holds(&host.config()) {

@@ -1,8 +1,9 @@
 //! A client of the administration listener, for commands on the same machine.
 //!
-//! The client finds the listener, its token and its certificate in the config of the server. Over TLS it accepts only this certificate
-//! (certificate pinning), whatever authority issued it. Over a Unix socket it sends no token. Each request has its own connection and
-//! timeout, and an answer of at most [`MAX_ANSWER`] bytes. The stream of the audit log lasts until the server ends it.
+//! The client finds the listener, its token and its certificate in the config of the server. Over TLS it accepts only
+//! this certificate (certificate pinning), whatever authority issued it. Over a Unix socket it sends no token. Each
+//! request has its own connection and timeout, and an answer of at most [`MAX_ANSWER`] bytes. The stream of the audit
+//! log lasts until the server ends it.
 
 mod pinned_certificate;
 
@@ -205,12 +206,13 @@ impl AdminClient {
         self.request(Method::POST, path, Some(body.unwrap_or_default())).await
     }
 
-    /// Requests the lines of the audit log from now on whose members have the given values. Calls `receive` with each line, and with the numbers
-    /// of missed lines, until `receive` fails.
+    /// Requests the lines of the audit log from now on whose members have the given values. Calls `receive` with each
+    /// line, and with the numbers of missed lines, until `receive` fails.
     ///
     /// # Errors
     ///
-    /// The errors of `receive`, or the reason why the lines end: [`Ended`](AdminClientError::Ended) if the stream had begun.
+    /// The errors of `receive`, or the reason why the lines end: [`Ended`](AdminClientError::Ended) if the stream had
+    /// begun.
     pub async fn follow_audit<E: From<AdminClientError>>(
         &self,
         members: &[(&str, &str)],
@@ -241,12 +243,13 @@ impl AdminClient {
         Err(AdminClientError::Ended(self.address.clone()).into())
     }
 
-    /// Requests a recording of the calls of a plugin, `plugins/NAME/record?calls=10`. Calls `receive` with each chunk until the recording ends.
+    /// Requests a recording of the calls of a plugin, `plugins/NAME/record?calls=10`. Calls `receive` with each chunk
+    /// until the recording ends.
     ///
     /// # Errors
     ///
-    /// The errors of `receive`, or the reason why there is no recording: [`Ended`](AdminClientError::Ended) if the server ends before the
-    /// recording does.
+    /// The errors of `receive`, or the reason why there is no recording: [`Ended`](AdminClientError::Ended) if the
+    /// server ends before the recording does.
     pub async fn record<E: From<AdminClientError>>(
         &self,
         path: &str,
@@ -268,7 +271,8 @@ impl AdminClient {
         Ok(())
     }
 
-    /// Requests a profile of the calls of a plugin, `plugins/NAME/profile?seconds=10`, and waits for it for `time` at least.
+    /// Requests a profile of the calls of a plugin, `plugins/NAME/profile?seconds=10`, and waits for it for `time` at
+    /// least.
     pub async fn profile(&self, path: &str, time: Duration) -> Result<Bytes, AdminClientError> {
         let path = format!("{}{path}", api::PREFIX);
         let requested = async {

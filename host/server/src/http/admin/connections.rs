@@ -1,10 +1,11 @@
 //! The connections of the administration listener, limited in number and in time.
 //!
-//! At most [`MAX_CONNECTIONS`] are open. A further connection replaces an unauthenticated one, so slow clients (slowloris) cannot block
-//! probes: the oldest one of the address that has the most, so a client that opens connections without end replaces its own. If all clients
-//! are authenticated, the next connection waits.
+//! At most [`MAX_CONNECTIONS`] are open. A further connection replaces an unauthenticated one, so slow clients
+//! (slowloris) cannot block probes: the oldest one of the address that has the most, so a client that opens connections
+//! without end replaces its own. If all clients are authenticated, the next connection waits.
 //!
-//! A connection has [`CONNECTION_TIMEOUT`] for its handshake, its request and its response. Some requests extend this time.
+//! A connection has [`CONNECTION_TIMEOUT`] for its handshake, its request and its response. Some requests extend this
+//! time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -6,10 +6,10 @@
 //! | `POST /console/login` | a session ([`sessions`]) in exchange for the token of `[admin]`, for a code of [`LoginCodes`], or for the token of a client ([`users`](super::users)) |
 //! | `POST /console/logout` | ends it |
 //!
-//! A session is a cookie, which no script of a page reads, and a key, which the page sends as the header [`KEY`]. Both are required: a
-//! browser sends the cookie to every port of a host, and the key to its own origin only. A request by cookie must say that it is of a page
-//! of the same origin (`Sec-Fetch-Site`), and one that changes something must have the origin of this listener. `/mcp` is another
-//! listener, and takes no cookies.
+//! A session is a cookie, which no script of a page reads, and a key, which the page sends as the header [`KEY`]. Both
+//! are required: a browser sends the cookie to every port of a host, and the key to its own origin only. A request by
+//! cookie must say that it is of a page of the same origin (`Sec-Fetch-Site`), and one that changes something must have
+//! the origin of this listener. `/mcp` is another listener, and takes no cookies.
 //!
 //! Without the feature `console` there are no files, and a login is not possible.
 

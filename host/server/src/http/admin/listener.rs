@@ -1,7 +1,7 @@
 //! The socket of the administration listener: TCP, or a Unix socket that only its owner and root can use.
 //!
-//! A Unix socket is protected twice: its file has mode 0600, and the kernel names the peer's user. A socket file that an earlier
-//! process left behind is replaced, unless another process listens on it.
+//! A Unix socket is protected twice: its file has mode 0600, and the kernel names the peer's user. A socket file that
+//! an earlier process left behind is replaced, unless another process listens on it.
 
 use std::io;
 use std::net::Ipv4Addr;

@@ -30,8 +30,8 @@ pub(super) struct TemporaryFilter {
 
 #[derive(Debug, Default)]
 struct Overrides {
-    /// The number of overrides so far. It keeps the end of an earlier override, which may have waited for the lock, from ending
-    /// a later one.
+    /// The number of overrides so far. It keeps the end of an earlier override, which may have waited for the lock,
+    /// from ending a later one.
     count: u64,
     current: Option<Override>,
 }

@@ -1,4 +1,5 @@
-//! `/metrics`: the metrics of the host and its servers, in the text format of OpenMetrics or Prometheus, by content negotiation.
+//! `/metrics`: the metrics of the host and its servers, in the text format of OpenMetrics or Prometheus, by content
+//! negotiation.
 
 #[cfg(target_os = "linux")]
 mod process;
@@ -106,8 +107,8 @@ fn accepts_openmetrics(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Converts an exposition to the text format 0.0.4 of Prometheus: the metadata of a counter carries the name of its samples, which ends
-/// in `_total`, and there is no end mark.
+/// Converts an exposition to the text format 0.0.4 of Prometheus: the metadata of a counter carries the name of its
+/// samples, which ends in `_total`, and there is no end mark.
 fn to_prometheus(exposition: &str) -> String {
     let mut converted = String::with_capacity(exposition.len());
     let mut help = None;

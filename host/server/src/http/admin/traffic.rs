@@ -1,6 +1,7 @@
 //! The calls of the last minute, for the administration API: a difference of existing counters.
 //!
-//! A task copies the counts of all plugins every [`INTERVAL`], and keeps the copies of [`WINDOW`]. A plugin takes about 3 KiB.
+//! A task copies the counts of all plugins every [`INTERVAL`], and keeps the copies of [`WINDOW`]. A plugin takes about
+//! 3 KiB.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;

@@ -1,9 +1,11 @@
-//! Clients of `/mcp` as users of the administration API: with `users = true` in `[admin]`, a client with a bearer token that `/mcp` accepts
-//! may browse ([`browse`](super::api)) and log in to the console. A user has only the view of its own principal.
+//! Clients of `/mcp` as users of the administration API: with `users = true` in `[admin]`, a client with a bearer token
+//! that `/mcp` accepts may browse ([`browse`](super::api)) and log in to the console. A user has only the view of its
+//! own principal.
 //!
-//! The token is verified for each request against the current config, and needs the scopes of the request. The rates of `/mcp` limit the
-//! requests of each principal and the rejected tokens of each address; they are counted apart from requests to `/mcp` (bulkhead). At most
-//! [`MAX_REQUESTS`] are in flight until their answers are sent, with a share for each principal.
+//! The token is verified for each request against the current config, and needs the scopes of the request. The rates of
+//! `/mcp` limit the requests of each principal and the rejected tokens of each address; they are counted apart from
+//! requests to `/mcp` (bulkhead). At most [`MAX_REQUESTS`] are in flight until their answers are sent, with a share for
+//! each principal.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -25,8 +27,8 @@ use super::Connection;
 use super::json::Refusal;
 use crate::client_id::ClientId;
 
-/// The maximum number of user requests in flight, for one principal and for all: fewer than there are connections, so probes and
-/// administrators are answered, too.
+/// The maximum number of user requests in flight, for one principal and for all: fewer than there are connections, so
+/// probes and administrators are answered, too.
 const MAX_REQUESTS: ShareLimits = ShareLimits { client: 8, overall: 32 };
 
 /// Authenticates users.

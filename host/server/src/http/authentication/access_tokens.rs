@@ -1,14 +1,16 @@
 //! Access tokens of the issuers of one config.
 //!
-//! The issuer of a token is the one that its claim `iss` names. A token that is not a JSON Web Token names no issuer. It is sent to the issuer
-//! with an introspection endpoint; a config has at most one, so that no other issuer sees the token.
+//! The issuer of a token is the one that its claim `iss` names. A token that is not a JSON Web Token names no issuer.
+//! It is sent to the issuer with an introspection endpoint; a config has at most one, so that no other issuer sees the
+//! token.
 //!
-//! Positive results are cached for [`CACHE_TIME`], at most until the token expires, and only while its issuer publishes the signing key. Negative
-//! results of introspection are cached for [`CACHE_TIME`], and failures to reach the issuer for [`FAILURE_TIME`]. Concurrent requests with the
-//! same token share one verification (single flight). Tokens are stored as digests.
+//! Positive results are cached for [`CACHE_TIME`], at most until the token expires, and only while its issuer publishes
+//! the signing key. Negative results of introspection are cached for [`CACHE_TIME`], and failures to reach the issuer
+//! for [`FAILURE_TIME`]. Concurrent requests with the same token share one verification (single flight). Tokens are
+//! stored as digests.
 //!
-//! Tokens that were valid before are always introspected. Unknown tokens are introspected only while the client is below its rate limit of failed
-//! authentication.
+//! Tokens that were valid before are always introspected. Unknown tokens are introspected only while the client is
+//! below its rate limit of failed authentication.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -43,8 +45,8 @@ pub(super) struct AccessTokens {
     /// The groups of issuers that the config names.
     known_groups: HashSet<String>,
     verified: Arc<Cache<TokenDigest, Verified>>,
-    /// The tokens that were valid, possibly under an earlier config, and have not been found invalid since, each with the `number` of the access
-    /// tokens at that time.
+    /// The tokens that were valid, possibly under an earlier config, and have not been found invalid since, each with
+    /// the `number` of the access tokens at that time.
     accepted: Arc<Cache<TokenDigest, u64>>,
     /// Changes with each config that may judge tokens differently.
     number: u64,
@@ -90,8 +92,8 @@ impl Verified {
 }
 
 impl AccessTokens {
-    /// Creates the access tokens of a config. Keys of unchanged issuers are taken from `previous`, and so are cached results, if nothing that they
-    /// depend on has changed.
+    /// Creates the access tokens of a config. Keys of unchanged issuers are taken from `previous`, and so are cached
+    /// results, if nothing that they depend on has changed.
     pub(super) fn new(config: &Config, previous: Option<&Self>) -> Self {
         if !config.issuers.is_empty() {
             ring_provider::install();
@@ -143,7 +145,8 @@ impl AccessTokens {
         }
     }
 
-    /// Verifies a token of this client. A token that was not valid before is introspected only if `check_rate` allows it.
+    /// Verifies a token of this client. A token that was not valid before is introspected only if `check_rate` allows
+    /// it.
     pub(super) async fn verify(
         &self,
         token: &str,
@@ -171,7 +174,8 @@ impl AccessTokens {
                             self.accepted.remove(&digest);
                         }
                     }
-                    // Insertion fails if the entry was removed meanwhile: then the next request verifies the token again.
+                    // Insertion fails if the entry was removed meanwhile: then the next request verifies the token
+                    // again.
                     let _ = guard.insert(verified);
                     return result;
                 }
@@ -179,8 +183,8 @@ impl AccessTokens {
         }
     }
 
-    /// Verifies a token without the cache, and logs its claims unless they have been logged. An outer error is not cached, because finding it
-    /// again is cheap.
+    /// Verifies a token without the cache, and logs its claims unless they have been logged. An outer error is not
+    /// cached, because finding it again is cheap.
     async fn verify_now(
         &self,
         sent: &Sent<'_>,
@@ -234,7 +238,8 @@ impl AccessTokens {
 }
 
 impl IssuerVerifier {
-    /// Returns none for an issuer without keys and introspection, which only an application can make: its tokens cannot be verified.
+    /// Returns none for an issuer without keys and introspection, which only an application can make: its tokens cannot
+    /// be verified.
     fn new(issuer: &Issuer) -> Option<Self> {
         let fetcher = || Fetcher::new(issuer.ca.clone());
         let method = match (&issuer.jwks, &issuer.introspection) {
@@ -285,7 +290,8 @@ impl IssuerVerifier {
     }
 }
 
-/// The audiences of tokens for this server: its public URL with and without a trailing slash, because URL libraries add one to an empty path.
+/// The audiences of tokens for this server: its public URL with and without a trailing slash, because URL libraries add
+/// one to an empty path.
 fn own_audiences(config: &Config) -> Vec<String> {
     let Some(url) = &config.http.public_url else { return Vec::new() };
     let bare = url.as_str().trim_end_matches('/');

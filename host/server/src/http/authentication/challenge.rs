@@ -1,5 +1,5 @@
-//! `WWW-Authenticate`: the credentials that a client needs (RFC 6750, section 3; RFC 9728, section 5.1; MCP 2025-11-25 and
-//! 2026-07-28, "Authorization").
+//! `WWW-Authenticate`: the credentials that a client needs (RFC 6750, section 3; RFC 9728, section 5.1; MCP 2025-11-25
+//! and 2026-07-28, "Authorization").
 //!
 //! | response | parameters |
 //! |---|---|

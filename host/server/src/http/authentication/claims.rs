@@ -34,8 +34,8 @@ pub(super) struct AccessToken {
 }
 
 impl AccessToken {
-    /// Reads the claims of a token of this issuer. Only groups in `known_groups`, which the config names, are kept: others have no
-    /// effect.
+    /// Reads the claims of a token of this issuer. Only groups in `known_groups`, which the config names, are kept:
+    /// others have no effect.
     pub(super) fn from_claims(
         claims: &Claims,
         issuer: &Arc<Issuer>,
@@ -65,8 +65,8 @@ impl AccessToken {
         })
     }
 
-    /// Logs the claims of a token, including the groups and scopes that the config does not name, so an admin sees why a rule does
-    /// not apply.
+    /// Logs the claims of a token, including the groups and scopes that the config does not name, so an admin sees why
+    /// a rule does not apply.
     pub(super) fn log(&self, claims: &Claims) {
         if !tracing::enabled!(target: log_target::SERVER, tracing::Level::DEBUG) {
             return;
@@ -86,7 +86,8 @@ impl AccessToken {
         required.all(|scope| self.scopes.contains(scope))
     }
 
-    /// Returns the time until the token expires: none if the issuer does not declare it, and zero if the token has expired.
+    /// Returns the time until the token expires: none if the issuer does not declare it, and zero if the token has
+    /// expired.
     pub(super) fn expires_in(&self) -> Option<Duration> {
         self.expires.map(|at| at.duration_since(SystemTime::now()).unwrap_or_default())
     }
@@ -120,8 +121,8 @@ pub(super) fn numeric_date(claims: &Claims, claim: &str) -> Result<Option<Durati
     time.map(Some).ok_or_else(|| TokenError::Claim(claim.to_owned()))
 }
 
-/// Returns whether a text can be the name of a principal: visible characters, and spaces between them. Other characters would let
-/// two different names look the same in a log.
+/// Returns whether a text can be the name of a principal: visible characters, and spaces between them. Other characters
+/// would let two different names look the same in a log.
 pub(super) fn is_name(text: &str) -> bool {
     (1..=MAX_NAME_LEN).contains(&text.len()) && text.trim() == text && !text.chars().any(is_unsafe)
 }

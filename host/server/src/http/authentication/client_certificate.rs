@@ -1,20 +1,22 @@
 //! Client certificates (mTLS): determine the principal of a connection by an authority of `http.client-ca`.
 //!
-//! A certificate is requested in the handshake if the config has authorities, but it is optional: a client without one is authenticated by
-//! a token, or not at all. The handshake fails if a certificate matches no principal. Each request looks up the authorities of the current
-//! config, so a reload that removes an authority revokes its certificates.
+//! A certificate is requested in the handshake if the config has authorities, but it is optional: a client without one
+//! is authenticated by a token, or not at all. The handshake fails if a certificate matches no principal. Each request
+//! looks up the authorities of the current config, so a reload that removes an authority revokes its certificates.
 //!
 //! # One authority
 //!
-//! The client sends the intermediate certificates, so it selects the paths that can be found. Every authority is therefore tried, with the
-//! certificates of all other authorities as possible intermediates, whatever the client sends. A certificate that leads to more than one
-//! authority names a principal of each, and authenticates none of them.
+//! The client sends the intermediate certificates, so it selects the paths that can be found. Every authority is
+//! therefore tried, with the certificates of all other authorities as possible intermediates, whatever the client
+//! sends. A certificate that leads to more than one authority names a principal of each, and authenticates none of
+//! them.
 //!
 //! # Bounds
 //!
-//! The time to search a path grows with the sixth power of the number of intermediate certificates, and the search is one piece on a
-//! thread of the transport. So a client may send [`MAX_INTERMEDIATES`] at most: with those the search takes some milliseconds for each
-//! authority, and with 300, which fit into a handshake, it would take about half a minute.
+//! The time to search a path grows with the sixth power of the number of intermediate certificates, and the search is
+//! one piece on a thread of the transport. So a client may send [`MAX_INTERMEDIATES`] at most: with those the search
+//! takes some milliseconds for each authority, and with 300, which fit into a handshake, it would take about half a
+//! minute.
 
 use std::fmt;
 use std::sync::Arc;
@@ -59,7 +61,8 @@ pub(super) enum CertificateRefusal {
     /// No authority issued the certificate, it has expired, or it does not have exactly one name.
     #[error("the client certificate is of no authority of `http.client-ca`, or names no principal")]
     NoPrincipal,
-    /// The certificate leads to several authorities, or the number of paths to one of them exceeds the bound of the search.
+    /// The certificate leads to several authorities, or the number of paths to one of them exceeds the bound of the
+    /// search.
     #[error(
         "the client certificate leads to more than one authority of `http.client-ca`, `{first}` and `{second}`, so that it names a \
          principal of each; remove one of the two from the config, or have the clients of one get certificates of an authority that \
@@ -99,8 +102,8 @@ impl ClientCertificate {
         Some(Arc::new(Self { chain, verified: ArcSwapOption::empty() }))
     }
 
-    /// Returns the principal of the certificate and the time for which it is valid, if exactly one authority of this config issued it, it
-    /// is valid now, and it has a name.
+    /// Returns the principal of the certificate and the time for which it is valid, if exactly one authority of this
+    /// config issued it, it is valid now, and it has a name.
     pub(super) fn principal(&self, config: &Arc<Config>) -> Result<(Principal, Duration), CertificateRefusal> {
         let known = self.verified.load_full().filter(|known| Arc::ptr_eq(&known.config, config));
         let known = known.unwrap_or_else(|| {
@@ -298,7 +301,8 @@ mod tests {
         ClientCertificate { chain: chain.map(|one| one.der().clone()).collect(), verified: ArcSwapOption::empty() }
     }
 
-    /// Returns the principal that the certificate authenticates under these authorities, each with its name and certificate.
+    /// Returns the principal that the certificate authenticates under these authorities, each with its name and
+    /// certificate.
     fn whose(certificate: &ClientCertificate, authorities: &[(&str, &rcgen::Certificate)]) -> String {
         let mut config = Config::new();
         config.http.client_ca = authorities

@@ -1,8 +1,8 @@
 //! JSON Web Tokens (RFC 7519) as access tokens (RFC 9068).
 //!
-//! A token is verified with the configured keys of the issuer that it names, never with keys in the token: `jku`, `x5u`, `jwk`
-//! and `x5c` in its header are ignored. `crit`, encrypted and compressed tokens are rejected, and so are the types of other kinds
-//! of tokens.
+//! A token is verified with the configured keys of the issuer that it names, never with keys in the token: `jku`,
+//! `x5u`, `jwk` and `x5c` in its header are ignored. `crit`, encrypted and compressed tokens are rejected, and so are
+//! the types of other kinds of tokens.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -17,8 +17,8 @@ use super::token_error::{TokenError, excerpt};
 /// The maximum number of keys that are tried for a token without a key id.
 const MAX_CANDIDATES: usize = 8;
 
-/// The accepted types of a token (RFC 9068, section 2.1; RFC 7519, section 5.1). Other types are rejected: a logout token or a
-/// proof of possession is not an access token.
+/// The accepted types of a token (RFC 9068, section 2.1; RFC 7519, section 5.1). Other types are rejected: a logout
+/// token or a proof of possession is not an access token.
 const TYPES: [&str; 3] = ["at+jwt", "application/at+jwt", "JWT"];
 
 /// The form of a token before any verification.
@@ -30,8 +30,8 @@ pub(super) enum TokenForm {
     Opaque,
 }
 
-/// Returns the form of a token. A token that begins with an encoded JSON object is a JSON Web Token, even if its header or claims
-/// are not acceptable.
+/// Returns the form of a token. A token that begins with an encoded JSON object is a JSON Web Token, even if its header
+/// or claims are not acceptable.
 pub(super) fn form(token: &str) -> TokenForm {
     #[derive(Deserialize)]
     struct Named {
@@ -74,7 +74,8 @@ pub(super) fn verify(token: &str, issuer: &Issuer, audiences: &[String], keys: &
     Err(last_error)
 }
 
-/// Checks the parts that do not depend on a key: the algorithm, which the issuer must allow, and the rest of the header.
+/// Checks the parts that do not depend on a key: the algorithm, which the issuer must allow, and the rest of the
+/// header.
 pub(super) fn check_header(token: &str, issuer: &Issuer) -> Result<(), TokenError> {
     let given = decode_header(token).map_err(|error| header(format!("{error}")))?;
     accepted_algorithm(&given, issuer).map(drop)

@@ -6,25 +6,25 @@
 //! | older than [`REFRESH_AFTER`] | is verified with them, and they are requested again in the background |
 //! | without the key that the token names | waits for new keys, if they may be requested now; else it may be sent again later |
 //!
-//! Keys are prefetched when the server starts or a reload adds the issuer, so that a wrong URL is logged immediately. Removed
-//! keys are used for a bounded time, even if the issuer cannot be reached.
+//! Keys are prefetched when the server starts or a reload adds the issuer, so that a wrong URL is logged immediately.
+//! Removed keys are used for a bounded time, even if the issuer cannot be reached.
 //!
 //! # Tokens with unknown keys
 //!
-//! Any client can send a token with an invented key, and a token with a new key looks the same. Requests of keys for such tokens
-//! are therefore limited, by two independent limits:
+//! Any client can send a token with an invented key, and a token with a new key looks the same. Requests of keys for
+//! such tokens are therefore limited, by two independent limits:
 //!
 //! | the token | requests of keys |
 //! |---|---|
 //! | its client had a valid token of the issuer in the last hour, or the token was valid before | one in [`KNOWN_INTERVAL`] |
 //! | another | one in [`MIN_INTERVAL`] |
 //!
-//! So strangers cannot delay key rotation for the clients of an issuer, and cause at most two requests a minute. A token that
-//! has to wait for the next request is not invalid: [`TokenError::KeyPending`] says when to send it again. It is invalid once
-//! keys that were requested for it lack its key, until they are requested again.
+//! So strangers cannot delay key rotation for the clients of an issuer, and cause at most two requests a minute. A
+//! token that has to wait for the next request is not invalid: [`TokenError::KeyPending`] says when to send it again.
+//! It is invalid once keys that were requested for it lack its key, until they are requested again.
 //!
-//! One request is in flight at a time, and all waiting tokens share it (single flight). The request runs in its own task, so a
-//! client that disconnects does not cancel it.
+//! One request is in flight at a time, and all waiting tokens share it (single flight). The request runs in its own
+//! task, so a client that disconnects does not cancel it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,8 @@ use crate::client_id::ClientId;
 const REFRESH_AFTER: Duration = Duration::from_mins(5);
 /// The age after which keys are no longer used.
 const MAX_AGE: Duration = Duration::from_hours(1);
-/// The minimum interval between two requests of keys while there are some, and between two for unknown keys of strangers.
+/// The minimum interval between two requests of keys while there are some, and between two for unknown keys of
+/// strangers.
 const MIN_INTERVAL: Duration = Duration::from_secs(30);
 /// The minimum interval between two requests of keys for unknown keys of known clients.
 const KNOWN_INTERVAL: Duration = Duration::from_secs(5);
@@ -147,8 +148,8 @@ impl RemoteKeys {
         }
     }
 
-    /// Returns newer keys than `than`, which lack the key of a token: keys that were requested meanwhile, or are requested now.
-    /// If there are none, the token is invalid, and the error is `unknown`.
+    /// Returns newer keys than `than`, which lack the key of a token: keys that were requested meanwhile, or are
+    /// requested now. If there are none, the token is invalid, and the error is `unknown`.
     pub(super) async fn get_newer(
         self: &Arc<Self>,
         than: &Arc<FetchedKeys>,

@@ -1,7 +1,7 @@
 //! The metadata of this server as a protected resource (RFC 9728): where clients get access tokens.
 //!
-//! The metadata is served at the well-known path of `http.public-url` (RFC 9728, section 3.1), and at the well-known path without
-//! the path of the URL, where MCP clients look last. It is public.
+//! The metadata is served at the well-known path of `http.public-url` (RFC 9728, section 3.1), and at the well-known
+//! path without the path of the URL, where MCP clients look last. It is public.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! The cryptography of [`jsonwebtoken`]: verification of signatures with `ring`, which TLS uses, too.
 //!
-//! The crate takes its cryptography from a provider that is set once per process. If an application sets one before it starts a
-//! host, that one is used.
+//! The crate takes its cryptography from a provider that is set once per process. If an application sets one before it
+//! starts a host, that one is used.
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{Error, ErrorKind};
@@ -85,7 +85,8 @@ impl JwtVerifier for RingVerifier {
     }
 }
 
-/// Strips leading zeros of a number, which `ring` rejects. Some issuers write them although RFC 7518, section 2 forbids it.
+/// Strips leading zeros of a number, which `ring` rejects. Some issuers write them although RFC 7518, section 2 forbids
+/// it.
 fn without_leading_zeros(number: &[u8]) -> Vec<u8> {
     number.iter().copied().skip_while(|byte| *byte == 0).collect()
 }

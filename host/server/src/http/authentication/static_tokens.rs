@@ -1,7 +1,7 @@
 //! The bearer tokens of `[[principal]]`.
 //!
-//! Tokens are compared by their SHA-256 digests in constant time. The look-up uses a keyed hash with a random key of this
-//! process.
+//! Tokens are compared by their SHA-256 digests in constant time. The look-up uses a keyed hash with a random key of
+//! this process.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

@@ -13,8 +13,8 @@ pub(super) enum TokenError {
     UnknownIssuer {
         /// The issuer that it names.
         named: String,
-        /// An issuer of the config that differs only by case or a trailing slash. Issuers are compared exactly (RFC 8414), so it is
-        /// a different one.
+        /// An issuer of the config that differs only by case or a trailing slash. Issuers are compared exactly (RFC 8414),
+        /// so it is a different one.
         similar: Option<String>,
     },
     /// The token is neither a JSON Web Token nor the token of a principal, and no issuer has an introspection endpoint.
@@ -100,7 +100,8 @@ impl TokenError {
         }
     }
 
-    /// A description for the client (RFC 6750, section 3). Reasons that would reveal the config to the client share one description.
+    /// A description for the client (RFC 6750, section 3). Reasons that would reveal the config to the client share one
+    /// description.
     pub(super) fn description(&self) -> &'static str {
         match self {
             Self::Expired => "the access token has expired",

@@ -1,8 +1,8 @@
-//! Compression by `Accept-Encoding`, with gzip. All HTTP clients that decompress know it, and an encoder of brotli would add a megabyte of
-//! tables and code to the program.
+//! Compression by `Accept-Encoding`, with gzip. All HTTP clients that decompress know it, and an encoder of brotli
+//! would add a megabyte of tables and code to the program.
 //!
-//! Only bodies of at least 1 KiB are compressed, at the fastest level. Event streams are not compressed, because compression would
-//! delay their events.
+//! Only bodies of at least 1 KiB are compressed, at the fastest level. Event streams are not compressed, because
+//! compression would delay their events.
 //!
 //! An encoder exists until its response has been sent, so its memory is added to the [charge](ResponseCharge) of the response. Without
 //! room for it, and without a charge, the response is not compressed. The files of the console have no charge: their listener is for
@@ -43,9 +43,9 @@ impl AcceptedEncodings {
         Self(headers.get_all(ACCEPT_ENCODING).into_iter().cloned().collect())
     }
 
-    /// Compresses a response if the client accepts compression, the body is worth it, and the memory of the encoder can be added to the
-    /// charge of the response. Any other response keeps its body, because the body type of the compression layer has room for an
-    /// encoder, several KiB.
+    /// Compresses a response if the client accepts compression, the body is worth it, and the memory of the encoder can
+    /// be added to the charge of the response. Any other response keeps its body, because the body type of the
+    /// compression layer has room for an encoder, several KiB.
     pub(in crate::http) async fn compress(self, mut response: Response) -> Response {
         if !is_worthwhile(&response) {
             return response;
@@ -138,8 +138,8 @@ impl HttpBody for Pieces {
 /// The names that the layer knows, each with its aliases (RFC 9110, section 8.4.1.3).
 const CODINGS: [&[&str]; 3] = [&["gzip", "x-gzip"], &["identity"], &["*"]];
 
-/// Returns the fields without the codings that any field refuses by a weight of zero (RFC 9110, section 12.5.3), even if they are
-/// also named with another weight: the layer would use the largest weight. Takes linear time.
+/// Returns the fields without the codings that any field refuses by a weight of zero (RFC 9110, section 12.5.3), even
+/// if they are also named with another weight: the layer would use the largest weight. Takes linear time.
 fn without_refused(fields: Vec<HeaderValue>) -> Vec<HeaderValue> {
     let elements = || fields.iter().filter_map(|field| field.to_str().ok()).flat_map(|field| field.split(','));
     let refuses = |element: &str| !element.split(';').skip(1).map(str::trim).all(has_weight);

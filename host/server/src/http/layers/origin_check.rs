@@ -1,18 +1,19 @@
 //! Validation of `Host` and `Origin`: local pages and programs are allowed, and pages and names in the config.
 //!
-//! A page in a browser can make the browser send requests to any server that it reaches, including this one (CSRF). `Origin` distinguishes
-//! such a request from a program's request. If a name of the page's own site resolves to this machine (DNS rebinding), `Host` reveals it (MCP
-//! 2025-11-25, "Transports", "Security Warning").
+//! A page in a browser can make the browser send requests to any server that it reaches, including this one (CSRF).
+//! `Origin` distinguishes such a request from a program's request. If a name of the page's own site resolves to this
+//! machine (DNS rebinding), `Host` reveals it (MCP 2025-11-25, "Transports", "Security Warning").
 //!
 //! | header | allows |
 //! |---|---|
 //! | the name of the server: `Host`, an absolute target, `:authority` of HTTP/2 | `localhost`, loopback addresses, the address that the server listens at, [`hosts`](mcp_host_config::http::Http::hosts), and the host of [`public-url`](mcp_host_config::http::Http::public_url), at any port |
 //! | `Origin` | `localhost` and loopback addresses, with `http` or `https`; [`cors`](mcp_host_config::http::Http::cors). Programs send none |
 //!
-//! A request has exactly one server name. Over HTTP/1.1 it is the host in an absolute target (`POST http://host/mcp`), else `Host`, which an
-//! absolute target supersedes (RFC 9112, 3.2.2): a proxy replaces it, and a page cannot make a browser send such a target. Over HTTP/2 it is
-//! `:authority`, or `Host`, or both and equal (RFC 9113, 8.3.1). Each occurs at most once, and is a host and optionally a port (RFC 9110,
-//! 7.2), without user information. Anything else is answered with 400, because an intermediary may have parsed another name.
+//! A request has exactly one server name. Over HTTP/1.1 it is the host in an absolute target (`POST http://host/mcp`),
+//! else `Host`, which an absolute target supersedes (RFC 9112, 3.2.2): a proxy replaces it, and a page cannot make a
+//! browser send such a target. Over HTTP/2 it is `:authority`, or `Host`, or both and equal (RFC 9113, 8.3.1). Each
+//! occurs at most once, and is a host and optionally a port (RFC 9110, 7.2), without user information. Anything else is
+//! answered with 400, because an intermediary may have parsed another name.
 
 use axum::extract::Request;
 use axum::http::header::{HOST, ORIGIN};

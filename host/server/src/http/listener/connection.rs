@@ -7,13 +7,14 @@
 //! size of the head of a request. A head has at most [`MAX_HEADER_FIELDS`](super::super::head::MAX_HEADER_FIELDS)
 //! fields, and unused fields are dropped ([`head`](super::super::head)).
 //!
-//! For a response that the client does not read, a connection holds the charged bytes (see [`budget`](crate::budget)), and over HTTP/2
-//! at most [`MAX_SEND_BUFFER`] further bytes for each stream. A client that resets streams faster than they are answered
-//! ([`MAX_RESETS`]), or makes the server reset too many, is disconnected (CVE-2023-44487, rapid reset). A client that sends too many
-//! frames outside of requests is disconnected, too ([`control_frames`](super::control_frames)).
+//! For a response that the client does not read, a connection holds the charged bytes (see [`budget`](crate::budget)),
+//! and over HTTP/2 at most [`MAX_SEND_BUFFER`] further bytes for each stream. A client that resets streams faster than
+//! they are answered ([`MAX_RESETS`]), or makes the server reset too many, is disconnected (CVE-2023-44487, rapid
+//! reset). A client that sends too many frames outside of requests is disconnected, too
+//! ([`control_frames`](super::control_frames)).
 //!
-//! When a client disconnects, its requests in progress end. A client that has only half-closed the connection is still answered, within
-//! a bounded time ([`half_close`](super::half_close)).
+//! When a client disconnects, its requests in progress end. A client that has only half-closed the connection is still
+//! answered, within a bounded time ([`half_close`](super::half_close)).
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -73,8 +74,9 @@ const MAX_SEND_BUFFER: usize = 64 << 10;
 const MAX_RESETS: usize = 20;
 /// The maximum number of streams of one connection that the server has reset because of client errors.
 const MAX_ERROR_RESETS: usize = 256;
-/// The maximum number of unsent bytes in the kernel's send buffer, in addition to bytes that wait for an acknowledgment. With a larger
-/// buffer the kernel would accept data for a client that does not read, and no stall would be detected.
+/// The maximum number of unsent bytes in the kernel's send buffer, in addition to bytes that wait for an
+/// acknowledgment. With a larger buffer the kernel would accept data for a client that does not read, and no stall
+/// would be detected.
 const NOTSENT_LOWAT: u32 = 256 << 10;
 /// The timeout of an HTTP/2 ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
@@ -82,8 +84,9 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The same time for a connection that its client floods.
 const FLOODED_CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
-/// The time for the first request of a connection at shutdown, because the request may be on its way. A listener that outlives this
-/// process (socket activation) accepts connections until then, and clients should not see such connections closed.
+/// The time for the first request of a connection at shutdown, because the request may be on its way. A listener that
+/// outlives this process (socket activation) accepts connections until then, and clients should not see such
+/// connections closed.
 const FIRST_REQUEST_GRACE: Duration = Duration::from_millis(250);
 /// The throttle interval of the warning that a client has reached its share.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);
@@ -316,7 +319,8 @@ impl ServerContext {
             let began = Instant::now();
             // Boxed: otherwise the connection reserves room for the future of a request as long as it is open.
             Box::pin(async move {
-                // An HTTP/2 stream is aborted alone. HTTP/1.1 has one response at a time, which is aborted with its connection.
+                // An HTTP/2 stream is aborted alone. HTTP/1.1 has one response at a time, which is aborted with its
+                // connection.
                 delivery.set_abort(stream_abort().unwrap_or(end));
                 let mut response = serve(request, max_head, |request| app.answer(request, peer)).await;
                 if is_event_stream(&response) {
@@ -328,8 +332,8 @@ impl ServerContext {
             })
         });
         let limits = &config.http.limits;
-        // Boxed, as are the handshake and (by the callers) this whole future: a future has room for all values that it moves, so an
-        // idle connection would occupy several times its size.
+        // Boxed, as are the handshake and (by the callers) this whole future: a future has room for all values that it
+        // moves, so an idle connection would occupy several times its size.
         let serving = async {
             let detected = tokio::select! {
                 detected = version::detect(io) => detected,
@@ -380,8 +384,8 @@ impl ServerContext {
         }
     }
 
-    /// Drives a connection, which was opened at `opened`, until it ends. `shut_down` begins its graceful shutdown when the connection
-    /// has been idle for too long, when `flooded` completes, or when the server shuts down.
+    /// Drives a connection, which was opened at `opened`, until it ends. `shut_down` begins its graceful shutdown when
+    /// the connection has been idle for too long, when `flooded` completes, or when the server shuts down.
     async fn drive<C: Future<Output = hyper::Result<()>>>(
         &self,
         mut connection: Pin<Box<C>>,

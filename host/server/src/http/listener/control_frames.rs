@@ -1,11 +1,13 @@
-//! A rate limit of HTTP/2 frames outside of requests: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, RST_STREAM and unknown ones.
+//! A rate limit of HTTP/2 frames outside of requests: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, RST_STREAM and unknown
+//! ones.
 //!
-//! Each frame costs the server some work, and none counts towards a limit of requests (CVE-2019-9512, -9513, -9515). The same is true of
-//! empty DATA frames (CVE-2019-9518), and of HEADERS on a stream that is already open or closed: trailers, which are ignored on a stream that
-//! the server has reset. Long DATA frames are bounded by the size of the body, and the HEADERS of a request by the size of the head. A
-//! [short](shortfall) DATA frame with content counts as a part of such a frame, also on a stream that the server has reset.
-//! So each connection has a token bucket for such frames: a burst of [`BURST`], [`RATE`] per second, [`PER_REQUEST`] more for each request,
-//! and one more for each [`SENT_BYTES`] bytes that the server sends. A request has a greater stream id than all requests before (RFC 9113,
+//! Each frame costs the server some work, and none counts towards a limit of requests (CVE-2019-9512, -9513, -9515).
+//! The same is true of empty DATA frames (CVE-2019-9518), and of HEADERS on a stream that is already open or closed:
+//! trailers, which are ignored on a stream that the server has reset. Long DATA frames are bounded by the size of the
+//! body, and the HEADERS of a request by the size of the head. A [short](shortfall) DATA frame with content counts as a
+//! part of such a frame, also on a stream that the server has reset. So each connection has a token bucket for such
+//! frames: a burst of [`BURST`], [`RATE`] per second, [`PER_REQUEST`] more for each request, and one more for each
+//! [`SENT_BYTES`] bytes that the server sends. A request has a greater stream id than all requests before (RFC 9113,
 //! section 5.1.1). When the bucket is empty, the server stops reading and closes the connection (GOAWAY).
 //!
 //! The frames are counted by their headers, as they are read from the connection.

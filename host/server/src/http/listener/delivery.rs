@@ -1,11 +1,11 @@
 //! The delivery of a response: its pending bytes, the time of the last progress, and what aborts it.
 //!
-//! While hyper holds no chunk of the [body](super::tracked_body), nothing is pending: an event stream without events does not
-//! stall.
+//! While hyper holds no chunk of the [body](super::tracked_body), nothing is pending: an event stream without events
+//! does not stall.
 //!
-//! Over HTTP/2, each stream can be aborted separately. hyper spawns a task for each stream, and has no public way to reset one. Dropping
-//! the task resets the stream, so each task is spawned by [`StreamExecutor`] with a token that ends it. The handler of a stream's request
-//! runs in this task, and gets the token from [`stream_abort`].
+//! Over HTTP/2, each stream can be aborted separately. hyper spawns a task for each stream, and has no public way to
+//! reset one. Dropping the task resets the stream, so each task is spawned by [`StreamExecutor`] with a token that ends
+//! it. The handler of a stream's request runs in this task, and gets the token from [`stream_abort`].
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,11 +1,12 @@
-//! Half-closed connections: a client may shut down its sending side after a request, and still wait for the answer (RFC 9112, 9.6).
+//! Half-closed connections: a client may shut down its sending side after a request, and still wait for the answer (RFC
+//! 9112, 9.6).
 //!
-//! TCP does not distinguish such a client from a disconnected one: each sends a FIN. At the end of the input hyper drops the connection
-//! with its requests in progress, so that no answer is computed for a disconnected client. Therefore the end of the input is withheld
-//! from hyper for at most [`MAX_WAIT`] while a response other than an event stream is in progress. If bytes of the response are being
-//! sent by then, the end is withheld until they are sent, because a disconnected client resets the connection. With hyper's own
-//! `half_close` no end would be noticed at all, and a call would run until its deadline. A reset is an error of the read, which is not
-//! withheld.
+//! TCP does not distinguish such a client from a disconnected one: each sends a FIN. At the end of the input hyper
+//! drops the connection with its requests in progress, so that no answer is computed for a disconnected client.
+//! Therefore the end of the input is withheld from hyper for at most [`MAX_WAIT`] while a response other than an event
+//! stream is in progress. If bytes of the response are being sent by then, the end is withheld until they are sent,
+//! because a disconnected client resets the connection. With hyper's own `half_close` no end would be noticed at all,
+//! and a call would run until its deadline. A reset is an error of the read, which is not withheld.
 
 use std::io;
 use std::pin::Pin;

@@ -1,5 +1,5 @@
-//! The log of TLS handshakes that fail for a reason that the admin of the server can fix: rejected client certificates, and
-//! clients without TLS. Other failures come from scanners and from clients that disconnect.
+//! The log of TLS handshakes that fail for a reason that the admin of the server can fix: rejected client certificates,
+//! and clients without TLS. Other failures come from scanners and from clients that disconnect.
 
 use std::io;
 use std::time::Duration;

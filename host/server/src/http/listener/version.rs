@@ -1,8 +1,8 @@
-//! The version of HTTP that a client speaks: HTTP/2 if its first bytes are the connection preface (RFC 9113, section 3.4), else
-//! HTTP/1.1. Clients that agreed on HTTP/2 by ALPN send the preface as well.
+//! The version of HTTP that a client speaks: HTTP/2 if its first bytes are the connection preface (RFC 9113, section 3.4),
+//! else HTTP/1.1. Clients that agreed on HTTP/2 by ALPN send the preface as well.
 //!
-//! hyper-util detects the version, too, but passes the bytes that it has read to the connection in a separate read. The connection
-//! treats that read as an incomplete head, and doubles its buffer of 8 KiB, which it keeps while it is open.
+//! hyper-util detects the version, too, but passes the bytes that it has read to the connection in a separate read. The
+//! connection treats that read as an incomplete head, and doubles its buffer of 8 KiB, which it keeps while it is open.
 
 use std::io;
 use std::pin::Pin;
@@ -68,7 +68,8 @@ mod tests {
 
     use super::*;
 
-    /// The version of a client that sends `sent` in pieces of `piece` bytes, and all bytes that are read after the detection.
+    /// The version of a client that sends `sent` in pieces of `piece` bytes, and all bytes that are read after the
+    /// detection.
     async fn detected(sent: &[u8], piece: usize) -> (Protocol, Vec<u8>) {
         let (mut client, server) = tokio::io::duplex(1024);
         let sending = async {

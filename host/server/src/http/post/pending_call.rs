@@ -1,7 +1,8 @@
 //! A request with its context, from its dispatch to its answer, and the events of a batch's answers.
 //!
-//! The answer of each message of a batch is kept until the client reads it, so each has its own budget charge. A message without room
-//! for its answer gets an error that takes less, for which its charge has the room from the beginning.
+//! The answer of each message of a batch is kept until the client reads it, so each has its own budget charge. A
+//! message without room for its answer gets an error that takes less, for which its charge has the room from the
+//! beginning.
 
 use std::sync::Arc;
 
@@ -47,8 +48,8 @@ pub(super) enum SseEvent {
     Encoded(Result<Bytes, axum::Error>),
 }
 
-/// There is no room for the answer to a message of a batch, nor for an error instead, so the event stream fails. Only a fault of the server
-/// leads here, because the room for the error was reserved.
+/// There is no room for the answer to a message of a batch, nor for an error instead, so the event stream fails. Only a
+/// fault of the server leads here, because the room for the error was reserved.
 #[derive(Debug, thiserror::Error)]
 #[error("too many answers wait to be read by this client, or by all; the answers to the batch end here")]
 pub(super) struct NoRoom;
@@ -75,19 +76,19 @@ impl PendingCall {
         refusal_cost(&self.id)
     }
 
-    /// Answers a message of a batch with one event, or with none if the request is cancelled. `reserved` has the bytes of its
-    /// [`refusal_cost`](Self::refusal_cost).
+    /// Answers a message of a batch with one event, or with none if the request is cancelled. `reserved` has the bytes
+    /// of its [`refusal_cost`](Self::refusal_cost).
     pub(super) fn events(self, reserved: Charge) -> BoxStream<'static, SseEvent> {
-        // In a separate task: an answer is charged when it is ready, not when it is sent. The future is boxed, so that a finished task
-        // holds only its answer.
+        // In a separate task: an answer is charged when it is ready, not when it is sent. The future is boxed, so that
+        // a finished task holds only its answer.
         let executing: BoxFuture<'static, _> =
             async move { Some(self.execute(Some(Box::new(reserved))).await?.map_err(|_rejection| NoRoom)) }.boxed();
         let reply = AbortOnDropHandle::new(tokio::spawn(executing));
         stream::once(reply).filter_map(async |reply| Some(SseEvent::Reply(reply.ok()??))).boxed()
     }
 
-    /// Executes the request and returns the answer, or the rejection of a request without room for an answer. None if the request is
-    /// cancelled.
+    /// Executes the request and returns the answer, or the rejection of a request without room for an answer. None if
+    /// the request is cancelled.
     async fn execute(self, reserved: Option<Box<Charge>>) -> Option<Result<Reply, Rejection>> {
         let Self { id, call, context, sessions, session, claim, timer } = self;
         let change = session.as_ref().and(call.request.as_ref().ok()).and_then(Change::of);

@@ -1,9 +1,9 @@
-//! Background tasks of [shared sessions](super::replicated): records are written when they are due, and the notices of other replicas are
-//! followed.
+//! Background tasks of [shared sessions](super::replicated): records are written when they are due, and the notices of
+//! other replicas are followed.
 //!
-//! Records are due when a change waits to be written, and each third of the idle timeout while the session is in use: a write renews the time
-//! to live of a record. A notice marks the copy of a session as doubtful. The record of a doubtful copy is read at its next request, or at once
-//! if its event stream is here, or if it was opened here.
+//! Records are due when a change waits to be written, and each third of the idle timeout while the session is in use: a
+//! write renews the time to live of a record. A notice marks the copy of a session as doubtful. The record of a
+//! doubtful copy is read at its next request, or at once if its event stream is here, or if it was opened here.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -29,8 +29,8 @@ const SWEEP_PAUSE: Duration = Duration::from_secs(10);
 /// The number of records that one task reads or writes concurrently.
 const CONCURRENCY: usize = 16;
 impl Sessions {
-    /// Writes records that are due, retries deletions, rereads doubtful records of sessions with an event stream, and removes the charge of
-    /// subscriptions that were made here meanwhile.
+    /// Writes records that are due, retries deletions, rereads doubtful records of sessions with an event stream, and
+    /// removes the charge of subscriptions that were made here meanwhile.
     pub(super) fn write_due(self: &Arc<Self>) {
         let Some(replication) = self.replication.as_ref().filter(|_| self.host.hears_cluster()) else { return };
         let interval = self.interval();

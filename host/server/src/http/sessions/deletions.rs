@@ -19,8 +19,9 @@ use super::stored::StoredSession;
 use super::{Missing, Sessions};
 use crate::client_id::ClientId;
 
-/// The number of deletions that may wait for each session that there may be. When NATS fails, all sessions may have a record, and so may the first
-/// ones that are opened then, whose writes may have arrived. Later ones have none, and make room without a deletion.
+/// The number of deletions that may wait for each session that there may be. When NATS fails, all sessions may have a
+/// record, and so may the first ones that are opened then, whose writes may have arrived. Later ones have none, and
+/// make room without a deletion.
 const PER_SESSION: usize = 2;
 
 /// The deletions that have not succeeded yet.
@@ -63,8 +64,8 @@ impl Deletions {
         self.by_key.lock().contains_key(key)
     }
 
-    /// Returns the records that have not expired and are not being deleted now, each with the client that the deletion is made for. Each
-    /// attempt must be followed by [`tried`](Self::tried).
+    /// Returns the records that have not expired and are not being deleted now, each with the client that the deletion
+    /// is made for. Each attempt must be followed by [`tried`](Self::tried).
     pub(super) fn due(&self) -> Vec<(SessionKey, Arc<str>)> {
         let mut by_key = self.by_key.lock();
         by_key.retain(|_, deletion| deletion.until > Instant::now());
@@ -101,8 +102,8 @@ impl Sessions {
         }
     }
 
-    /// Acquires the permit to delete the record of a session, within the share of its client. None if there is no record, or if the session was
-    /// opened at another replica.
+    /// Acquires the permit to delete the record of a session, within the share of its client. None if there is no
+    /// record, or if the session was opened at another replica.
     pub(super) fn permit_deletion(
         &self,
         session: &StoredSession,
@@ -121,7 +122,8 @@ impl Sessions {
         }
     }
 
-    /// Deletes the record of a session that has ended here, with its permit. Without a permit the deletion is not retried.
+    /// Deletes the record of a session that has ended here, with its permit. Without a permit the deletion is not
+    /// retried.
     pub(super) fn delete_in_background(
         self: &Arc<Self>,
         session: &Arc<StoredSession>,

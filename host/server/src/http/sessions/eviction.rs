@@ -1,9 +1,10 @@
 //! The choice of a session to evict: the least recently used idle one (LRU).
 //!
-//! Finding it takes a scan of all sessions, while the store is locked. So one scan finds the [`CANDIDATES`] that have been idle for longest, and
-//! the next evictions take them in order. The order stays exact: a session that was used since the scan is skipped, and every session outside
-//! of the list became idle later than those in it. A client that opens sessions without end thus causes one scan for each [`CANDIDATES`], or
-//! for as many idle sessions as it has, if these are fewer.
+//! Finding it takes a scan of all sessions, while the store is locked. So one scan finds the [`CANDIDATES`] that have
+//! been idle for longest, and the next evictions take them in order. The order stays exact: a session that was used
+//! since the scan is skipped, and every session outside of the list became idle later than those in it. A client that
+//! opens sessions without end thus causes one scan for each [`CANDIDATES`], or for as many idle sessions as it has, if
+//! these are fewer.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

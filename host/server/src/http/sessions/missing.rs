@@ -19,7 +19,8 @@ pub(in crate::http) enum Missing {
     Unknown,
     /// The session is, or may be, at the replica that opened it, and sessions are not shared.
     Elsewhere,
-    /// Sessions are shared, but the record cannot be read now, or the replica that opened the session may not have written it yet.
+    /// Sessions are shared, but the record cannot be read now, or the replica that opened the session may not have
+    /// written it yet.
     Unreadable,
     /// The limit of sessions is reached at this replica.
     Full,
@@ -56,8 +57,8 @@ pub(in crate::http) fn session_id(headers: &HeaderMap) -> Option<&str> {
     headers.get(SESSION_ID_HEADER).and_then(|id| id.to_str().ok())
 }
 
-/// Returns why a session is missing when sessions are sticky. The session may exist at another replica that is alive, or at any replica while
-/// it is unknown which are alive.
+/// Returns why a session is missing when sessions are sticky. The session may exist at another replica that is alive,
+/// or at any replica while it is unknown which are alive.
 pub(super) fn of_sticky(session: &str, cluster: Option<&ClusterView>) -> Missing {
     let is_elsewhere = cluster.is_some_and(|cluster| is_elsewhere(session, cluster));
     if is_elsewhere { Missing::Elsewhere } else { Missing::Unknown }

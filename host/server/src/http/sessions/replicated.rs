@@ -1,13 +1,14 @@
 //! Sessions that any replica continues (`cluster.sessions = "shared"`).
 //!
-//! The state of a session is a [record](mcp_resource_host::host::SessionRecord) in NATS. A replica that gets a request of an unknown session reads
-//! the record, and makes a [copy](super::shared) of the session, with its own subscriber.
+//! The state of a session is a [record](mcp_resource_host::host::SessionRecord) in NATS. A replica that gets a request
+//! of an unknown session reads the record, and makes a [copy](super::shared) of the session, with its own subscriber.
 //!
 //! # Authorization
 //!
-//! A record neither authenticates nor permits anything. A request has its own credentials, and its principal must be the principal in the record;
-//! for any other principal the session does not exist. Subscriptions of a record are made as if the principal of the request had just subscribed
-//! at this replica, under its rules, and the rules are checked again at delivery.
+//! A record neither authenticates nor permits anything. A request has its own credentials, and its principal must be
+//! the principal in the record; for any other principal the session does not exist. Subscriptions of a record are made
+//! as if the principal of the request had just subscribed at this replica, under its rules, and the rules are checked
+//! again at delivery.
 //!
 //! # Events
 //!
@@ -25,21 +26,24 @@
 //!
 //! # If NATS is slow, partitioned or down
 //!
-//! Known sessions continue with their cached record. Changes wait and are written later, except changes of a session whose stream is at another
-//! replica, which fail. While the cluster is unreachable, reads and writes are not tried, so that no request waits for them. A request for an
-//! unknown session is answered with 503, never with 404: also if only the replica that opened it cannot reach NATS.
+//! Known sessions continue with their cached record. Changes wait and are written later, except changes of a session
+//! whose stream is at another replica, which fail. While the cluster is unreachable, reads and writes are not tried, so
+//! that no request waits for them. A request for an unknown session is answered with 503, never with 404: also if only
+//! the replica that opened it cannot reach NATS.
 //!
 //! # Bounds
 //!
-//! - Requests to NATS: a request for an unknown session costs two reads at most, and waits for a heartbeat. 256 requests are in flight, and clients
-//!   share them ([`SessionStore`]). A notice of another replica costs one read if this replica has the session's event stream or has opened it: at
-//!   most one a second for each session, and one sweep of all with a stream each 10 s ([`background`](super::background)).
-//! - Records: a client has as many as its share of `http.limits.sessions`, and twice as many that wait for their deletion; beyond that, it opens no further
-//!   session. The tombstone of a deletion stays for some seconds.
-//! - The size of records, and of the changes that wait: at most 1024 subscriptions of 256 KiB, one for all spellings of a resource
-//!   ([`subscriptions`](super::subscriptions)). A request beyond that fails, also while NATS is gone. Subscriptions made at other replicas are
-//!   charged to the client at the replica that opened the session, like the subscriptions made there. If they leave too little of the client's
-//!   share of `http.limits.subscription-memory`, or the record is too large after a partition, the session ends.
+//! - Requests to NATS: a request for an unknown session costs two reads at most, and waits for a heartbeat. 256
+//!   requests are in flight, and clients share them ([`SessionStore`]). A notice of another replica costs one read if
+//!   this replica has the session's event stream or has opened it: at most one a second for each session, and one sweep
+//!   of all with a stream each 10 s ([`background`](super::background)).
+//! - Records: a client has as many as its share of `http.limits.sessions`, and twice as many that wait for their
+//!   deletion; beyond that, it opens no further session. The tombstone of a deletion stays for some seconds.
+//! - The size of records, and of the changes that wait: at most 1024 subscriptions of 256 KiB, one for all spellings of
+//!   a resource ([`subscriptions`](super::subscriptions)). A request beyond that fails, also while NATS is gone.
+//!   Subscriptions made at other replicas are charged to the client at the replica that opened the session, like the
+//!   subscriptions made there. If they leave too little of the client's share of `http.limits.subscription-memory`, or
+//!   the record is too large after a partition, the session ends.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -92,7 +96,8 @@ impl Replication {
     pub(super) fn add(&self, session: &Arc<StoredSession>) {
         let Some(shared) = &session.shared else { return };
         let mut by_key = self.by_key.lock();
-        // Ended sessions are removed when the map is full, so it has at most twice as many entries as there are sessions.
+        // Ended sessions are removed when the map is full, so it has at most twice as many entries as there are
+        // sessions.
         if by_key.len() >= by_key.capacity() {
             by_key.retain(|_, session| session.strong_count() > 0);
         }
@@ -126,8 +131,8 @@ fn agreement(record: &SessionRecord, principal: &Principal) -> Option<Agreement>
 }
 
 impl Sessions {
-    /// The time to live of a record. Copies in use renew the record every third of the idle timeout, so the record exists as long as the session
-    /// is not idle.
+    /// The time to live of a record. Copies in use renew the record every third of the idle timeout, so the record
+    /// exists as long as the session is not idle.
     pub(super) fn lifetime(&self) -> Duration {
         let idle = self.idle_timeout();
         idle.saturating_add(self.interval())
@@ -224,8 +229,8 @@ impl Sessions {
         }
     }
 
-    /// Makes a change of a session at all replicas. Fails if the session's event stream is at another replica and the record cannot be written
-    /// now.
+    /// Makes a change of a session at all replicas. Fails if the session's event stream is at another replica and the
+    /// record cannot be written now.
     pub(in crate::http) async fn share(
         self: &Arc<Self>,
         session: &SessionGuard,
@@ -269,8 +274,8 @@ impl Sessions {
         }
     }
 
-    /// Prepares an event stream of a session, for a client that has received the event with the id `received`. Returns whether every resource has
-    /// to be notified once, because the previous stream was at another replica.
+    /// Prepares an event stream of a session, for a client that has received the event with the id `received`. Returns
+    /// whether every resource has to be notified once, because the previous stream was at another replica.
     pub(in crate::http) async fn before_stream(
         self: &Arc<Self>,
         session: &SessionGuard,
@@ -284,7 +289,8 @@ impl Sessions {
         }
     }
 
-    /// Called after an event stream has begun here: ends streams at other replicas, and subscribes here to the record's subscriptions.
+    /// Called after an event stream has begun here: ends streams at other replicas, and subscribes here to the record's
+    /// subscriptions.
     pub(in crate::http) async fn after_stream(self: &Arc<Self>, session: &SessionGuard, tells_all: bool) {
         let Some(shared) = shared(&session.0) else { return };
         if tells_all {
@@ -301,7 +307,8 @@ impl Sessions {
         });
     }
 
-    /// Cancels the subscriptions here that the session does not have. Returns the session's subscriptions that are missing here.
+    /// Cancels the subscriptions here that the session does not have. Returns the session's subscriptions that are
+    /// missing here.
     fn cancel_others(&self, session: &StoredSession, shared: &SharedCopy) -> Vec<String> {
         let subscriber = session.session.subscriber();
         let mut new = shared.subscriptions();
@@ -352,8 +359,8 @@ impl Sessions {
         }
     }
 
-    /// Charges the subscriptions of the record that were made elsewhere, if the session was opened here. Returns false if they exceed the share of
-    /// the client. Subscriptions that do not fit because of other clients are not charged.
+    /// Charges the subscriptions of the record that were made elsewhere, if the session was opened here. Returns false
+    /// if they exceed the share of the client. Subscriptions that do not fit because of other clients are not charged.
     pub(super) fn charge(&self, session: &StoredSession, shared: &SharedCopy) -> bool {
         let mut elsewhere = session.elsewhere.lock();
         if !shared.is_home || session.ended.is_cancelled() {
@@ -374,7 +381,8 @@ impl Sessions {
         self.forget(session);
     }
 
-    /// Replaces the subscriptions of the session here by the record's. A new subscription is notified once when it is made.
+    /// Replaces the subscriptions of the session here by the record's. A new subscription is notified once when it is
+    /// made.
     fn subscribe(&self, session: &StoredSession, shared: &SharedCopy, is_initialized: bool) {
         if is_initialized {
             session.session.watch_listing();

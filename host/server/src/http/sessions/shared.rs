@@ -1,9 +1,10 @@
 //! One copy of a session that replicas share: its cached record, and changes that are not written yet.
 //!
-//! A change is made here first, and then in the record by compare-and-swap: if another replica has written the record, it is read again,
-//! and the change is applied to the new record. So concurrent changes at two replicas are both kept. While the record cannot be written,
-//! changes wait, and the session continues with its cached record. The bounds of a record apply to the cached record with the changes that
-//! wait ([`super::subscriptions`]), so a change beyond them is refused whether or not the record can be written.
+//! A change is made here first, and then in the record by compare-and-swap: if another replica has written the record,
+//! it is read again, and the change is applied to the new record. So concurrent changes at two replicas are both kept.
+//! While the record cannot be written, changes wait, and the session continues with its cached record. The bounds of a
+//! record apply to the cached record with the changes that wait ([`super::subscriptions`]), so a change beyond them is
+//! refused whether or not the record can be written.
 //!
 //! | found in place of the record | meaning |
 //! |---|---|
@@ -283,8 +284,8 @@ impl SharedCopy {
         self.status.lock().has_changes()
     }
 
-    /// Whether a write is due: because of a change, or to renew the record if its last write is at least `interval` old and the session was
-    /// used since, last at `used`.
+    /// Whether a write is due: because of a change, or to renew the record if its last write is at least `interval` old
+    /// and the session was used since, last at `used`.
     pub(super) fn is_due(&self, used: Instant, interval: Duration) -> bool {
         let status = self.status.lock();
         let is_old = |written: Instant| used > written && written.elapsed() >= interval;
@@ -312,7 +313,8 @@ impl SharedCopy {
         self.status.lock().subscriptions.normal_form(uri)
     }
 
-    /// Calls `cancel` unless the session has a subscription to a resource with this normal form. None is added during the call.
+    /// Calls `cancel` unless the session has a subscription to a resource with this normal form. None is added during
+    /// the call.
     pub(super) fn unless_subscribed(&self, form: &str, cancel: impl FnOnce()) {
         let mut status = self.status.lock();
         if !status.subscriptions.contains(form) {
@@ -370,9 +372,9 @@ impl SharedCopy {
         self.is_home && self.status.lock().expires.is_none_or(|expires| expires <= Instant::now())
     }
 
-    /// Makes a change and writes it. If the write fails, the change waits, unless the session's stream is at another replica. Without
-    /// `is_reachable` the write is not tried. Fails if the record with the unwritten changes would be too large. Returns whether the record
-    /// was written.
+    /// Makes a change and writes it. If the write fails, the change waits, unless the session's stream is at another
+    /// replica. Without `is_reachable` the write is not tried. Fails if the record with the unwritten changes would be
+    /// too large. Returns whether the record was written.
     pub(super) async fn change(
         &self,
         change: Change,
@@ -391,7 +393,8 @@ impl SharedCopy {
         }
     }
 
-    /// Adds a pending change. It is written even if the cached record already has it, because the cache may be outdated.
+    /// Adds a pending change. It is written even if the cached record already has it, because the cache may be
+    /// outdated.
     fn add(&self, change: &Change) -> Result<(), ShareError> {
         let mut status = self.status.lock();
         match change {

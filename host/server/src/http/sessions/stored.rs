@@ -96,11 +96,12 @@ impl StoredSession {
         self.shared.as_ref().is_some_and(|shared| !shared.is_home)
     }
 
-    /// Sets the groups of the principal. If they differ, the event stream ends. Without the scopes of `list`, the listing is no longer
-    /// watched.
+    /// Sets the groups of the principal. If they differ, the event stream ends. Without the scopes of `list`, the
+    /// listing is no longer watched.
     pub(super) fn set_principal(&self, authenticated: &Authenticated) {
         let principal = &authenticated.principal;
-        // Locked until both are done, so that the stream of the old groups delivers no update that only the new groups may see.
+        // Locked until both are done, so that the stream of the old groups delivers no update that only the new groups
+        // may see.
         let stream = self.stream.lock();
         if self.session.subscriber().principal() != *principal {
             stream.ended.cancel();
@@ -148,7 +149,8 @@ impl SessionGuard {
         &self.0.session
     }
 
-    /// Handles `notifications/initialized`. A copy of another replica's session watches the listing when its event stream begins here.
+    /// Handles `notifications/initialized`. A copy of another replica's session watches the listing when its event
+    /// stream begins here.
     pub(in crate::http) fn initialized(&self) {
         if !self.0.is_copy() {
             self.0.session.watch_listing();
@@ -165,8 +167,8 @@ impl SessionGuard {
         self.0.end_stream();
     }
 
-    /// Ends the event stream if it delivers no updates. A client that has now subscribed with a token that has the scopes opens the next
-    /// stream with that token.
+    /// Ends the event stream if it delivers no updates. A client that has now subscribed with a token that has the
+    /// scopes opens the next stream with that token.
     pub(in crate::http) fn end_stream_without_updates(&self) {
         let stream = self.0.stream.lock();
         if !stream.has_updates {
@@ -174,10 +176,10 @@ impl SessionGuard {
         }
     }
 
-    /// Begins an event stream of a token with these scopes, and ends the previous one. Updates after the event `received`, or all updates
-    /// if it is unknown, become pending again, because they may not have been delivered. Every resource is notified if the token has
-    /// scopes that a stream lacked which withheld an update. Returns the token that fires when the new stream ends, and the number of the
-    /// last event before the stream.
+    /// Begins an event stream of a token with these scopes, and ends the previous one. Updates after the event
+    /// `received`, or all updates if it is unknown, become pending again, because they may not have been delivered.
+    /// Every resource is notified if the token has scopes that a stream lacked which withheld an update. Returns the
+    /// token that fires when the new stream ends, and the number of the last event before the stream.
     pub(in crate::http) fn begin_stream(
         &self,
         received: Option<u64>,

@@ -1,11 +1,12 @@
 //! The subscriptions of a shared session: those in its cached record, and the changes that are not written yet.
 //!
-//! Both are keyed by the normal form of the URI, so all spellings of a resource are one subscription, and a request costs one normalization
-//! and lookups in search trees, O(log n). The spelling of the first request is kept, because notifications have it. Normal forms depend on
-//! the mounts, so they are computed again after a reload.
+//! Both are keyed by the normal form of the URI, so all spellings of a resource are one subscription, and a request
+//! costs one normalization and lookups in search trees, O(log n). The spelling of the first request is kept, because
+//! notifications have it. Normal forms depend on the mounts, so they are computed again after a reload.
 //!
-//! The bounds of a [record](mcp_resource_host::host::SessionRecord) apply to the cached record with the changes: [`MAX_SUBSCRIPTIONS`], and
-//! [`MAX_URI_BYTES`] of their spellings. They are checked before a change is added, whether or not the record can be written.
+//! The bounds of a [record](mcp_resource_host::host::SessionRecord) apply to the cached record with the changes:
+//! [`MAX_SUBSCRIPTIONS`], and [`MAX_URI_BYTES`] of their spellings. They are checked before a change is added, whether
+//! or not the record can be written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -106,8 +107,8 @@ impl Subscriptions {
         self.size = self.measured();
     }
 
-    /// Adds a pending subscription. It is written even if the cached record has it, because the cache may be outdated. Returns false if there
-    /// would be too many subscriptions, or too many bytes of URIs.
+    /// Adds a pending subscription. It is written even if the cached record has it, because the cache may be outdated.
+    /// Returns false if there would be too many subscriptions, or too many bytes of URIs.
     #[must_use]
     pub(super) fn subscribe(&mut self, uri: &str) -> bool {
         self.renew_forms();

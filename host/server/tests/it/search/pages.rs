@@ -1,5 +1,5 @@
-//! Changes while a long listing is compared with the index. The provider lists its pages one at a time, and a test permits
-//! each.
+//! Changes while a long listing is compared with the index. The provider lists its pages one at a time, and a test
+//! permits each.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -17,7 +17,8 @@ use tokio::sync::Semaphore;
 use super::texts::{found, start_indexing};
 use crate::TIMEOUT;
 
-/// A first page, a last page, and any number of pages between them, each with one resource. Entries do not reveal changes.
+/// A first page, a last page, and any number of pages between them, each with one resource. Entries do not reveal
+/// changes.
 struct Pages {
     first: &'static str,
     last: &'static str,

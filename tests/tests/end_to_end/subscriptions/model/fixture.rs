@@ -133,7 +133,8 @@ impl Fixture {
         let narrow = |plugin: Plugin| plugin.limit("concurrency", 1).limit("queue", 0);
         let faulty = |name| narrow(Plugin::faulty(name, self.folder.path()).limit("deadline", self.deadline));
         let mut config = ConfigFile::new().allow_all().server("instructions", self.edit_count.to_string());
-        // No plugin fails in a run without faults, however busy the machine is: a listing that could not be walked is notified.
+        // No plugin fails in a run without faults, however busy the machine is: a listing that could not be walked is
+        // notified.
         let barriers = Plugin::faulty("barriers", self.barriers.path()).limit("deadline", PATIENT_DEADLINE);
         config = config.plugin(faulty("m")).plugin(barriers);
         if self.serves_n {

@@ -1,16 +1,18 @@
 //! One page of a listing of a shared bucket.
 //!
-//! JetStream lists the messages of a stream by a consumer only. Each page has a consumer of its own, without payloads, from the sequence
-//! after the last page: the cursor of a listing is a sequence, which any replica can continue, so no state remains between two pages.
+//! JetStream lists the messages of a stream by a consumer only. Each page has a consumer of its own, without payloads,
+//! from the sequence after the last page: the cursor of a listing is a sequence, which any replica can continue, so no
+//! state remains between two pages.
 //!
 //! # Bounds
 //!
-//! A page is received in pulls, one after another. The server ends a pull before a message that exceeds its [`MAX_PULL_BYTES`]. They include
-//! the headers of other clients' messages, of up to 64 KiB each, for which the client library allocates up to 40 times their bytes. After
-//! [`MAX_PULLS`] a page ends with fewer keys than were requested, and the next one continues after its last message.
+//! A page is received in pulls, one after another. The server ends a pull before a message that exceeds its
+//! [`MAX_PULL_BYTES`]. They include the headers of other clients' messages, of up to 64 KiB each, for which the client
+//! library allocates up to 40 times their bytes. After [`MAX_PULLS`] a page ends with fewer keys than were requested,
+//! and the next one continues after its last message.
 //!
-//! The consumer is deleted at the end of the page, whether it succeeds or fails. If the call has ended before, the server deletes it
-//! [`CONSUMER_LIFETIME`] after the last pull.
+//! The consumer is deleted at the end of the page, whether it succeeds or fails. If the call has ended before, the
+//! server deletes it [`CONSUMER_LIFETIME`] after the last pull.
 
 use std::fmt;
 use std::time::Duration;
@@ -48,8 +50,8 @@ enum Listed {
 
 /// Returns the meaning of a message that is received for a pull.
 ///
-/// A message of the stream has a place, and its status is what its publisher has written into its header. Only a message without a place
-/// is a status of the server.
+/// A message of the stream has a place, and its status is what its publisher has written into its header. Only a
+/// message without a place is a status of the server.
 fn listed(message: &Message) -> Result<Listed, BucketError> {
     if let Some((sequence, pending)) = message.reply.as_deref().and_then(place) {
         return Ok(Listed::Message { sequence, pending });
@@ -62,8 +64,9 @@ fn listed(message: &Message) -> Result<Listed, BucketError> {
     }
 }
 
-/// Returns the sequence of a message of a consumer, and the number of further messages: `$JS.ACK.STREAM.CONSUMER.DELIVERED.SEQUENCE.….PENDING`,
-/// with the domain and the account after `ACK` at newer servers.
+/// Returns the sequence of a message of a consumer, and the number of further messages:
+/// `$JS.ACK.STREAM.CONSUMER.DELIVERED.SEQUENCE.….PENDING`, with the domain and the account after `ACK` at newer
+/// servers.
 fn place(reply: &str) -> Option<(u64, u64)> {
     let tokens: Vec<&str> = reply.split('.').take(13).collect();
     let first = match tokens.len() {

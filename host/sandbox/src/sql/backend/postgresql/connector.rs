@@ -1,7 +1,7 @@
 //! Connects to a server: the stream, TLS, the role.
 //!
-//! A role that can write is refused, because functions of PostgreSQL and its extensions reach beyond a transaction. The check
-//! includes all roles that the connected role is a member of, because a statement can switch to them.
+//! A role that can write is refused, because functions of PostgreSQL and its extensions reach beyond a transaction. The
+//! check includes all roles that the connected role is a member of, because a statement can switch to them.
 
 use std::error::Error as _;
 use std::fmt::Write as _;
@@ -123,8 +123,8 @@ impl Connector {
         let notifications = notifications.map(|notifications| (notifications.clone(), meter.clone()));
         let charged = meter.clone();
         let task = runtime.spawn(async move {
-            // Notices are dropped: a statement can cause any number of them, and their texts may contain values of tables. The
-            // texts of notifications are dropped, too. An error belongs to the request in progress.
+            // Notices are dropped: a statement can cause any number of them, and their texts may contain values of
+            // tables. The texts of notifications are dropped, too. An error belongs to the request in progress.
             let mut poll = |context: &mut Context<'_>| {
                 let begun = thread_cpu_time();
                 let polled = connection.poll_message(context);

@@ -8,9 +8,9 @@ use super::stream::Exceeded;
 use crate::sql::error::QueryError;
 use crate::sql::result::ResultBounds;
 
-/// The phase in which the statement was refused. Only messages of the parser are passed on: the parser has seen names and
-/// words of the statement, but no row. A running statement can put any value that it has read into a message, such as
-/// `relation "…" does not exist` by a cast to `regclass`.
+/// The phase in which the statement was refused. Only messages of the parser are passed on: the parser has seen names
+/// and words of the statement, but no row. A running statement can put any value that it has read into a message, such
+/// as `relation "…" does not exist` by a cast to `regclass`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase<'a> {
     /// The parser, with the length of the host's text before the statement, in characters.
@@ -21,8 +21,8 @@ pub(super) enum Phase<'a> {
     Run,
 }
 
-/// The classes of SQLSTATE whose parser messages contain only names and words of the statement. Messages of other classes
-/// quote values, as in `invalid input syntax for type integer: "…"`.
+/// The classes of SQLSTATE whose parser messages contain only names and words of the statement. Messages of other
+/// classes quote values, as in `invalid input syntax for type integer: "…"`.
 const CLASSES_WITHOUT_DATA: [&str; 8] = ["0A", "25", "26", "34", "3D", "3F", "42", "54"];
 
 /// The meanings of codes, which come first, and of classes.
@@ -88,8 +88,8 @@ fn server_error(error: &DbError, phase: Phase<'_>) -> QueryError {
     QueryError::Rejected { sqlstate: code.code().to_owned(), message, position }
 }
 
-/// Names the parameter whose value was refused, and its type. The last line of the context has the parameter's number as a
-/// word, such as `unnamed portal parameter $1`, in any language of the server.
+/// Names the parameter whose value was refused, and its type. The last line of the context has the parameter's number
+/// as a word, such as `unnamed portal parameter $1`, in any language of the server.
 fn refused_value(context: Option<&str>, types: &[Type]) -> Option<String> {
     let mut words = context?.lines().next_back()?.split_whitespace();
     let number: usize = words.find_map(|word| word.strip_prefix('$')?.parse().ok())?;

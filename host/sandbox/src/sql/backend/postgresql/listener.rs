@@ -1,13 +1,14 @@
 //! Notifications of a channel: `LISTEN` on a separate connection.
 //!
-//! The connection is opened when the first client watches a resource, and closed with the last one. It does not count towards
-//! `connections`. A lost connection is reopened with exponential back-off. Notifications may be lost meanwhile, so each new connection
-//! counts as a notification. A query every [`HEARTBEAT`] detects a server that disappeared without closing the connection.
+//! The connection is opened when the first client watches a resource, and closed with the last one. It does not count
+//! towards `connections`. A lost connection is reopened with exponential back-off. Notifications may be lost meanwhile,
+//! so each new connection counts as a notification. A query every [`HEARTBEAT`] detects a server that disappeared
+//! without closing the connection.
 //!
-//! Notifications are only counted: their texts are dropped, and all pending ones are merged into one. They are read as fast as they
-//! arrive, because a listener that does not read fills the queue that all databases of the server share, until `NOTIFY` fails. So a
-//! rate limit bounds the work: a connection with more than [`MAX_NOTIFICATIONS_PER_SECOND`] is closed, and reopened with the same
-//! back-off.
+//! Notifications are only counted: their texts are dropped, and all pending ones are merged into one. They are read as
+//! fast as they arrive, because a listener that does not read fills the queue that all databases of the server share,
+//! until `NOTIFY` fails. So a rate limit bounds the work: a connection with more than [`MAX_NOTIFICATIONS_PER_SECOND`]
+//! is closed, and reopened with the same back-off.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,13 +1,14 @@
 //! The queries of `check` about the schemas of a grant: whether they exist, and which functions bypass them.
 //!
-//! The host compares the locks of a transaction with the granted schemas. Three kinds of functions bypass this check. A function
-//! with `SECURITY DEFINER` reads, with the rights of its owner, data that the role may not read itself, which counts as
-//! allowed. A procedural function whose block with `EXCEPTION` ends with an error releases the locks of this block, but keeps
-//! the data that it has read in its variables. A function that is `PARALLEL SAFE` can be run by a parallel worker, another process
-//! with its own locks. Transactions begin with parallel workers turned off, but a statement can turn them on with
-//! `set_config`, and off again before the check. Scalar functions in SQL without settings of their own are not of this kind: the
-//! planner locks their relations when it tries to inline them. In a granted schema this is the purpose of such a function. In
-//! any other schema it is an oversight, if the role may call it.
+//! The host compares the locks of a transaction with the granted schemas. Three kinds of functions bypass this check. A
+//! function with `SECURITY DEFINER` reads, with the rights of its owner, data that the role may not read itself, which
+//! counts as allowed. A procedural function whose block with `EXCEPTION` ends with an error releases the locks of this
+//! block, but keeps the data that it has read in its variables. A function that is `PARALLEL SAFE` can be run by a
+//! parallel worker, another process with its own locks. Transactions begin with parallel workers turned off, but a
+//! statement can turn them on with `set_config`, and off again before the check. Scalar functions in SQL without
+//! settings of their own are not of this kind: the planner locks their relations when it tries to inline them. In a
+//! granted schema this is the purpose of such a function. In any other schema it is an oversight, if the role may call
+//! it.
 //!
 //! `xpath_table` of the extension `xml2` is `PARALLEL SAFE` and runs any SQL, so it is an oversight in every schema.
 
@@ -30,8 +31,8 @@ pub(crate) fn find_unusable(schemas: &[String]) -> String {
     )
 }
 
-/// Finds the first six functions that the role may call, and that bypass the check of schemas: those outside of the granted
-/// schemas, and functions of extensions that run any SQL.
+/// Finds the first six functions that the role may call, and that bypass the check of schemas: those outside of the
+/// granted schemas, and functions of extensions that run any SQL.
 pub(crate) fn find_functions(schemas: &[String]) -> String {
     format!(
         "SELECT pg_catalog.format('%I.%I', nspname, proname) FROM pg_catalog.pg_proc \

@@ -46,7 +46,8 @@ const MAX_TYPES: usize = 20_000;
 pub(super) struct Statements {
     /// Begins a transaction, without its timeout.
     begin: String,
-    /// Finds why the transaction is refused: it used a relation without a grant, or may have used one in another process.
+    /// Finds why the transaction is refused: it used a relation without a grant, or may have used one in another
+    /// process.
     find_ungranted: String,
     /// Sets the search path of the transaction.
     set_path: String,
@@ -58,8 +59,8 @@ impl Statements {
         let path: Vec<_> = schemas.iter().map(|schema| format!("\"{}\"", schema.replace('"', "\"\""))).collect();
         let names: Vec<_> = schemas.iter().map(|schema| format!("'{}'", schema.replace('\'', "''"))).collect();
         let set_path = format!("SET LOCAL search_path = {}", path.join(", "));
-        // A parallel worker is another process. It releases its locks when it ends, before the host looks. The cursor itself runs without
-        // workers, and with this setting SQL that its functions run does so, too.
+        // A parallel worker is another process. It releases its locks when it ends, before the host looks. The cursor
+        // itself runs without workers, and with this setting SQL that its functions run does so, too.
         let begin = format!(
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {set_path}; \
              SET LOCAL standard_conforming_strings = on; SET LOCAL bytea_output = hex; SET LOCAL datestyle = ISO; \

@@ -57,7 +57,8 @@ impl ByteMeter {
         Arc::new(Self(Mutex::new(Allowance::new(IDLE_BYTES, None, None))))
     }
 
-    /// Allows a query to receive `bytes` bytes. They are charged to this memory, and the connection's time to this budget.
+    /// Allows a query to receive `bytes` bytes. They are charged to this memory, and the connection's time to this
+    /// budget.
     pub(super) fn allow(&self, bytes: u64, memory: Reservation, cpu: HostCpuBudget) {
         *self.0.lock() = Allowance::new(bytes.saturating_add(IDLE_BYTES), Some(memory), Some(cpu));
     }

@@ -1,8 +1,8 @@
-//! Conversion of values from and to PostgreSQL's text form, which every type has. [`Parameter`]s are sent in this form, and the server
-//! converts them to the inferred types.
+//! Conversion of values from and to PostgreSQL's text form, which every type has. [`Parameter`]s are sent in this form,
+//! and the server converts them to the inferred types.
 //!
-//! The host sets the output format of the server (`datestyle` and so on), but a function of the statement may change it.
-//! So a text without the expected form is returned unchanged, as [`Scalar::Other`].
+//! The host sets the output format of the server (`datestyle` and so on), but a function of the statement may change
+//! it. So a text without the expected form is returned unchanged, as [`Scalar::Other`].
 
 use std::error::Error;
 

@@ -1,10 +1,11 @@
-//! The authorizer of guests' statements. SQLite calls it for each action of a statement while it compiles the statement.
+//! The authorizer of guests' statements. SQLite calls it for each action of a statement while it compiles the
+//! statement.
 //!
 //! It is an allowlist of the actions that queries need, so actions of future SQLite versions are denied.
 //!
-//! SQLite calls the authorizer for the functions of a statement and of the views that it uses, but not for the functions of a
-//! generated column, which it compiles with the schema. So a statement that reads a table with such a column has the same limit of
-//! values as if it called the functions itself ([`GeneratedColumns`]).
+//! SQLite calls the authorizer for the functions of a statement and of the views that it uses, but not for the
+//! functions of a generated column, which it compiles with the schema. So a statement that reads a table with such a
+//! column has the same limit of values as if it called the functions itself ([`GeneratedColumns`]).
 
 use rusqlite::Connection;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
@@ -17,8 +18,9 @@ const READ_PRAGMAS: [&str; 2] = ["data_version", "page_size"];
 /// Functions that do more than compute a value.
 const DENIED_FUNCTIONS: [&str; 2] = ["fts3_tokenizer", "load_extension"];
 
-/// Functions that take time in the product of the lengths of two values, and the maximum length of values in statements with them if
-/// a call cannot be ended (`Functions::Uninterruptible`). With these limits, each call takes at most about half a second.
+/// Functions that take time in the product of the lengths of two values, and the maximum length of values in statements
+/// with them if a call cannot be ended (`Functions::Uninterruptible`). With these limits, each call takes at most about
+/// half a second.
 const QUADRATIC_FUNCTIONS: [(&str, i32); 10] = [
     ("like", 256 << 10),
     ("glob", 256 << 10),
@@ -92,8 +94,8 @@ impl GeneratedColumns {
     }
 }
 
-/// Returns the maximum length of values with the functions that the definition of a table may call. Each word of the definition,
-/// quoted or not, may be the name of a function.
+/// Returns the maximum length of values with the functions that the definition of a table may call. Each word of the
+/// definition, quoted or not, may be the name of a function.
 fn max_value_of(sql: &str) -> Option<i32> {
     let words = sql.split(|character: char| !character.is_alphanumeric() && character != '_');
     words.filter_map(max_value_beside).min()

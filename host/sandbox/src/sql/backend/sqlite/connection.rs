@@ -234,7 +234,8 @@ fn compile_error(error: &rusqlite::Error, max_bytes: u64) -> QueryError {
     }
 }
 
-/// The error of a statement that failed while running. The text is the host's, because SQLite's may contain stored data.
+/// The error of a statement that failed while running. The text is the host's, because SQLite's may contain stored
+/// data.
 fn run_error(error: &rusqlite::Error, max_bytes: u64) -> QueryError {
     let Some(code) = error.sqlite_error_code() else { return QueryError::Failed(error.to_string()) };
     match code {

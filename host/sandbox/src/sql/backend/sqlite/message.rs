@@ -1,5 +1,5 @@
-//! The messages between the host and a process that runs SQLite: frames on the process's standard streams. Each frame has
-//! its length in four bytes (big-endian) and a message in `postcard` format.
+//! The messages between the host and a process that runs SQLite: frames on the process's standard streams. Each frame
+//! has its length in four bytes (big-endian) and a message in `postcard` format.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::time::Duration;

@@ -1,10 +1,11 @@
 //! The path of a database file, also below a directory that a plugin may write to.
 //!
-//! SQLite opens a database and its auxiliary files by path, and resolves links itself. Below such a directory (see [`crate::nested`]), it
-//! gets a path through the descriptor of the file's directory, `/proc/self/fd/7/shop.db`, which no plugin can redirect. It follows no
-//! link in the place of a file (`O_NOFOLLOW`). In a child process it takes this path as it is ([`keep_descriptor_paths`]). In the
-//! process of an application it converts the path to one without links first, and a plugin that replaces a directory in the moment between
-//! the conversion and the opening still redirects it.
+//! SQLite opens a database and its auxiliary files by path, and resolves links itself. Below such a directory (see
+//! [`crate::nested`]), it gets a path through the descriptor of the file's directory, `/proc/self/fd/7/shop.db`, which
+//! no plugin can redirect. It follows no link in the place of a file (`O_NOFOLLOW`). In a child process it takes this
+//! path as it is ([`keep_descriptor_paths`]). In the process of an application it converts the path to one without
+//! links first, and a plugin that replaces a directory in the moment between the conversion and the opening still
+//! redirects it.
 
 use std::fs::File;
 use std::io;
@@ -71,8 +72,8 @@ mod linux {
 pub(super) fn keep_descriptor_paths() -> bool {
     use rusqlite::ffi;
 
-    // SAFETY: SQLite returns null or its default file system, which lives as long as the process, and has these functions from version 3
-    // on. Both system calls have the same signature, and this process has no connection yet.
+    // SAFETY: SQLite returns null or its default file system, which lives as long as the process, and has these
+    // functions from version 3 on. Both system calls have the same signature, and this process has no connection yet.
     unsafe {
         let system = ffi::sqlite3_vfs_find(std::ptr::null());
         let Some(found) = system.as_ref() else { return false };

@@ -1,12 +1,13 @@
-//! The host's side of processes that run SQLite. A process is started when a query finds no idle one, and killed when its query is
-//! cancelled. Each process has one connection, so there are at most `connections` processes. A process that has been idle for
-//! [`IDLE_TIME`] is ended.
+//! The host's side of processes that run SQLite. A process is started when a query finds no idle one, and killed when
+//! its query is cancelled. Each process has one connection, so there are at most `connections` processes. A process
+//! that has been idle for [`IDLE_TIME`] is ended.
 //!
-//! A killed process may end late: if it waits for a disk that does not respond, it may not end for hours. So it holds the permit of
-//! its query until it has ended, and is not replaced before.
+//! A killed process may end late: if it waits for a disk that does not respond, it may not end for hours. So it holds
+//! the permit of its query until it has ended, and is not replaced before.
 //!
-//! The processor time of a process, including its start, is read from its clock ([`ProcessCpu`]) and charged to the call while the
-//! call waits. The process cannot use more processor time than the elapsed time, so few readings suffice.
+//! The processor time of a process, including its start, is read from its clock ([`ProcessCpu`]) and charged to the
+//! call while the call waits. The process cannot use more processor time than the elapsed time, so few readings
+//! suffice.
 
 use std::fmt;
 use std::io;
@@ -36,13 +37,13 @@ use crate::sql::result::ChargedRows;
 
 /// The time for which an idle process is kept.
 const IDLE_TIME: Duration = Duration::from_secs(60);
-/// The sizes of SQLite's memory for a query, charged to the plugin in advance: the first size that fits in addition to [`RESERVE`]
-/// is used.
+/// The sizes of SQLite's memory for a query, charged to the plugin in advance: the first size that fits in addition to
+/// [`RESERVE`] is used.
 const HEAP_SIZES: [usize; 3] = [16 << 20, 8 << 20, 4 << 20];
 /// The minimum memory of SQLite for a query. It requires no reserve.
 const MIN_HEAP: usize = 2 << 20;
-/// The divisor of the part of the plugin's memory that a larger heap leaves free. Without this reserve, a few queries of one client
-/// could take all of the memory, and calls of other clients would fail.
+/// The divisor of the part of the plugin's memory that a larger heap leaves free. Without this reserve, a few queries
+/// of one client could take all of the memory, and calls of other clients would fail.
 const RESERVE: usize = 4;
 /// The minimum interval between two readings of a process's clock.
 const MIN_CPU_INTERVAL: Duration = Duration::from_millis(1);
@@ -153,8 +154,8 @@ impl WorkerProcesses {
         Self { workers, file, max_bytes, idle: Arc::default() }
     }
 
-    /// Performs a request until the deadline, or the end of the processor time. Dropping the future kills the process. `memory` is
-    /// the query's reservation.
+    /// Performs a request until the deadline, or the end of the processor time. Dropping the future kills the process.
+    /// `memory` is the query's reservation.
     pub(super) async fn run(
         &self,
         permit: Permit,
@@ -230,13 +231,14 @@ impl WorkerProcesses {
             .env(child_variable, "1")
             .env(TEMP_DIR, temp_dir)
             .current_dir("/")
-            // A separate group, so that a signal to the host's group, such as a terminal's, does not end a query of a host that is
-            // still answering. If the host ends, the process ends with its input, or at the deadline of its query.
+            // A separate group, so that a signal to the host's group, such as a terminal's, does not end a query of a
+            // host that is still answering. If the host ends, the process ends with its input, or at the deadline of
+            // its query.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // A pipe that is never read, because a confined host cannot open `/dev/null`. It stays empty unless the process
-            // crashes.
+            // A pipe that is never read, because a confined host cannot open `/dev/null`. It stays empty unless the
+            // process crashes.
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
@@ -285,8 +287,8 @@ impl Worker {
         self.output.read_exact(&mut handshake).await.is_ok() && handshake.ends_with(HANDSHAKE)
     }
 
-    /// Sends a request, and returns the answer. The memory of the answer is reserved, too, both for the message and for the decoded
-    /// values. Fails if the process ends.
+    /// Sends a request, and returns the answer. The memory of the answer is reserved, too, both for the message and for
+    /// the decoded values. Fails if the process ends.
     async fn exchange(
         &mut self,
         request: &[u8],

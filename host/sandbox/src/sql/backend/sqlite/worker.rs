@@ -1,8 +1,9 @@
 //! The process that runs SQLite: a child of the host, for one connection to one file.
 //!
-//! The process reads requests from standard input, one after the other, and writes answers to standard output, until the input
-//! ends. The kernel enforces its limits (`setrlimit`): memory, size and number of files. Its priority is lower than the priority of
-//! serving threads. [`DeadlineThread`] ends the process if a request exceeds its time; usually the host has killed it before.
+//! The process reads requests from standard input, one after the other, and writes answers to standard output, until
+//! the input ends. The kernel enforces its limits (`setrlimit`): memory, size and number of files. Its priority is
+//! lower than the priority of serving threads. [`DeadlineThread`] ends the process if a request exceeds its time;
+//! usually the host has killed it before.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -210,8 +211,8 @@ impl DeadlineThread {
     }
 }
 
-/// Fails unless the database and its auxiliary files, as far as they exist, are regular files, because opening a FIFO would wait
-/// for its writer.
+/// Fails unless the database and its auxiliary files, as far as they exist, are regular files, because opening a FIFO
+/// would wait for its writer.
 pub(super) fn check_files(file: &Path) -> io::Result<()> {
     mcp_host_base::regular_file::check(file)?;
     for suffix in AUXILIARY {

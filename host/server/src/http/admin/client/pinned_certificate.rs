@@ -9,8 +9,8 @@ use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, Error};
 
-/// Accepts the certificate of a config, whatever its names, its issuer and its expiry, because a reader of the config is an
-/// administrator of the server. The server proves possession of the key.
+/// Accepts the certificate of a config, whatever its names, its issuer and its expiry, because a reader of the config
+/// is an administrator of the server. The server proves possession of the key.
 #[derive(Debug)]
 pub(super) struct PinnedCertificate {
     certificate: CertificateDer<'static>,

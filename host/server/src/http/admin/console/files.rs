@@ -1,7 +1,8 @@
 //! The files of the console, built from `host/server/console/src` by `cargo xtask console` and embedded.
 //!
-//! A file is revalidated each time by its digest, so a new version of the program is visible immediately. The policy of the page allows
-//! scripts, styles and requests of this origin only, no inline code, and no text that becomes markup unless the sanitizer made it.
+//! A file is revalidated each time by its digest, so a new version of the program is visible immediately. The policy of
+//! the page allows scripts, styles and requests of this origin only, no inline code, and no text that becomes markup
+//! unless the sanitizer made it.
 
 use std::sync::LazyLock;
 

@@ -1,10 +1,11 @@
 //! Sessions of the console, and the codes that are exchanged for one.
 //!
-//! Cookies, keys and codes are stored as digests, and tokens of clients as text that is zeroized. A session ends after [`SESSION_TIME`], at
-//! logout, when a reload changes the token of `[admin]`, and with the process. The session of a client also ends when `/mcp` no longer
-//! accepts the client's token. There are at most [`MAX_SESSIONS`], and [`MAX_OF_CLIENT`] of one client. A further session of a client ends the
-//! client's oldest one; beyond the overall maximum it ends the oldest one of the client with the most sessions. A client's session never
-//! replaces an administrator's.
+//! Cookies, keys and codes are stored as digests, and tokens of clients as text that is zeroized. A session ends after
+//! [`SESSION_TIME`], at logout, when a reload changes the token of `[admin]`, and with the process. The session of a
+//! client also ends when `/mcp` no longer accepts the client's token. There are at most [`MAX_SESSIONS`], and
+//! [`MAX_OF_CLIENT`] of one client. A further session of a client ends the client's oldest one; beyond the overall
+//! maximum it ends the oldest one of the client with the most sessions. A client's session never replaces an
+//! administrator's.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -99,8 +100,8 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// Begins a session. None if the system supplies no randomness, or if an administrator holds every session and the new one is a
-    /// client's.
+    /// Begins a session. None if the system supplies no randomness, or if an administrator holds every session and the
+    /// new one is a client's.
     pub(super) fn begin(&self, identity: Identity) -> Option<Login> {
         let login = Login { cookie: random()?, key: random()? };
         let [cookie, key] = [&login.cookie, &login.key].map(|secret| TokenDigest::of(secret));
@@ -152,7 +153,8 @@ impl Session {
     }
 }
 
-/// Returns the position of the session that a new one replaces, if it replaces one. None if there is no room for a client's session.
+/// Returns the position of the session that a new one replaces, if it replaces one. None if there is no room for a
+/// client's session.
 fn replaced_by(identity: &Identity, sessions: &[Session]) -> Option<Option<usize>> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     for client in sessions.iter().filter_map(Session::client) {

@@ -1,4 +1,5 @@
-//! The metrics of the process that every Prometheus client library has: <https://prometheus.io/docs/instrumenting/writing_clientlibs/>.
+//! The metrics of the process that every Prometheus client library has:
+//! <https://prometheus.io/docs/instrumenting/writing_clientlibs/>.
 
 use std::fmt;
 use std::time::Duration;
