@@ -17,8 +17,8 @@ const FAILED_BY_ITSELF: &str = "fix what the message says: the provider failed b
     checked. `failed call` on standard error says where";
 /// The advice for such a failure if grants or settings are not those that the provider asks for.
 const NOT_GRANTED: &str = "the notes say where the grants and the config are not what the provider asks for: change \
-    them by `--dir`, `--http`, `--keyvalue`, `--sql` and `--set`, or in the config that `--plugin NAME` uses; if it fails \
-    nevertheless, fix what the message says";
+    them by `--dir`, `--http`, `--keyvalue`, `--sql` and `--set`, or in the config that `--plugin NAME` uses; if it \
+    fails nevertheless, fix what the message says";
 
 /// The result of a test.
 #[derive(Clone, Debug)]
