@@ -66,7 +66,7 @@ impl DifferingCall {
                     |call| host_call(&call.function, &call.arguments),
                 );
                 let now = actual.map_or_else(
-                    || format!("the end: {}", describe(&replayed.outcome)),
+                    || end_before(&outcome, &replayed.outcome),
                     |(function, arguments)| host_call(&function, &arguments),
                 );
                 (position, recorded, now, None)
@@ -108,6 +108,16 @@ fn describe(outcome: &Outcome) -> String {
         Outcome::Limit(kind) => format!("is ended by a limit: {kind}"),
         Outcome::Cancelled => "is cancelled".to_owned(),
     })
+}
+
+/// The end of a replay that came before a recorded host call. With the recorded outcome only the host calls differ, such
+/// as those of the garbage collector of Go, which reads the clock.
+fn end_before(recorded: &Outcome, now: &Outcome) -> String {
+    if now == recorded {
+        "the end, with the recorded outcome".to_owned()
+    } else {
+        format!("the end: {}", describe(now))
+    }
 }
 
 /// The place where two outcomes differ, and both values there.
@@ -225,7 +235,9 @@ impl ReplayReport {
             ))?;
         }
         if !self.is_complete {
-            output.line("the recording has no last line: it was interrupted, as by Ctrl-C")?;
+            output.line(
+                "the recording has no last line: Ctrl-C ended it, or it was cut off, so later calls may be missing",
+            )?;
         }
         Ok(())
     }
@@ -233,6 +245,7 @@ impl ReplayReport {
 
 #[cfg(test)]
 mod tests {
+    use mcp_host_engine::recording::{HostCallOutcome, RecordedHostCall};
     use serde_json::json;
 
     use super::*;
@@ -273,6 +286,30 @@ mod tests {
         assert_eq!(at.as_deref(), Some("/0/body/text"));
         let same = "x".repeat(40);
         assert_eq!((recorded, now), (format!("…\"{same}old\""), format!("…\"{same}new\"")));
+    }
+
+    #[test]
+    fn a_replay_that_ends_before_a_recorded_host_call_says_whether_its_outcome_is_the_recorded_one() {
+        let call = |answer: &str| RecordedCall {
+            plugin: "a".to_owned(),
+            began_ms: 0,
+            function: "read".to_owned(),
+            arguments: json!({}),
+            host_calls: [].into(),
+            complete: true,
+            outcome: Outcome::Answer(json!(answer)),
+        };
+        let clock = RecordedHostCall {
+            function: "wasi:clocks/monotonic-clock now".to_owned(),
+            arguments: Vec::new(),
+            outcome: HostCallOutcome::Result(json!(1)),
+        };
+        let difference = Some(Difference { position: 0, expected: Some(clock), actual: None });
+        let replayed = Replayed { outcome: call("old").outcome, difference };
+        let differing = DifferingCall::new(1, call("old"), replayed.clone());
+        assert_eq!(differing.recorded, "wasi:clocks/monotonic-clock now()");
+        assert_eq!(differing.replayed, "the end, with the recorded outcome");
+        assert_eq!(DifferingCall::new(1, call("new"), replayed).replayed, "the end: answers \"old\"");
     }
 
     #[test]

@@ -15,9 +15,10 @@ const MAX_MESSAGES: usize = 5;
 /// The advice for a failure of the provider itself, for any check.
 const FAILED_BY_ITSELF: &str = "fix what the message says: the provider failed before the property could be \
     checked. `failed call` on standard error says where";
-/// The advice for such a failure if the provider lacks requested grants.
-const NOT_GRANTED: &str = "grant what the provider asks for, by `--dir`, `--http`, `--keyvalue` and `--sql`, set its config by `--set`, or take both \
-    from a config by `--plugin NAME`; if it fails nevertheless, fix what the message says";
+/// The advice for such a failure if grants or settings are not those that the provider asks for.
+const NOT_GRANTED: &str = "the notes say where the grants and the config are not what the provider asks for: change \
+    them by `--dir`, `--http`, `--keyvalue`, `--sql` and `--set`, or in the config that `--plugin NAME` uses; if it \
+    fails nevertheless, fix what the message says";
 
 /// The result of a test.
 #[derive(Clone, Debug)]
@@ -29,7 +30,7 @@ pub struct Report {
     pub digest: Option<Digest>,
     /// The number of calls.
     pub calls: usize,
-    /// The needs of the provider that are not granted.
+    /// The differences between what the provider asks for and what it has.
     not_granted: Vec<String>,
     checks: BTreeMap<Check, CheckResult>,
 }

@@ -4,6 +4,7 @@
 //! | language | a record begins with | and goes on with |
 //! |---|---|---|
 //! | Python | `Traceback (most recent call last):`, or the message before it | indented lines; the line of the exception; the same again for its cause |
+//! | Python, a stack without an exception | a line that ends with `Stack (most recent call last):`, or the message before it | indented lines |
 //! | JavaScript | any line | lines `    at …` |
 //! | Rust, Go | `thread '…' panicked at`, `panic: `, `fatal error: ` | all that follows: the instance ends |
 //!
@@ -22,6 +23,9 @@ const MAX_LINES: usize = 64;
 const MAX_BYTES: usize = 8 << 10;
 /// The first line of a Python traceback.
 const PYTHON: &str = "Traceback (most recent call last):";
+/// The line before a stack of Python without an exception: of `stack_info` of its `logging`, and of a call that runs for
+/// long.
+const PYTHON_STACK: &str = "Stack (most recent call last):";
 /// The lines between an exception and its cause.
 const PYTHON_CAUSES: [&str; 2] = [
     "During handling of the above exception, another exception occurred:",
@@ -48,6 +52,8 @@ enum Kind {
     Python,
     /// A Python traceback with its exception.
     PythonException,
+    /// A Python stack without an exception.
+    PythonStack,
     /// All remaining lines of an instance that ends.
     Rest,
 }
@@ -90,7 +96,7 @@ impl Records {
     /// Returns whether all lines are separate records, except that the last one may begin a longer record: neither the
     /// lines nor the held record belong to a traceback.
     pub(super) fn are_plain(&self, lines: &str) -> bool {
-        const BEGINNINGS: [&str; 4] = [PYTHON, "panicked at", "panic: ", "fatal error: "];
+        const BEGINNINGS: [&str; 5] = [PYTHON, PYTHON_STACK, "panicked at", "panic: ", "fatal error: "];
         let has_stack =
             lines.trim_start().starts_with("at ") || lines.contains("\n    at ") || lines.contains("\n\tat ");
         self.kind == Kind::Line && !has_stack && !BEGINNINGS.iter().any(|beginning| lines.contains(beginning))
@@ -103,7 +109,7 @@ impl Records {
         }
         let context = known_context(context);
         let seen = prefix(message, MAX_BYTES);
-        let has_traceback = seen.contains(PYTHON) || seen.contains("\n    at ");
+        let has_traceback = [PYTHON, PYTHON_STACK, "\n    at "].iter().any(|part| seen.contains(part));
         if seen.contains('\n') && !has_traceback {
             self.finish().into_iter().for_each(|held| log.record(held));
             return log.guest_message(level, context, message);
@@ -127,7 +133,9 @@ impl Records {
         match self.kind {
             Kind::Line | Kind::Stack if is_indented && line.trim_start().starts_with("at ") => Some(Kind::Stack),
             Kind::Line if is_first && line == PYTHON => Some(Kind::Python),
-            Kind::Line | Kind::Stack => None,
+            Kind::Line if is_first && line == PYTHON_STACK => Some(Kind::PythonStack),
+            Kind::PythonStack if is_indented => Some(Kind::PythonStack),
+            Kind::Line | Kind::Stack | Kind::PythonStack => None,
             Kind::Python if is_indented || line.is_empty() => Some(Kind::Python),
             Kind::Python => Some(Kind::PythonException),
             Kind::PythonException if line == PYTHON => Some(Kind::Python),
@@ -151,6 +159,7 @@ fn begun_by(line: &str) -> Kind {
     let is_panic = line.starts_with("thread '") && line.contains("panicked at");
     match line {
         PYTHON => Kind::Python,
+        _ if line.ends_with(PYTHON_STACK) => Kind::PythonStack,
         _ if is_panic || line.starts_with("panic: ") || line.starts_with("fatal error: ") => Kind::Rest,
         _ => Kind::Line,
     }
@@ -175,6 +184,16 @@ mod tests {
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].starts_with("read failed|Traceback") && found[0].ends_with("|ValueError: no"), "{found:?}");
         assert_eq!(found[1], "another line");
+    }
+
+    #[test]
+    fn a_stack_of_python_without_an_exception_is_one_record() {
+        let stack = "  File \"app.py\", line 3, in read\n    x()";
+        let found = records(Level::Error, &format!("read has run for 0.3 s. {PYTHON_STACK}\n{stack}\nanother line"));
+        let one = stack.replace('\n', "|");
+        assert_eq!(found, [format!("read has run for 0.3 s. {PYTHON_STACK}|{one}"), "another line".to_owned()]);
+        let twice = records(Level::Warn, &format!("slow\n{PYTHON_STACK}\n{stack}\nslow\n{PYTHON_STACK}\n{stack}"));
+        assert_eq!(twice, [format!("slow|{PYTHON_STACK}|{one}"), format!("slow|{PYTHON_STACK}|{one}")]);
     }
 
     #[test]

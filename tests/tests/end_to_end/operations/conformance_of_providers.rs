@@ -135,7 +135,7 @@ async fn a_provider_that_fails_without_a_grant_that_it_asks_for_is_to_be_granted
     let tested = test(&fixture("csv-c"), &[]).await;
     assert_eq!(tested.code(), 1);
     let text = tested.text();
-    assert!(text.contains("to fix:  grant what the provider asks for, by `--dir`"), "{text}");
+    assert!(text.contains("to fix:  the notes say where the grants and the config"), "{text}");
     assert!(text.contains("it asks for `/csv (ro)` in `grants.dirs`, which is not granted"), "{text}");
 }
 
