@@ -7,6 +7,7 @@ use std::path::Path;
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 /// The colors of the series: the palette of Okabe and Ito, which color-blind people can distinguish.
 const COLORS: [RGBColor; 5] = [
@@ -26,6 +27,8 @@ const NAMES: u32 = 230;
 const TITLE: u32 = 34;
 const LEGEND: u32 = 22;
 const AXIS: u32 = 48;
+/// The size of all texts but the title, whatever the height of the chart.
+const TEXT: i32 = 13;
 /// The width of a series in the legend.
 const LEGEND_WIDTH: i32 = 120;
 
@@ -86,9 +89,9 @@ impl Chart {
         let legend = if self.series.len() > 1 { LEGEND } else { 0 };
         let height = TITLE + legend + AXIS + (row_height * self.rows.len()) as u32;
         let highest = self.rows.iter().flat_map(|(_, ratios)| ratios).map(|ratio| ratio.high).fold(1.0, f64::max);
-        let area = SVGBackend::with_string(svg, (WIDTH, height)).into_drawing_area();
-        area.fill(&WHITE)?;
-        let area = area.titled(&self.title, ("sans-serif", 17))?;
+        let picture = SVGBackend::with_string(svg, (WIDTH, height)).into_drawing_area();
+        picture.fill(&WHITE)?;
+        let area = picture.titled(&self.title, ("sans-serif", 17))?;
         let (head, area) = area.split_vertically(legend);
         if legend > 0 {
             self.draw_legend(&head)?;
@@ -99,13 +102,19 @@ impl Chart {
             .y_label_area_size(NAMES)
             .x_label_area_size(AXIS)
             .build_cartesian_2d(0.0..highest * 1.05, count..0.0)?;
-        chart.configure_mesh().disable_y_mesh().disable_y_axis().x_desc(&self.axis).light_line_style(WHITE).draw()?;
+        chart
+            .configure_mesh()
+            .disable_y_mesh()
+            .disable_y_axis()
+            .x_desc(&self.axis)
+            .label_style(("sans-serif", TEXT))
+            .light_line_style(WHITE)
+            .draw()?;
         // Ratios beyond the line are better or worse than the baseline, as the label of the axis says.
         chart.draw_series([PathElement::new([(1.0, 0.0), (1.0, count)], BLACK.stroke_width(1))])?;
         for (row, (name, _)) in self.rows.iter().enumerate() {
-            let place = row * row_height + row_height / 2;
-            let style = ("sans-serif", 13).into_font().color(&BLACK);
-            area.draw(&Text::new(name.clone(), (8, place as i32 - 7), style))?;
+            let (_, y) = chart.plotting_area().map_coordinate(&(0.0, row as f64 + 0.5));
+            picture.draw(&Text::new(name.clone(), (8, y), name_style()))?;
         }
         for (number, (_, color)) in self.series.iter().zip(COLORS).enumerate() {
             let offset = (number as f64 + 0.5) * SERIES_HEIGHT as f64 + ROW_GAP as f64 / 2.0;
@@ -116,7 +125,7 @@ impl Chart {
             });
             chart.draw_series(bars)?;
         }
-        area.present()?;
+        picture.present()?;
         Ok(())
     }
 
@@ -129,9 +138,14 @@ impl Chart {
         let (mut x, y) = (NAMES as i32, LEGEND as i32 / 2);
         for (series, color) in self.series.iter().zip(COLORS) {
             area.draw(&Circle::new((x, y), 4, color.filled()))?;
-            area.draw(&Text::new(series.clone(), (x + 10, y - 7), ("sans-serif", 13).into_font().color(&BLACK)))?;
+            area.draw(&Text::new(series.clone(), (x + 10, y), name_style()))?;
             x += LEGEND_WIDTH;
         }
         Ok(())
     }
+}
+
+/// The style of the names of rows and series, whose place is the middle of their left side.
+fn name_style() -> TextStyle<'static> {
+    ("sans-serif", TEXT).into_font().color(&BLACK).pos(Pos::new(HPos::Left, VPos::Center))
 }
