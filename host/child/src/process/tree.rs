@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use procfs::process::{Process, all_processes};
+use procfs::process::{Process, Status, all_processes};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 
 /// The maximum number of measured processes.
@@ -16,8 +16,8 @@ const ROUND: Duration = Duration::from_millis(5);
 /// The resource use of the processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Usage {
-    /// Resident memory that is not backed by a file: of the processes themselves, and shared memory that they
-    /// have mapped.
+    /// Resident memory that is not backed by a file: of the processes themselves, shared memory that they have
+    /// mapped, and page tables.
     pub(super) memory: u64,
     /// Processor time of running processes, and of ended children that they have waited for.
     pub(super) cpu: Duration,
@@ -93,14 +93,25 @@ pub(super) fn measure() -> Usage {
         let millis = used.saturating_mul(1000).checked_div(ticks).unwrap_or(0);
         usage.cpu = usage.cpu.saturating_add(Duration::from_millis(millis));
         usage.tasks = usage.tasks.saturating_add(u64::try_from(stat.num_threads).unwrap_or(1));
-        let resident = process.status().ok().and_then(|status| status.rssanon?.checked_add(status.rssshmem?));
-        let bytes = match resident {
+        let bytes = match resident(&process) {
             Some(kibibytes) => kibibytes.saturating_mul(1024),
             None => stat.rss.saturating_mul(procfs::page_size()),
         };
         usage.memory = usage.memory.saturating_add(bytes);
     }
     usage
+}
+
+/// Returns the memory of a process as [`Usage`] counts it, in KiB. None if the kernel does not tell it, or the process
+/// has ended.
+fn resident(process: &Process) -> Option<u64> {
+    let of = |status: Status| {
+        let huge = status.hugetlbpages.unwrap_or(0);
+        Some([status.rssanon?, status.rssshmem?, status.vmpte?, huge].into_iter().fold(0, u64::saturating_add))
+    };
+    // A first thread that has ended has no memory any more. The other threads have the memory of the process.
+    let of_other_threads = || process.tasks().ok()?.flatten().find_map(|task| of(task.status().ok()?));
+    process.status().ok().and_then(of).or_else(of_other_threads)
 }
 
 /// Kills the processes below this one, which adopts orphans, and waits for them, until none is left.
