@@ -47,7 +47,7 @@ pub(crate) enum Answer {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Measured {
-    /// Resident memory that is not backed by a file, in bytes.
+    /// Resident memory that is not backed by a file, and page tables, in bytes.
     pub memory: u64,
     /// Processor time since the start, including ended processes.
     pub cpu: Duration,
