@@ -6,6 +6,8 @@
 //! | sockets other than TCP, UDP, Unix and `NETLINK_ROUTE`, which lists network interfaces; without namespaces, all sockets except pairs of Unix sockets | `EPERM` |
 //! | shared anonymous memory (`mmap`), which the kernel keeps after a process has unmapped all of it but one page | `EPERM` |
 //! | memory outside of any process: `memfd_create`, System V shared memory, messages and semaphores | `ENOSYS`, so that libraries work without it |
+//! | files with the set-user-id or set-group-id bit: others could execute them with the rights of the host's user | `EPERM` |
+//! | `openat2`, whose mode is in memory, where a filter cannot read it | `ENOSYS`, so that libraries use `openat` |
 //! | `clone3`, whose flags a filter cannot read | `ENOSYS`, so that libraries use `clone` |
 //!
 //! [`HOSTILE`]: mcp_host_base::seccomp::HOSTILE
@@ -15,9 +17,16 @@ use mcp_host_base::seccomp::{
 };
 use seccompiler::{BackendError, SeccompAction, SeccompCmpOp, SeccompRule};
 
-/// Memory that is not resident in a process, so that a measurement would miss it.
-const UNACCOUNTED: [i64; 5] =
-    [libc::SYS_memfd_create, libc::SYS_memfd_secret, libc::SYS_shmget, libc::SYS_msgget, libc::SYS_semget];
+/// Memory that is not resident in a process, so that a measurement would miss it. `io_setup` takes from a number of
+/// requests that all users of the machine share.
+const UNACCOUNTED: [i64; 6] = [
+    libc::SYS_memfd_create,
+    libc::SYS_memfd_secret,
+    libc::SYS_shmget,
+    libc::SYS_msgget,
+    libc::SYS_semget,
+    libc::SYS_io_setup,
+];
 
 /// Protocols of IP sockets. Others would be loaded into the kernel as modules.
 const PROTOCOLS: [libc::c_int; 4] = [libc::IPPROTO_IP, libc::IPPROTO_TCP, libc::IPPROTO_UDP, libc::IPPROTO_MPTCP];
@@ -29,14 +38,56 @@ pub(super) fn confine(has_namespaces: bool) -> Result<(), seccompiler::Error> {
     let mut refused = hostile()?;
     refused.extend(sockets(has_namespaces)?);
     refused.insert(libc::SYS_mmap, vec![shared_anonymous_memory()?]);
+    refused.extend(files_with_a_user()?);
     let refused = filter(refused, SeccompAction::Allow, errno(libc::EPERM))?;
-    let absent = filter(every(&UNACCOUNTED), SeccompAction::Allow, errno(libc::ENOSYS))?;
+    let absent = UNACCOUNTED.into_iter().chain([libc::SYS_openat2]).collect::<Vec<_>>();
+    let absent = filter(every(&absent), SeccompAction::Allow, errno(libc::ENOSYS))?;
     install(&[refused, absent, unreadable()?])
 }
 
 fn shared_anonymous_memory() -> Result<SeccompRule, BackendError> {
     let kinds = SeccompCmpOp::MaskedEq(bits(libc::MAP_TYPE | libc::MAP_ANONYMOUS));
     rule([condition(3, kinds, bits(libc::MAP_SHARED | libc::MAP_ANONYMOUS))?])
+}
+
+/// Calls that create a file with the set-user-id or set-group-id bit, or set the bit.
+fn files_with_a_user() -> Result<Rules, BackendError> {
+    /// Not declared for all processors.
+    const SYS_FCHMODAT2: i64 = 452;
+    /// `O_TMPFILE` without `O_DIRECTORY`.
+    const TEMPORARY: libc::c_int = libc::O_TMPFILE & !libc::O_DIRECTORY;
+    /// Each call, and the number of its argument with the mode.
+    const CHANGES: &[(i64, u8)] = &[
+        (libc::SYS_fchmod, 1),
+        (libc::SYS_fchmodat, 2),
+        (SYS_FCHMODAT2, 2),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_chmod, 1),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_creat, 1),
+    ];
+    /// Each call, and the numbers of its arguments with the flags and the mode. The mode is undefined if no file is created.
+    const OPENINGS: &[(i64, u8, u8)] = &[
+        (libc::SYS_openat, 2, 3),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_open, 1, 2),
+    ];
+    let bits_of_mode = [0o4000, 0o2000];
+    let mut rules = Rules::new();
+    for &(call, mode) in CHANGES {
+        let all = bits_of_mode.map(|bit| rule([flag_is_set(mode, bit)?]));
+        rules.insert(call, all.into_iter().collect::<Result<_, _>>()?);
+    }
+    for &(call, flags, mode) in OPENINGS {
+        let mut all = Vec::new();
+        for bit in bits_of_mode {
+            for creates in [libc::O_CREAT, TEMPORARY] {
+                all.push(rule([flag_is_set(flags, creates)?, flag_is_set(mode, bit)?])?);
+            }
+        }
+        rules.insert(call, all);
+    }
+    Ok(rules)
 }
 
 fn sockets(has_namespaces: bool) -> Result<Rules, BackendError> {
