@@ -144,6 +144,24 @@ print(zero.read(4) == bytes(4))
 }
 
 #[tokio::test]
+async fn a_program_leaves_its_user_most_instances_of_inotify() {
+    if !has_namespaces() {
+        return;
+    }
+    let script = r#"
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+count = 0
+while libc.inotify_init() >= 0:
+    count += 1
+print(count, ctypes.get_errno())
+"#;
+    let Some(spec) = python(script) else { return };
+    // EMFILE.
+    assert_eq!(run(spec).await.success(), "16 24\n");
+}
+
+#[tokio::test]
 async fn a_process_cannot_map_much_more_than_its_memory() {
     if !has_namespaces() {
         return;
