@@ -79,6 +79,8 @@ pub enum EndReason {
     Memory,
     /// It was killed because it exceeded its limit of processor time.
     Cpu,
+    /// It was killed because it had too many watches of epoll.
+    Watches,
     /// It was killed because the host requested it.
     Killed,
     /// Its supervisor ended without a message: it was killed, and all processes of the program with it.
@@ -92,6 +94,7 @@ impl std::fmt::Display for EndReason {
             Self::Signal(signal) => write!(f, "signal {signal} ended it"),
             Self::Memory => f.write_str("it was killed above `limits.memory`"),
             Self::Cpu => f.write_str("it was killed above `limits.program-cpu`"),
+            Self::Watches => f.write_str("it was killed because it watched too many descriptors (`epoll`)"),
             Self::Killed => f.write_str("the host ended it"),
             Self::Lost => f.write_str("its supervisor was killed"),
         }

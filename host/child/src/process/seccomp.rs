@@ -39,6 +39,10 @@ pub(super) fn confine(has_namespaces: bool) -> Result<(), seccompiler::Error> {
     refused.extend(sockets(has_namespaces)?);
     refused.insert(libc::SYS_mmap, vec![shared_anonymous_memory()?]);
     refused.extend(files_with_a_user()?);
+    // The supervisor looks at the descriptors of processes, and not of threads.
+    let kinds = SeccompCmpOp::MaskedEq(bits(libc::CLONE_THREAD | libc::CLONE_FILES));
+    let thread = rule([condition(0, kinds, bits(libc::CLONE_THREAD))?])?;
+    refused.entry(libc::SYS_clone).or_default().push(thread);
     let refused = filter(refused, SeccompAction::Allow, errno(libc::EPERM))?;
     let absent = UNACCOUNTED.into_iter().chain([libc::SYS_openat2]).collect::<Vec<_>>();
     let absent = filter(every(&absent), SeccompAction::Allow, errno(libc::ENOSYS))?;

@@ -217,6 +217,9 @@ impl Running {
             if limits.cpu.is_some_and(|cpu| outcome.cpu > cpu) {
                 return Some(EndReason::Cpu);
             }
+            if tree::has_too_many_watches() {
+                return Some(EndReason::Watches);
+            }
         }
     }
 

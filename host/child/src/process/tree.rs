@@ -8,6 +8,9 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 
 /// The maximum number of measured processes.
 const MAX_PROCESSES: usize = 65_536;
+/// The maximum number of watches of epoll. The kernel counts them for the user, not for the namespace: a host of the same user
+/// could accept no connection any more.
+const MAX_WATCHES: usize = 65_536;
 /// The maximum number of rounds in which the supervisor kills the remaining processes.
 const MAX_ROUNDS: u32 = 2000;
 /// The pause between two rounds.
@@ -112,6 +115,29 @@ fn resident(process: &Process) -> Option<u64> {
     // A first thread that has ended has no memory any more. The other threads have the memory of the process.
     let of_other_threads = || process.tasks().ok()?.flatten().find_map(|task| of(task.status().ok()?));
     process.status().ok().and_then(of).or_else(of_other_threads)
+}
+
+/// Returns whether the processes below this one have more than [`MAX_WATCHES`]. Threads have the descriptors of their process,
+/// because seccomp refuses others.
+pub(super) fn has_too_many_watches() -> bool {
+    let mut count = 0_usize;
+    for process in below(own_id()) {
+        let Ok(descriptors) = std::fs::read_dir(format!("/proc/{}/fd", process.pid)) else { continue };
+        for descriptor in descriptors.flatten() {
+            let target = std::fs::read_link(descriptor.path());
+            if !target.is_ok_and(|target| target.as_os_str() == "anon_inode:[eventpoll]") {
+                continue;
+            }
+            let number = descriptor.file_name();
+            let info = std::fs::read_to_string(format!("/proc/{}/fdinfo/{}", process.pid, number.display()));
+            let watches = info.unwrap_or_default().lines().filter(|line| line.starts_with("tfd:")).count();
+            count = count.saturating_add(watches);
+            if count > MAX_WATCHES {
+                return true;
+            }
+        }
+    }
+    false
 }
 
 /// Kills the processes below this one, which adopts orphans, and waits for them, until none is left.

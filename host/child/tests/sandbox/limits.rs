@@ -162,6 +162,24 @@ print(count, ctypes.get_errno())
 }
 
 #[tokio::test]
+async fn a_program_that_watches_very_many_descriptors_is_killed() {
+    if !has_namespaces() {
+        return;
+    }
+    let script = r#"
+import os, select, signal
+events = [os.eventfd(0) for _ in range(400)]
+sets = [select.epoll() for _ in range(400)]
+for each in sets:
+    for event in events:
+        each.register(event, select.EPOLLIN)
+signal.pause()
+"#;
+    let Some(spec) = python(script) else { return };
+    assert_eq!(run(spec).await.outcome.reason, EndReason::Watches);
+}
+
+#[tokio::test]
 async fn a_process_cannot_map_much_more_than_its_memory() {
     if !has_namespaces() {
         return;
