@@ -86,23 +86,56 @@ pub(super) fn tasks_of(user: u32) -> u64 {
 }
 
 /// Measures the processes below this one.
-pub(super) fn measure() -> Usage {
-    let ticks = procfs::ticks_per_second().max(1);
-    let mut usage = Usage::default();
-    for process in below(own_id()) {
-        let Ok(stat) = process.stat() else { continue };
-        let of_children = [stat.cutime, stat.cstime].map(|ticks| u64::try_from(ticks).unwrap_or(0));
-        let used = [stat.utime, stat.stime].into_iter().chain(of_children).fold(0_u64, u64::saturating_add);
-        let millis = used.saturating_mul(1000).checked_div(ticks).unwrap_or(0);
-        usage.cpu = usage.cpu.saturating_add(Duration::from_millis(millis));
-        usage.tasks = usage.tasks.saturating_add(u64::try_from(stat.num_threads).unwrap_or(1));
-        let bytes = match resident(&process) {
-            Some(kibibytes) => kibibytes.saturating_mul(1024),
-            None => stat.rss.saturating_mul(procfs::page_size()),
-        };
-        usage.memory = usage.memory.saturating_add(bytes);
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    /// The processor time of each running process itself, by its id and its start.
+    running: BTreeMap<(i32, u64), Duration>,
+    /// The last measured times of the processes that have ended. The kernel adds the time of a process for which nobody waits to no
+    /// other process.
+    ended: Duration,
+}
+
+impl Meter {
+    /// Measures once.
+    pub(super) fn measure(&mut self) -> Usage {
+        let ticks = procfs::ticks_per_second().max(1);
+        let time = |of: u64| Duration::from_millis(of.saturating_mul(1000).checked_div(ticks).unwrap_or(0));
+        let (mut usage, mut running) = (Usage::default(), BTreeMap::new());
+        for process in below(own_id()) {
+            let Ok(stat) = process.stat() else { continue };
+            let of_children = [stat.cutime, stat.cstime].map(|ticks| u64::try_from(ticks).unwrap_or(0));
+            let own = time(stat.utime.saturating_add(stat.stime));
+            let waited = time(of_children.into_iter().fold(0, u64::saturating_add));
+            running.insert((stat.pid, stat.starttime), own);
+            usage.cpu = usage.cpu.saturating_add(own).saturating_add(waited);
+            usage.tasks = usage.tasks.saturating_add(u64::try_from(stat.num_threads).unwrap_or(1));
+            let bytes = match resident(&process) {
+                Some(kibibytes) => kibibytes.saturating_mul(1024),
+                None => stat.rss.saturating_mul(procfs::page_size()),
+            };
+            usage.memory = usage.memory.saturating_add(bytes);
+        }
+        for (process, own) in std::mem::take(&mut self.running) {
+            // A process may be missed once, while the kernel lists the children of its parent.
+            if running.contains_key(&process) {
+                continue;
+            }
+            if is_running(process) {
+                running.insert(process, own);
+            } else {
+                self.ended = self.ended.saturating_add(own);
+            }
+        }
+        let own = running.values().fold(self.ended, |sum, own| sum.saturating_add(*own));
+        usage.cpu = usage.cpu.max(own);
+        self.running = running;
+        usage
     }
-    usage
+}
+
+/// Returns whether a process with this id and this start exists.
+fn is_running((process, start): (i32, u64)) -> bool {
+    Process::new(process).and_then(|process| process.stat()).is_ok_and(|stat| stat.starttime == start)
 }
 
 /// Returns the memory of a process as [`Usage`] counts it, in KiB. None if the kernel does not tell it, or the process

@@ -215,6 +215,30 @@ async fn the_processor_time_of_all_processes_counts() {
 }
 
 #[tokio::test]
+async fn the_processor_time_of_processes_that_nobody_waits_for_counts() {
+    if !has_namespaces() {
+        return;
+    }
+    // Each process takes most of a second, and no process has much more time than that.
+    let script = r#"
+import os, signal, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+while True:
+    if os.fork() == 0:
+        while time.process_time() < 0.9:
+            pass
+        os._exit(0)
+    try:
+        os.wait()
+    except ChildProcessError:
+        pass
+"#;
+    let Some(mut spec) = python(script) else { return };
+    spec.limits.cpu = Some(Duration::from_secs(2));
+    assert_eq!(run(spec).await.outcome.reason, EndReason::Cpu);
+}
+
+#[tokio::test]
 async fn files_and_descriptors_are_bounded() {
     if !has_namespaces() {
         return;
