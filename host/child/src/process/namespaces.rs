@@ -18,7 +18,7 @@ pub(super) const PROXY_PORT: u16 = 3128;
 /// Limits of the program's user namespace: the kernel counts what is in it for the user of the program outside, too, who is
 /// perhaps the host's user.
 const USER_LIMITS: [(&str, u32); 3] =
-    [("max_inotify_instances", 16), ("max_inotify_watches", 8192), ("max_user_namespaces", 0)];
+    [("max_inotify_instances", 16), ("max_inotify_watches", 65_536), ("max_user_namespaces", 0)];
 
 /// Enters a new user namespace, in which this process has only its user and group, and all capabilities.
 pub(super) fn enter_user_namespace() -> io::Result<()> {
