@@ -70,7 +70,8 @@ impl Child {
         &self.lacks
     }
 
-    /// Returns the connections that its proxy refused since the last call, each with the reason: at most 16.
+    /// Returns the connections that its proxy refused since the last call, each with the reason: different ones, at most 16
+    /// a minute.
     pub fn take_refused_connections(&self) -> Vec<String> {
         self.proxy.as_ref().map(Proxy::take_refused).unwrap_or_default()
     }

@@ -65,8 +65,8 @@
 //! # Not restricted
 //!
 //! - How a program uses granted directories and origins, and how much it writes to a directory, except for the size of one file.
-//! - Without a control group: kernel memory for pipes and sockets, except for the number of open files, and the processor time of
-//!   processes that live less than a second and whose parent does not wait for them.
+//! - Without a control group: the kernel's own memory for a program (pipes, sockets, locks of files and the like), except for the
+//!   number of open files and processes, and the processor time of a process whose parent does not wait for it in its last second.
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 #![cfg(target_os = "linux")]

@@ -47,7 +47,7 @@ pub(crate) enum Answer {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Measured {
-    /// Resident memory that is not backed by a file, in bytes.
+    /// Resident memory that is not backed by a file, and page tables, in bytes.
     pub memory: u64,
     /// Processor time since the start, including ended processes.
     pub cpu: Duration,
@@ -79,6 +79,8 @@ pub enum EndReason {
     Memory,
     /// It was killed because it exceeded its limit of processor time.
     Cpu,
+    /// It was killed because it had too many watches of epoll.
+    Watches,
     /// It was killed because the host requested it.
     Killed,
     /// Its supervisor ended without a message: it was killed, and all processes of the program with it.
@@ -92,6 +94,7 @@ impl std::fmt::Display for EndReason {
             Self::Signal(signal) => write!(f, "signal {signal} ended it"),
             Self::Memory => f.write_str("it was killed above `limits.memory`"),
             Self::Cpu => f.write_str("it was killed above `limits.program-cpu`"),
+            Self::Watches => f.write_str("it was killed because it watched too many descriptors (`epoll`)"),
             Self::Killed => f.write_str("the host ended it"),
             Self::Lost => f.write_str("its supervisor was killed"),
         }

@@ -19,14 +19,13 @@
 
 mod connect;
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::TcpListener as StdTcpListener;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
@@ -38,6 +37,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Uri, client, server};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use mcp_host_base::task;
+use mcp_host_base::text::truncate;
 use mcp_host_model::net::{Origin, OriginPattern, Scheme};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 use tokio::net::{TcpListener, TcpStream};
@@ -57,8 +57,12 @@ const CONNECT_TIME: Duration = Duration::from_secs(10);
 const IDLE_TIME: Duration = Duration::from_secs(300);
 /// The maximum duration of a connection.
 const MAX_TIME: Duration = Duration::from_secs(3600);
-/// The maximum number of remembered refused connections.
+/// The maximum number of refused connections that are reported in [`REFUSED_TIME`].
 const MAX_REFUSED: usize = 16;
+/// The time in which equal refused connections are reported once.
+const REFUSED_TIME: Duration = Duration::from_secs(60);
+/// The maximum length of the text about a refused connection, in bytes.
+const MAX_REFUSED_LENGTH: usize = 512;
 /// The maximum size of the head of a request or response, and of the buffer for a body.
 const MAX_BUFFER: usize = 64 << 10;
 /// The size of the buffer for each direction of a tunnel, in bytes.
@@ -82,7 +86,31 @@ pub(crate) struct Proxy {
 #[derive(Debug)]
 struct State {
     origins: Vec<OriginPattern>,
-    refused: Mutex<VecDeque<String>>,
+    refused: Mutex<Refused>,
+}
+
+/// Refused connections.
+#[derive(Debug, Default)]
+struct Refused {
+    /// Those since `since`, which begins anew after [`REFUSED_TIME`].
+    known: Vec<String>,
+    since: Option<Instant>,
+    /// Those that were not reported yet.
+    pending: Vec<String>,
+}
+
+impl Refused {
+    fn add(&mut self, refused: String, now: Instant) {
+        if self.since.is_none_or(|since| now.saturating_duration_since(since) >= REFUSED_TIME) {
+            (self.since, self.known) = (Some(now), Vec::new());
+        }
+        let refused = truncate(refused, MAX_REFUSED_LENGTH);
+        // The first ones are kept, because they show which grants the program needs.
+        if self.known.len() < MAX_REFUSED && !self.known.contains(&refused) {
+            self.known.push(refused.clone());
+            self.pending.push(refused);
+        }
+    }
 }
 
 impl Drop for Proxy {
@@ -104,7 +132,7 @@ impl Proxy {
 
     /// Returns the connections that were refused since the last call, each with the reason.
     pub(crate) fn take_refused(&self) -> Vec<String> {
-        self.state.refused.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
+        std::mem::take(&mut self.state.refused.lock().unwrap_or_else(PoisonError::into_inner).pending)
     }
 }
 
@@ -212,11 +240,7 @@ impl State {
     }
 
     fn remember(&self, refused: String) {
-        let mut all = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        // The first refused connections are kept, because they show which grants the program needs.
-        if all.len() < MAX_REFUSED && !all.contains(&refused) {
-            all.push_back(refused);
-        }
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).add(refused, Instant::now());
     }
 }
 
@@ -325,5 +349,28 @@ async fn transport(
             Some(bytes @ [_, ..]) => to.write_all(bytes).await?,
             _ => return to.shutdown().await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_does_not_flood_the_log_with_refused_connections() {
+        let (mut refused, began) = (Refused::default(), Instant::now());
+        for at in 0..1000 {
+            refused.add(format!("{}.example.com{}", at / 2, "x".repeat(60_000)), began);
+        }
+        let reported = std::mem::take(&mut refused.pending);
+        assert!(
+            reported.iter().all(|text| text.len() < 600) && reported[0].starts_with("0.example.com"),
+            "{reported:?}"
+        );
+        assert_eq!(reported.len(), MAX_REFUSED);
+        refused.add("other".to_owned(), began);
+        assert!(refused.pending.is_empty(), "it was reported already, or is one too many");
+        refused.add("other".to_owned(), began + REFUSED_TIME);
+        assert_eq!(refused.pending, ["other"]);
     }
 }

@@ -110,14 +110,15 @@ export async function hostile() {
   // They say which part of a page is shown.
   answers.explain.allowed = false;
   answers.status.plugins.next = null;
-  let type = "text/markdown";
+  let [type, unusual] = ["text/markdown", null];
   await page.route("**/api/v1/**", async (route) => {
     const name = new URL(route.request().url()).pathname.slice("/api/v1/".length);
     if (name === "audit" || name === "updates") {
       const events = PAYLOADS.map((text) => `event: ${name === "audit" ? "audit" : "update"}\ndata: ${JSON.stringify(event(text))}\n\n`);
       await route.fulfill({ contentType: "text/event-stream", body: events.join("") });
     } else if (name === "browse/read") {
-      await route.fulfill({ json: contents(answer(schema, "POST browse/read"), type) });
+      const json = contents(answer(schema, "POST browse/read"), type);
+      await route.fulfill({ json: unusual === null ? json : { ...json, contents: [{ ...json.contents[0], text: unusual, cut: false }] } });
     } else if (name in answers) {
       await route.fulfill({ json: answers[name] });
     } else {
@@ -165,6 +166,21 @@ export async function hostile() {
     }
     await unharmed(page, type);
   }
+  // What is nested too deeply, or has too many columns or elements, is shown as text, and soon.
+  const names = Array.from({ length: 20_000 }, (_, at) => `k${at}`);
+  const texts = [
+    ["text/markdown", "> ".repeat(20_000), "> > > >"],
+    ["application/json", `[${names.map((name) => `{"${name}":1}`)}]`, "k19999"],
+    ["text/csv", `${names}\n1`, "k19999"],
+    ["text/x-yaml", "- ".repeat(90_000), "- - - -"],
+  ];
+  let shown;
+  for ([type, unusual, shown] of texts) {
+    await go(`#/resources/${encodeURIComponent(`notes:///unusual/${type}`)}`, ".content .source, .content .markdown");
+    await page.locator(".content").getByText(shown).first().waitFor();
+    await unharmed(page, type);
+  }
+  unusual = null;
   await page.getByRole("button", { name: "Templates", exact: true }).click();
   await page.locator("form.template").nth(59).waitFor();
   await page.locator("form.template input").first().fill("x");

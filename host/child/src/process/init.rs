@@ -92,6 +92,7 @@ fn start_inside(plan: &Plan, streams: Streams, progress: &UnixStream) -> Result<
             lacks.push(Lack::UserNamespace(error.to_string()));
         }
     }
+    namespaces::limit_user();
     privileges::drop_capabilities().map_err(at("capabilities"))?;
     // Otherwise the program, which has the same user, could write to the memory of init.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(at("dumps"))?;

@@ -10,6 +10,9 @@ use crate::spec::Limits;
 /// The host's processes that the kernel counts with the program's: the supervisor and init.
 const OWN_PROCESSES: u64 = 2;
 
+/// The maximum number of pending signals and timers.
+const MAX_SIGNALS: u64 = 1024;
+
 /// Limits this process, and everything that it starts. The kernel counts `others` other processes and threads
 /// with these.
 pub(super) fn apply(limits: &Limits, others: u64) -> io::Result<()> {
@@ -24,6 +27,8 @@ pub(super) fn apply(limits: &Limits, others: u64) -> io::Result<()> {
     set(Resource::Nofile, limits.files.into())?;
     set(Resource::Fsize, limits.file_size)?;
     set(Resource::Core, 0)?;
+    // The kernel counts signals for the user, too, and so those of the host.
+    set(Resource::Sigpending, MAX_SIGNALS)?;
     // System V and POSIX message queues are memory outside of any process.
     set(Resource::Msgqueue, 0)?;
     if let Some(cpu) = limits.cpu {

@@ -6,7 +6,7 @@
 //! | the paths of the program's own files | these files, read-only, if the system's directories do not contain them; see module `program_files` |
 //! | the granted paths | the granted directories; writable ones without executable programs (`noexec`) |
 //! | `/etc` | generated files: one user, `localhost`, no name server; the host's certificates, time zone and library cache |
-//! | `/dev` | `null`, `zero`, `full`, `random`, `urandom`, and links; `/dev/shm` is `/tmp` |
+//! | `/dev` | `null`, `full`, `random`, `urandom`, and links; `/dev/shm` is `/tmp`, `/dev/zero` is `/dev/full` |
 //! | `/proc` | the processes of the program's namespace |
 //! | `/tmp` | a private tmpfs of bounded size, without executable programs (`noexec`) |
 //!
@@ -29,15 +29,16 @@ use super::program_files::SYSTEM;
 use super::sys::add_mount_attributes;
 use crate::kernel::Lack;
 
-/// The devices of a program.
-pub(super) const DEVICES: [&str; 5] = ["full", "null", "random", "urandom", "zero"];
-/// Links in `/dev`.
-const DEVICE_LINKS: [(&str, &str); 5] = [
+/// The devices of a program: not `zero`, which can be mapped as shared memory outside of any process.
+pub(super) const DEVICES: [&str; 4] = ["full", "null", "random", "urandom"];
+/// Links in `/dev`. From `full`, zeros can be read, too.
+const DEVICE_LINKS: [(&str, &str); 6] = [
     ("/proc/self/fd", "/dev/fd"),
     ("/proc/self/fd/0", "/dev/stdin"),
     ("/proc/self/fd/1", "/dev/stdout"),
     ("/proc/self/fd/2", "/dev/stderr"),
     ("/tmp", "/dev/shm"),
+    ("/dev/full", "/dev/zero"),
 ];
 /// The mount point of the host's file system while the program's is created.
 const HOST: &str = "/.host";

@@ -15,6 +15,11 @@ use super::sys::{set_loopback_up, unshare};
 /// The port of the proxy on the loopback interface, the only interface of the network namespace.
 pub(super) const PROXY_PORT: u16 = 3128;
 
+/// Limits of the program's user namespace: the kernel counts what is in it for the user of the program outside, too, who is
+/// perhaps the host's user.
+const USER_LIMITS: [(&str, u32); 3] =
+    [("max_inotify_instances", 16), ("max_inotify_watches", 65_536), ("max_user_namespaces", 0)];
+
 /// Enters a new user namespace, in which this process has only its user and group, and all capabilities.
 pub(super) fn enter_user_namespace() -> io::Result<()> {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
@@ -28,6 +33,13 @@ pub(super) fn enter_user_namespace() -> io::Result<()> {
     }
     fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
     fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
+}
+
+/// Limits what is counted for each user, in this user namespace. A `/proc` without these files limits nothing.
+pub(super) fn limit_user() {
+    for (name, most) in USER_LIMITS {
+        let _ = fs::write(format!("/proc/sys/user/{name}"), most.to_string());
+    }
 }
 
 /// Creates a new process namespace for the next forked process.

@@ -178,7 +178,7 @@ impl Running {
     /// Returns none at the end of the program, or the reason why it must be killed.
     fn wait(&self, connection: &UnixStream, limits: &Limits, outcome: &mut Outcome) -> Option<EndReason> {
         let Ok(process) = pidfd_open(self.process, PidfdFlags::empty()) else { return Some(EndReason::Killed) };
-        let (mut next, mut told) = (Instant::now(), None);
+        let (mut next, mut told, mut meter) = (Instant::now(), None, tree::Meter::default());
         loop {
             let mut events =
                 [PollFd::new(&process, PollFlags::IN), PollFd::new(connection, PollFlags::IN | PollFlags::RDHUP)];
@@ -201,9 +201,9 @@ impl Running {
                 continue;
             }
             next = Instant::now().checked_add(INTERVAL)?;
-            let usage = tree::measure();
+            let usage = meter.measure();
             outcome.memory = outcome.memory.max(usage.memory);
-            // Without a control group, the processor time of children that are not waited for is not measured.
+            // Without a control group, the processor time of children that are not waited for is measured until their last second.
             let in_group = self.group.as_ref().map(Group::usage).unwrap_or_default();
             outcome.cpu = outcome.cpu.max(usage.cpu).max(in_group.cpu);
             let measured = Measured { memory: usage.memory, cpu: outcome.cpu, tasks: usage.tasks };
@@ -216,6 +216,9 @@ impl Running {
             }
             if limits.cpu.is_some_and(|cpu| outcome.cpu > cpu) {
                 return Some(EndReason::Cpu);
+            }
+            if tree::has_too_many_watches() {
+                return Some(EndReason::Watches);
             }
         }
     }

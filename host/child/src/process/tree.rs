@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use procfs::process::{Process, all_processes};
+use procfs::process::{Process, Status, all_processes};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 
 /// The maximum number of measured processes.
 const MAX_PROCESSES: usize = 65_536;
+/// The maximum number of watches of epoll. The kernel counts them for the user, not for the namespace: a host of the same user
+/// could accept no connection any more.
+const MAX_WATCHES: usize = 65_536;
 /// The maximum number of rounds in which the supervisor kills the remaining processes.
 const MAX_ROUNDS: u32 = 2000;
 /// The pause between two rounds.
@@ -16,8 +19,8 @@ const ROUND: Duration = Duration::from_millis(5);
 /// The resource use of the processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Usage {
-    /// Resident memory that is not backed by a file: of the processes themselves, and shared memory that they
-    /// have mapped.
+    /// Resident memory that is not backed by a file: of the processes themselves, shared memory that they have
+    /// mapped, and page tables.
     pub(super) memory: u64,
     /// Processor time of running processes, and of ended children that they have waited for.
     pub(super) cpu: Duration,
@@ -83,24 +86,91 @@ pub(super) fn tasks_of(user: u32) -> u64 {
 }
 
 /// Measures the processes below this one.
-pub(super) fn measure() -> Usage {
-    let ticks = procfs::ticks_per_second().max(1);
-    let mut usage = Usage::default();
-    for process in below(own_id()) {
-        let Ok(stat) = process.stat() else { continue };
-        let of_children = [stat.cutime, stat.cstime].map(|ticks| u64::try_from(ticks).unwrap_or(0));
-        let used = [stat.utime, stat.stime].into_iter().chain(of_children).fold(0_u64, u64::saturating_add);
-        let millis = used.saturating_mul(1000).checked_div(ticks).unwrap_or(0);
-        usage.cpu = usage.cpu.saturating_add(Duration::from_millis(millis));
-        usage.tasks = usage.tasks.saturating_add(u64::try_from(stat.num_threads).unwrap_or(1));
-        let resident = process.status().ok().and_then(|status| status.rssanon?.checked_add(status.rssshmem?));
-        let bytes = match resident {
-            Some(kibibytes) => kibibytes.saturating_mul(1024),
-            None => stat.rss.saturating_mul(procfs::page_size()),
-        };
-        usage.memory = usage.memory.saturating_add(bytes);
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    /// The processor time of each running process itself, by its id and its start.
+    running: BTreeMap<(i32, u64), Duration>,
+    /// The last measured times of the processes that have ended. The kernel adds the time of a process for which nobody waits to no
+    /// other process.
+    ended: Duration,
+}
+
+impl Meter {
+    /// Measures once.
+    pub(super) fn measure(&mut self) -> Usage {
+        let ticks = procfs::ticks_per_second().max(1);
+        let time = |of: u64| Duration::from_millis(of.saturating_mul(1000).checked_div(ticks).unwrap_or(0));
+        let (mut usage, mut running) = (Usage::default(), BTreeMap::new());
+        for process in below(own_id()) {
+            let Ok(stat) = process.stat() else { continue };
+            let of_children = [stat.cutime, stat.cstime].map(|ticks| u64::try_from(ticks).unwrap_or(0));
+            let own = time(stat.utime.saturating_add(stat.stime));
+            let waited = time(of_children.into_iter().fold(0, u64::saturating_add));
+            running.insert((stat.pid, stat.starttime), own);
+            usage.cpu = usage.cpu.saturating_add(own).saturating_add(waited);
+            usage.tasks = usage.tasks.saturating_add(u64::try_from(stat.num_threads).unwrap_or(1));
+            let bytes = match resident(&process) {
+                Some(kibibytes) => kibibytes.saturating_mul(1024),
+                None => stat.rss.saturating_mul(procfs::page_size()),
+            };
+            usage.memory = usage.memory.saturating_add(bytes);
+        }
+        for (process, own) in std::mem::take(&mut self.running) {
+            // A process may be missed once, while the kernel lists the children of its parent.
+            if running.contains_key(&process) {
+                continue;
+            }
+            if is_running(process) {
+                running.insert(process, own);
+            } else {
+                self.ended = self.ended.saturating_add(own);
+            }
+        }
+        let own = running.values().fold(self.ended, |sum, own| sum.saturating_add(*own));
+        usage.cpu = usage.cpu.max(own);
+        self.running = running;
+        usage
     }
-    usage
+}
+
+/// Returns whether a process with this id and this start exists.
+fn is_running((process, start): (i32, u64)) -> bool {
+    Process::new(process).and_then(|process| process.stat()).is_ok_and(|stat| stat.starttime == start)
+}
+
+/// Returns the memory of a process as [`Usage`] counts it, in KiB. None if the kernel does not tell it, or the process
+/// has ended.
+fn resident(process: &Process) -> Option<u64> {
+    let of = |status: Status| {
+        let huge = status.hugetlbpages.unwrap_or(0);
+        Some([status.rssanon?, status.rssshmem?, status.vmpte?, huge].into_iter().fold(0, u64::saturating_add))
+    };
+    // A first thread that has ended has no memory any more. The other threads have the memory of the process.
+    let of_other_threads = || process.tasks().ok()?.flatten().find_map(|task| of(task.status().ok()?));
+    process.status().ok().and_then(of).or_else(of_other_threads)
+}
+
+/// Returns whether the processes below this one have more than [`MAX_WATCHES`]. Threads have the descriptors of their process,
+/// because seccomp refuses others.
+pub(super) fn has_too_many_watches() -> bool {
+    let mut count = 0_usize;
+    for process in below(own_id()) {
+        let Ok(descriptors) = std::fs::read_dir(format!("/proc/{}/fd", process.pid)) else { continue };
+        for descriptor in descriptors.flatten() {
+            let target = std::fs::read_link(descriptor.path());
+            if !target.is_ok_and(|target| target.as_os_str() == "anon_inode:[eventpoll]") {
+                continue;
+            }
+            let number = descriptor.file_name();
+            let info = std::fs::read_to_string(format!("/proc/{}/fdinfo/{}", process.pid, number.display()));
+            let watches = info.unwrap_or_default().lines().filter(|line| line.starts_with("tfd:")).count();
+            count = count.saturating_add(watches);
+            if count > MAX_WATCHES {
+                return true;
+            }
+        }
+    }
+    false
 }
 
 /// Kills the processes below this one, which adopts orphans, and waits for them, until none is left.

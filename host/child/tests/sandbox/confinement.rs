@@ -83,6 +83,9 @@ call("chroot", b"/tmp")
 call("setuid", 0)
 call("memfd_create", b"x", 0)
 call("shmget", 0, 4096, 0o1600)
+call("semget", 0, 1, 0o600)
+call("socketpair", 30, 1, 0, (ctypes.c_int * 2)())
+call("socket", 2, 5, 0)
 call("syscall", 425, 1, 0)
 call("syscall", 56, 0x10000000 | 17, 0, 0, 0, 0)
 for path in ["/proc/1/mem", "/proc/1/environ"]:
@@ -95,11 +98,12 @@ for path in ["/proc/1/mem", "/proc/1/environ"]:
     let Some(spec) = python(script) else { return };
     let said = run(spec).await.success();
     for line in said.lines() {
-        let expected = if line.starts_with("memfd_create") || line.starts_with("shmget") { "ENOSYS" } else { "EPERM" };
+        let is_memory = ["memfd_create", "shmget", "semget"].iter().any(|name| line.starts_with(name));
+        let expected = if is_memory { "ENOSYS" } else { "EPERM" };
         let is_refused = line.ends_with(expected) || (line.starts_with('/') && line.ends_with("EACCES"));
         assert!(is_refused, "{said}");
     }
-    assert_eq!(said.lines().count(), 13, "{said}");
+    assert_eq!(said.lines().count(), 16, "{said}");
 }
 
 #[tokio::test]

@@ -164,3 +164,34 @@ async fn a_program_inherits_no_descriptor_and_no_variable() {
     assert_eq!(lines.next(), Some("['0', '1', '2', '3']"));
     assert_eq!(lines.next(), Some("['HOME', 'LANG', 'PATH', 'TMPDIR', 'TOKEN']"));
 }
+
+#[tokio::test]
+async fn a_program_leaves_no_file_that_others_execute_with_its_rights() {
+    if !has_namespaces() {
+        return;
+    }
+    let script = r#"
+import os
+def attempt(what, function):
+    try:
+        function()
+        print(what, "done")
+    except OSError as error:
+        print(what, error.errno)
+def create(mode, flags=os.O_CREAT):
+    os.umask(0)
+    os.close(os.open("/tmp/%o" % mode, os.O_RDWR | flags, mode))
+attempt("create", lambda: create(0o755))
+attempt("create as a user", lambda: create(0o4755))
+attempt("create as a group", lambda: create(0o2755))
+attempt("temporary", lambda: os.close(os.open("/tmp", os.O_RDWR | os.O_TMPFILE, 0o4755)))
+attempt("change", lambda: os.chmod("/tmp/755", 0o700))
+attempt("change to a user", lambda: os.chmod("/tmp/755", 0o6755))
+with open("/tmp/755") as file:
+    attempt("change it open", lambda: os.chmod(file.fileno(), 0o4755))
+attempt("directory", lambda: os.mkdir("/tmp/d", 0o1777))
+"#;
+    let Some(spec) = python(script) else { return };
+    let expected = "create done\ncreate as a user 1\ncreate as a group 1\ntemporary 1\nchange done\nchange to a user 1\nchange it open 1\ndirectory done\n";
+    assert_eq!(run(spec).await.success(), expected);
+}

@@ -70,6 +70,116 @@ async fn the_memory_of_all_processes_counts() {
 }
 
 #[tokio::test]
+async fn the_memory_of_a_process_counts_after_its_first_thread_has_ended() {
+    if !has_namespaces() {
+        return;
+    }
+    let script = r#"
+import ctypes, os, threading, time
+EXIT = 60 if os.uname().machine == "x86_64" else 93
+libc = ctypes.CDLL(None)
+if os.fork() == 0:
+    def hold():
+        block = bytearray(200 << 20)
+        while True:
+            time.sleep(1)
+    threading.Thread(target=hold, daemon=True).start()
+    libc.syscall(EXIT, 0)
+os.wait()
+"#;
+    let Some(mut spec) = python(script) else { return };
+    spec.limits.memory = 100 << 20;
+    assert_eq!(run(spec).await.outcome.reason, EndReason::Memory);
+}
+
+#[tokio::test]
+async fn page_tables_count_as_memory() {
+    if !has_namespaces() {
+        return;
+    }
+    // Reading from memory that was never written to needs a page table, but no page.
+    let script = r#"
+import ctypes, mmap, signal
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+span = mmap.PAGESIZE * mmap.PAGESIZE // 8
+size = span * ((200 << 20) // mmap.PAGESIZE)
+READ, PRIVATE_ANONYMOUS_NORESERVE = 1, 0x4022
+start = libc.mmap(None, size, READ, PRIVATE_ANONYMOUS_NORESERVE, -1, 0)
+for offset in range(0, size, span):
+    ctypes.c_ubyte.from_address(start + offset).value
+signal.pause()
+"#;
+    let Some(mut spec) = python(script) else { return };
+    spec.limits.memory = 100 << 20;
+    assert_eq!(run(spec).await.outcome.reason, EndReason::Memory);
+}
+
+#[tokio::test]
+async fn memory_that_no_measurement_finds_is_refused() {
+    if !has_namespaces() {
+        return;
+    }
+    let script = r#"
+import mmap
+def attempt(what, function):
+    try:
+        function()
+        print(what, "mapped")
+    except OSError as error:
+        print(what, error.errno)
+zero = open("/dev/zero", "rb")
+attempt("shared", lambda: mmap.mmap(-1, 4096))
+attempt("zero", lambda: mmap.mmap(zero.fileno(), 4096, mmap.MAP_SHARED, mmap.PROT_READ))
+attempt("private", lambda: mmap.mmap(-1, 4096, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+file = open("/tmp/file", "w+b")
+file.truncate(4096)
+attempt("file", lambda: mmap.mmap(file.fileno(), 4096))
+print(zero.read(4) == bytes(4))
+"#;
+    let Some(spec) = python(script) else { return };
+    // EPERM, and ENODEV.
+    assert_eq!(run(spec).await.success(), "shared 1\nzero 19\nprivate mapped\nfile mapped\nTrue\n");
+}
+
+#[tokio::test]
+async fn a_program_leaves_its_user_most_instances_of_inotify() {
+    if !has_namespaces() {
+        return;
+    }
+    let script = r#"
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+count = 0
+while libc.inotify_init() >= 0:
+    count += 1
+print(count, ctypes.get_errno())
+"#;
+    let Some(spec) = python(script) else { return };
+    // EMFILE.
+    assert_eq!(run(spec).await.success(), "16 24\n");
+}
+
+#[tokio::test]
+async fn a_program_that_watches_very_many_descriptors_is_killed() {
+    if !has_namespaces() {
+        return;
+    }
+    let script = r#"
+import os, select, signal
+events = [os.eventfd(0) for _ in range(400)]
+sets = [select.epoll() for _ in range(400)]
+for each in sets:
+    for event in events:
+        each.register(event, select.EPOLLIN)
+signal.pause()
+"#;
+    let Some(spec) = python(script) else { return };
+    assert_eq!(run(spec).await.outcome.reason, EndReason::Watches);
+}
+
+#[tokio::test]
 async fn a_process_cannot_map_much_more_than_its_memory() {
     if !has_namespaces() {
         return;
@@ -100,6 +210,30 @@ async fn the_processor_time_of_all_processes_counts() {
     }
     // Each process ends after a fraction of the time, and the shell waits for it.
     let mut spec = shell("while :; do sh -c 'i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done'; done");
+    spec.limits.cpu = Some(Duration::from_secs(2));
+    assert_eq!(run(spec).await.outcome.reason, EndReason::Cpu);
+}
+
+#[tokio::test]
+async fn the_processor_time_of_processes_that_nobody_waits_for_counts() {
+    if !has_namespaces() {
+        return;
+    }
+    // Each process takes most of a second, and no process has much more time than that.
+    let script = r#"
+import os, signal, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+while True:
+    if os.fork() == 0:
+        while time.process_time() < 0.9:
+            pass
+        os._exit(0)
+    try:
+        os.wait()
+    except ChildProcessError:
+        pass
+"#;
+    let Some(mut spec) = python(script) else { return };
     spec.limits.cpu = Some(Duration::from_secs(2));
     assert_eq!(run(spec).await.outcome.reason, EndReason::Cpu);
 }

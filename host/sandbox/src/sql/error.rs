@@ -5,8 +5,12 @@
 //! the host's, with the reason: a guest that has exhausted its log allowance does not hide them.
 
 use mcp_host_base::log_target;
+use mcp_host_base::text::prefix;
 
 use crate::guest_log::ThrottledWarnings;
+
+/// The maximum length of a reason in the log, in bytes. A server can send a longer one.
+const MAX_REASON: usize = 1024;
 
 /// The reason why a query has no result. Its text is returned to the guest, which may pass it on to a client.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize, thiserror::Error)]
@@ -68,7 +72,7 @@ impl QueryError {
             Self::Busy(_) => "busy",
             Self::Refused(reason) | Self::Unreachable(reason) | Self::Failed(reason) => {
                 if let Some(count) = warnings.record("database") {
-                    let plugin = warnings.plugin();
+                    let (plugin, reason) = (warnings.plugin(), prefix(reason, MAX_REASON));
                     tracing::error!(target: log_target::PLUGIN, plugin, database, reason, count, "a database of a plugin cannot be used");
                 }
                 return;

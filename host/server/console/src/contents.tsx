@@ -11,6 +11,10 @@ import type { Content } from "./types";
 
 /** The rows of a table that are shown, and those that the widths of its columns are made of. */
 const MAX_ROWS = 50_000;
+/** What has more columns is shown as text. */
+const MAX_COLUMNS = 500;
+/** How many times longer JSON may become by indentation. Members that are nested deeply would take the square of the text. */
+const MAX_INDENTED = 20;
 const MEASURED_ROWS = 200;
 /** The narrowest column, and the widest, in widths of a digit. */
 const WIDTHS = [8, 48] as const;
@@ -90,7 +94,8 @@ function Text({ preview, text, kind, base, open }: TextProps) {
     case "json": {
       let shown = text;
       try {
-        shown = JSON.stringify(JSON.parse(text), null, 2);
+        const indented = JSON.stringify(JSON.parse(text), null, 2);
+        shown = indented.length <= MAX_INDENTED * text.length ? indented : text;
       } catch {
         // It is shown as it is.
       }
@@ -105,7 +110,7 @@ function Text({ preview, text, kind, base, open }: TextProps) {
 
 function Fields({ preview, text }: { preview: typeof Preview; text: string }) {
   const rows = useMemo(() => preview.rows(text, MAX_ROWS + 2), [preview, text]);
-  return <Table rows={rows} />;
+  return rows.some((row) => row.length > MAX_COLUMNS) ? <Source preview={preview} text={text} language={null} /> : <Table rows={rows} />;
 }
 
 /** The fields of a value without members. */
@@ -123,7 +128,7 @@ function queryRows(result: unknown): string[][] | null {
   }
   const names = columns.map((column: unknown) => (column as { name?: unknown } | null)?.name);
   const isRow = (row: unknown): row is unknown[] => Array.isArray(row) && row.length === names.length && row.every(isPlain);
-  if (!names.every((name) => typeof name === "string") || !rows.every(isRow)) {
+  if (names.length > MAX_COLUMNS || !names.every((name) => typeof name === "string") || !rows.every(isRow)) {
     return null;
   }
   return [names, ...rows.slice(0, MAX_ROWS + 1).map((row) => row.map(field))];
@@ -150,6 +155,9 @@ function recordRows(text: string): string[][] | null {
   }
   const shown = records.slice(0, MAX_ROWS + 1);
   const names = [...new Set(shown.flatMap((record) => Object.keys(record)))];
+  if (names.length > MAX_COLUMNS) {
+    return null;
+  }
   return [names, ...shown.map((record) => names.map((name) => (Object.hasOwn(record, name) ? String(record[name]) : "")))];
 }
 

@@ -30,6 +30,11 @@ for (const [name, language] of Object.entries(LANGUAGES)) {
 
 /** A longer text is shown without highlighting. */
 const MAX_HIGHLIGHTED = 200_000;
+/** A longer Markdown text, or one with a longer paragraph, is shown as it is: the library takes the square of their length. */
+const MAX_MARKDOWN = 200_000;
+const MAX_PARAGRAPH = 30_000;
+/** A text that becomes more elements is shown as it is: the browser would lay them out for a long time. */
+const MAX_ELEMENTS = 30_000;
 
 const TAGS = [
   "a", "b", "blockquote", "br", "code", "dd", "del", "details", "div", "dl", "dt", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "kbd",
@@ -68,6 +73,13 @@ const marked = new Marked({
  * that opens the resource. A table scrolls, also by the keyboard.
  */
 export function markdown(text: string, base: string, open: (uri: string) => void, labelOfTables: string): DocumentFragment {
+  const preformatted = document.createElement("pre");
+  preformatted.append(text);
+  const isLong = text.length > MAX_MARKDOWN || text.split(/\n[ \t\r]*\n/).some((paragraph) => paragraph.length > MAX_PARAGRAPH);
+  return (isLong ? null : made(() => parsed(text, base, open, labelOfTables))) ?? fragmentOf(preformatted);
+}
+
+function parsed(text: string, base: string, open: (uri: string) => void, labelOfTables: string): DocumentFragment {
   // Markdown would take it for a rule and a heading.
   const front = /^---\r?\n([\s\S]*?)\r?\n---[ \t]*(?:\r?\n|$)/.exec(text);
   const fragment = sanitize(marked.parse(front ? text.slice(front[0].length) : text, { async: false }));
@@ -142,11 +154,26 @@ function resolve(href: string, base: string): string | null {
 /** A text with highlighting, if the language is known and the text is not too long. */
 export function source(text: string, language: string | null): DocumentFragment {
   if (language && hljs.getLanguage(language) && text.length <= MAX_HIGHLIGHTED) {
-    return sanitize(hljs.highlight(text, { language, ignoreIllegals: true }).value);
+    return made(() => sanitize(hljs.highlight(text, { language, ignoreIllegals: true }).value)) ?? fragmentOf(text);
   }
-  const plain = document.createDocumentFragment();
-  plain.append(text);
-  return plain;
+  return fragmentOf(text);
+}
+
+/** What is made of a text; null if that fails or has too many elements. */
+function made(make: () => DocumentFragment): DocumentFragment | null {
+  try {
+    const fragment = make();
+    return fragment.querySelectorAll("*").length <= MAX_ELEMENTS ? fragment : null;
+  } catch {
+    // The text is nested too deeply for the library.
+    return null;
+  }
+}
+
+function fragmentOf(content: Node | string): DocumentFragment {
+  const fragment = document.createDocumentFragment();
+  fragment.append(content);
+  return fragment;
 }
 
 /** The rows of a text with fields that commas, semicolons or tabs separate. */
