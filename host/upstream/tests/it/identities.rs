@@ -197,17 +197,18 @@ async fn each_identity_sees_its_own_content() {
 /// A server that notifies of changes, in the revision with sessions or without.
 struct Notifying {
     server: Server,
-    streams: Arc<Mutex<HashMap<String, UnboundedSender<String>>>>,
+    /// The event streams of each user. A connection without a token is one of the user without a name, like many others.
+    streams: Arc<Mutex<HashMap<String, Vec<UnboundedSender<String>>>>>,
 }
 
 impl Notifying {
     async fn start(is_stateless: bool) -> Self {
-        let streams = Arc::<Mutex<HashMap<String, UnboundedSender<String>>>>::default();
+        let streams = Arc::<Mutex<HashMap<String, Vec<UnboundedSender<String>>>>>::default();
         let opened = streams.clone();
         let open = move |user: &str, first: Option<String>| {
             let (sender, mut receiver) = unbounded_channel::<String>();
             first.into_iter().for_each(|line| sender.send(line).unwrap());
-            opened.lock().insert(user.to_owned(), sender);
+            opened.lock().entry(user.to_owned()).or_default().push(sender);
             let lines = stream::poll_fn(move |context| receiver.poll_recv(context));
             let events = lines.map(|line| Ok::<_, Infallible>(format!("data: {line}\n\n")));
             let response = Response::builder().header("content-type", "text/event-stream");
@@ -252,7 +253,8 @@ impl Notifying {
         for id in 0..10 {
             params["_meta"] = json!({ "io.modelcontextprotocol/subscriptionId": id });
             let line = json!({ "jsonrpc": "2.0", "method": method, "params": params });
-            streams.get(user).iter().for_each(|stream| stream.send(line.to_string()).unwrap());
+            // One that the client has closed receives nothing.
+            streams.get(user).into_iter().flatten().for_each(|stream| drop(stream.send(line.to_string())));
         }
     }
 
