@@ -34,7 +34,8 @@ pub struct UpstreamCommand {
     pub user: Option<String>,
     /// The absolute paths of the files and directories that the sandbox hides from the program in the directories of its own
     /// files. [`Config::load`](crate::Config::load) sets them: the config, the files with secrets, the directories of the
-    /// server, the audit log and the socket of the administration listener.
+    /// server, the audit log and the socket of the administration listener. An application that gives its host other
+    /// directories adds these.
     pub hidden: Arc<BTreeSet<PathBuf>>,
 }
 
