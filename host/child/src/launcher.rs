@@ -144,7 +144,7 @@ impl Launcher {
         // Dropping the command closes the other end of the control socket here, so that the end of the
         // launcher is detected.
         drop(command);
-        let only = only.map(|specs| specs.iter().map(Job::from).collect::<Vec<_>>());
+        let only = only.map(|specs| specs.iter().map(|spec| Job::from(spec).without_hidden()).collect::<Vec<_>>());
         control.set_read_timeout(Some(START_TIME)).map_err(failed)?;
         let answered = send(&control, &only, &[]).and_then(|()| receive::<Kernel>(&control));
         // If the process is not a launcher, it is killed, and dropping this reaps it.

@@ -15,6 +15,7 @@
 //! and kills them one by one.
 
 mod cgroup;
+mod hidden;
 mod init;
 mod landlock;
 mod limits;

@@ -1,7 +1,8 @@
 //! The specification of a program: its command, its grants and its limits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_host_base::text::quote;
@@ -15,6 +16,10 @@ use crate::kernel::Lack;
 const MAX_SIZE: usize = 256 << 10;
 /// The maximum number of directories.
 const MAX_DIRECTORIES: usize = 64;
+/// The maximum number of hidden files.
+const MAX_HIDDEN: usize = 16_384;
+/// The maximum total size of their paths, in bytes.
+const MAX_HIDDEN_SIZE: usize = 1 << 20;
 /// Paths of the sandbox's own files, which no path of the host may replace.
 const RESERVED: [&str; 3] = ["/dev", "/proc", "/sys"];
 
@@ -30,6 +35,9 @@ pub struct Spec {
     pub environment: BTreeMap<String, String>,
     /// Directories of the host.
     pub directories: Vec<Directory>,
+    /// Absolute paths of files and directories of the host that it does not see in the directories of its own files, such as the
+    /// host's config. They need not exist. It sees them in granted directories, and below the system's, such as `/usr`.
+    pub hidden: Arc<BTreeSet<PathBuf>>,
     /// Web servers that it may connect to, through the host's proxy. Needs namespaces.
     pub origins: Vec<OriginPattern>,
     /// Its resource limits.
@@ -138,6 +146,9 @@ pub enum SpecError {
         MAX_SIZE
     )]
     TooLarge,
+    /// There are too many hidden files.
+    #[error("there are more than {MAX_HIDDEN} hidden files, or their paths are longer than {MAX_HIDDEN_SIZE} bytes")]
+    TooManyHidden,
     /// The kernel cannot confine a program.
     #[error("this kernel cannot confine a program: {}; use one that can, or write `sandbox = \"none\"` if the program is trusted like the host", join(.0))]
     NotConfined(Vec<Lack>),
@@ -165,6 +176,7 @@ impl Spec {
             command: command.into_iter().map(Into::into).collect(),
             environment: BTreeMap::new(),
             directories: Vec::new(),
+            hidden: Arc::default(),
             origins: Vec::new(),
             limits: Limits::default(),
             user: None,
@@ -200,6 +212,13 @@ impl Spec {
         let size = texts.map(String::len).chain(paths.iter().map(|path| path.as_os_str().len())).sum::<usize>();
         if size > MAX_SIZE || self.directories.len() > MAX_DIRECTORIES {
             return Err(SpecError::TooLarge);
+        }
+        if let Some(path) = self.hidden.iter().find(|path| !path.is_absolute()) {
+            return Err(SpecError::Path(path.clone()));
+        }
+        let hidden_size = self.hidden.iter().map(|path| path.as_os_str().len()).sum::<usize>();
+        if hidden_size > MAX_HIDDEN_SIZE || self.hidden.len() > MAX_HIDDEN {
+            return Err(SpecError::TooManyHidden);
         }
         let mut seen: Vec<_> = self.directories.iter().map(Directory::path).collect();
         let is_reserved =
@@ -253,6 +272,7 @@ pub(crate) struct Job {
     pub(crate) command: Vec<String>,
     pub(crate) environment: BTreeMap<String, String>,
     pub(crate) directories: Vec<Directory>,
+    pub(crate) hidden: BTreeSet<PathBuf>,
     pub(crate) has_proxy: bool,
     pub(crate) limits: Limits,
     pub(crate) user: Option<String>,
@@ -265,11 +285,20 @@ impl From<&Spec> for Job {
             command: spec.command.clone(),
             environment: spec.environment.clone(),
             directories: spec.directories.clone(),
+            hidden: (*spec.hidden).clone(),
             has_proxy: !spec.origins.is_empty(),
             limits: spec.limits.clone(),
             user: spec.user.clone(),
             sandbox: spec.sandbox,
         }
+    }
+}
+
+impl Job {
+    /// Returns the job without its hidden files. Two jobs that differ only there grant the same: what a config hides may change
+    /// while the launcher runs, and the host that asks for the program can read all of it.
+    pub(crate) fn without_hidden(&self) -> Self {
+        Self { hidden: BTreeSet::new(), ..self.clone() }
     }
 }
 
@@ -313,6 +342,11 @@ mod tests {
         });
         assert_eq!(twice, Err(SpecError::Duplicate("/a".into())));
         assert_eq!(spec(&|spec| spec.command.push("x".repeat(MAX_SIZE))), Err(SpecError::TooLarge));
+        let hidden = |paths: BTreeSet<PathBuf>| spec(&|spec| spec.hidden = paths.clone().into());
+        assert_eq!(hidden(BTreeSet::from(["/a/b".into(), "/a/../c".into()])), Ok(()));
+        assert_eq!(hidden(BTreeSet::from(["a".into()])), Err(SpecError::Path("a".into())));
+        let many: BTreeSet<_> = (0..=MAX_HIDDEN).map(|number| PathBuf::from(format!("/{number}"))).collect();
+        assert_eq!(hidden(many), Err(SpecError::TooManyHidden));
     }
 
     #[test]

@@ -391,6 +391,7 @@ impl Config {
         }
         let mut config = Self { secret_files, file: Some(file.to_owned()), store, ..config };
         config.find_nested_grants();
+        config.hide_from_programs(environment);
         if problems.is_empty() {
             return Ok(Self { files, ..config });
         }

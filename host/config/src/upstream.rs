@@ -10,6 +10,7 @@
 mod auth;
 mod command;
 mod fetched;
+mod hidden;
 
 use std::fmt;
 

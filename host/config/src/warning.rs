@@ -118,15 +118,6 @@ pub enum Warning {
         /// The kind of the file.
         kind: SensitiveFile,
     },
-    /// The sandbox of an upstream's program shows it a file with a secret, or the audit log.
-    ProgramFile {
-        /// The upstream.
-        plugin: PluginName,
-        /// The file.
-        file: PathBuf,
-        /// The directory of the program, or of its script.
-        dir: PathBuf,
-    },
     /// All users may write a file, or a directory in which they can replace it.
     WritableFile {
         /// The file or the directory.

@@ -1,5 +1,6 @@
 //! Sandboxed programs of upstreams: official servers, and one that attempts forbidden actions.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -55,7 +56,6 @@ fn folder() -> Folder {
 }
 
 pub(super) fn open_to_all(path: &Path) {
-    use std::os::unix::fs::PermissionsExt as _;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
 }
 
@@ -135,6 +135,39 @@ async fn a_program_has_what_it_is_granted_and_nothing_else() {
     assert_ne!(attempt(&client, "user:").await, "0");
     let processes = attempt(&client, "processes:").await;
     assert!(processes.split(' ').count() <= 3, "{processes}");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_program_beside_the_config_does_not_see_the_files_of_the_host() {
+    let python = client_program("python/bin/python").display().to_string();
+    let grant = "grants.env = { WORD = { file = 'word.token' } }";
+    let config = ConfigFile::new().append(&program("up", &[&python, "server.py"], grant)).allow_all().write();
+    let at = |name: &str| config.dir().join(name);
+    // The program may have another user.
+    std::fs::set_permissions(config.dir(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let probe = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/servers/probe.py");
+    std::fs::copy(probe, at("probe_server.py")).unwrap();
+    std::fs::write(at("server.py"), "import probe_server\n").unwrap();
+    std::fs::write(at("word.token"), "secret").unwrap();
+    if !confines(&config).await {
+        return;
+    }
+    let server = HttpServer::start(&config).await;
+    let client = server.client(Revision::V_2026_07_28).await;
+    let read = async |name: &str| attempt(&client, &format!("read:{}", at(name).display())).await;
+    assert!(read("probe_server.py").await.contains("ATTEMPTS"));
+    assert!(at("state/compiled.key").exists());
+    let hidden = ["word.token", "mcp-host.toml", "state/cursor.key", "state/compiled.key"];
+    for name in hidden {
+        let refused = read(name).await;
+        assert!(refused.starts_with("FileNotFoundError"), "{name}: {refused}");
+    }
+    // The same value, so that the program is not started again.
+    std::fs::write(at("new"), "secret").unwrap();
+    std::fs::rename(at("new"), at("word.token")).unwrap();
+    let refused = read("word.token").await;
+    assert!(refused.starts_with("FileNotFoundError"), "{refused}");
     server.end().await;
 }
 

@@ -47,6 +47,10 @@ pub(super) fn confine(plan: &Plan, has_namespaces: bool) -> Result<(), LandlockE
     for path in plan.executable_paths() {
         rules = allow(rules, path, execute())?;
     }
+    // Links have no rules: a rule for a link would be one for its target.
+    for path in plan.listable_paths() {
+        rules = allow(rules, path, make_bitflags!(AccessFs::{ReadDir}))?;
+    }
     for path in plan.readable_paths() {
         rules = allow(rules, path, read())?;
     }

@@ -3,7 +3,7 @@
 //! | path | content |
 //! |---|---|
 //! | `/usr`, `/bin`, `/sbin`, `/lib*` | the system's programs and libraries, read-only |
-//! | the paths of the program's own files | these files, read-only, if the system's directories do not contain them; see module `program_files` |
+//! | the paths of the program's own files | these files, read-only, if the system's directories do not contain them, and without the host's; see modules `program_files` and `hidden` |
 //! | the granted paths | the granted directories; writable ones without executable programs (`noexec`) |
 //! | `/etc` | generated files: one user, `localhost`, no name server; the host's certificates, time zone and library cache |
 //! | `/dev` | `null`, `full`, `random`, `urandom`, and links; `/dev/shm` is `/tmp`, `/dev/zero` is `/dev/full` |
@@ -23,6 +23,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use rustix::fs::Mode;
 use rustix::process::{pivot_root, umask};
 
+use super::hidden::Shown;
 use super::plan::Plan;
 use super::privileges::User;
 use super::program_files::SYSTEM;
@@ -60,8 +61,12 @@ pub(super) fn build(plan: &Plan) -> Result<Vec<Lack>, String> {
     let lacks = root.proc()?;
     root.temp(plan.limits().temp, plan.user())?;
     // After `/tmp`, because a program may be installed there.
-    for (target, source) in plan.files() {
-        root.bind(source, target, Access::Programs)?;
+    for (target, shown) in plan.files() {
+        match shown {
+            Shown::Whole(source) => root.bind(source, target, Access::Programs)?,
+            Shown::Link(source) => link(source, target)?,
+            Shown::Listed => root.mount_point(target, true).map_err(at("make the directory", target))?,
+        }
     }
     // Shorter paths first, because a directory may be inside another.
     let mut directories: Vec<_> = plan.directories().iter().collect();
@@ -146,10 +151,7 @@ impl Root {
         let source = on_host(path);
         match fs::symlink_metadata(&source) {
             Err(_) => Ok(()),
-            Ok(metadata) if metadata.is_symlink() => {
-                let target = fs::read_link(&source).map_err(at("read the link", path))?;
-                symlink(target, path).map_err(at("make the link", path))
-            }
+            Ok(metadata) if metadata.is_symlink() => link(path, path),
             Ok(_) => self.bind(path, path, Access::Programs),
         }
     }
@@ -247,6 +249,12 @@ impl Root {
         fs::remove_dir(host).map_err(at("remove", host))?;
         set_attributes(Path::new("/"), libc::MOUNT_ATTR_RDONLY, false)
     }
+}
+
+/// Shows a symbolic link of the host.
+fn link(source: &Path, path: &Path) -> Result<(), String> {
+    let target = fs::read_link(on_host(source)).map_err(at("read the link", source))?;
+    symlink(target, path).map_err(at("make the link", path))
 }
 
 /// Returns the place of a host's path while the new root is created.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 use rustix::process::{getegid, geteuid};
 
+use super::hidden::{Hidden, Shown, ShownFiles};
 use super::namespaces::PROXY_PORT;
 use super::privileges::User;
 use super::program_files::{ProgramFiles, SYSTEM};
@@ -44,10 +45,9 @@ pub(super) struct Plan {
     program: PathBuf,
     arguments: Vec<String>,
     environment: BTreeMap<String, String>,
-    /// The program's own files: the path that the program sees, and the real path.
-    files: BTreeMap<PathBuf, PathBuf>,
-    /// The system's files, in the same form.
-    system_files: BTreeMap<PathBuf, PathBuf>,
+    /// The program's own files.
+    files: ShownFiles,
+    system_files: ShownFiles,
     directories: Vec<Directory>,
     limits: Limits,
     /// The user to become; none if this process has it already.
@@ -63,6 +63,10 @@ impl Plan {
     pub(super) fn new(job: &Job, has_namespaces: bool) -> Result<Self, String> {
         let path = job.environment.get("PATH").map_or(SYSTEM_PATH, String::as_str);
         let files = ProgramFiles::find(&job.command, path)?;
+        let hidden = match job.sandbox {
+            Sandbox::Full => Hidden::find(&job.hidden),
+            Sandbox::None => Hidden::default(),
+        };
         let mut directories = Vec::new();
         for directory in &job.directories {
             let real = directory.host.canonicalize();
@@ -80,7 +84,7 @@ impl Plan {
             environment: environment(&job.environment, &files.dirs, home, job.has_proxy && has_namespaces),
             program: files.program,
             arguments: job.command.iter().skip(1).cloned().collect(),
-            files: files.paths,
+            files: hidden.show(&files.paths)?,
             system_files: real_paths(&SYSTEM_FILES),
             directories,
             limits: job.limits.clone(),
@@ -103,16 +107,28 @@ impl Plan {
         &self.environment
     }
 
+<<<<<<< HEAD
     /// Returns the program's and the system's files, except those in [`SYSTEM`]: the path that the program sees, and
     /// the real path.
     pub(super) fn files(&self) -> impl Iterator<Item = (&PathBuf, &PathBuf)> {
+=======
+    /// Returns the program's and the system's files, except those in [`SYSTEM`]. A directory precedes what is in it.
+    pub(super) fn files(&self) -> impl Iterator<Item = (&PathBuf, &Shown)> {
+>>>>>>> w-hide
         let is_shown = |path: &Path| !SYSTEM.iter().any(|system| path.starts_with(system));
         self.system_files.iter().chain(&self.files).filter(move |(target, _)| is_shown(target))
     }
 
     /// Returns the paths that the program may execute, with everything below.
     pub(super) fn executable_paths(&self) -> impl Iterator<Item = &Path> {
-        SYSTEM.iter().map(Path::new).chain(self.files.keys().map(PathBuf::as_path))
+        let whole = self.files.iter().filter(|(_, shown)| matches!(shown, Shown::Whole(_)));
+        SYSTEM.iter().map(Path::new).chain(whole.map(|(path, _)| path.as_path()))
+    }
+
+    /// Returns the directories of which the program may list the entries, with everything below.
+    pub(super) fn listable_paths(&self) -> impl Iterator<Item = &Path> {
+        let listed = self.files.iter().filter(|(_, shown)| matches!(shown, Shown::Listed));
+        listed.map(|(path, _)| path.as_path())
     }
 
     /// Returns the paths that the program may read in addition to its grants, with everything below.
@@ -234,8 +250,8 @@ fn counts_alone(has_namespaces: bool) -> bool {
 }
 
 /// Returns the paths that exist, with their real paths.
-fn real_paths(paths: &[&str]) -> BTreeMap<PathBuf, PathBuf> {
-    let real = |path: &&str| Some((PathBuf::from(path), Path::new(path).canonicalize().ok()?));
+fn real_paths(paths: &[&str]) -> ShownFiles {
+    let real = |path: &&str| Some((PathBuf::from(path), Shown::Whole(Path::new(path).canonicalize().ok()?)));
     paths.iter().filter_map(real).collect()
 }
 

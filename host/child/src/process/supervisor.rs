@@ -64,7 +64,7 @@ impl<'a> Supervisor<'a> {
             return;
         }
         let Ok(Some((job, _))) = receive::<Job>(&connection) else { return };
-        let is_allowed = only.is_none_or(|only| only.contains(&job));
+        let is_allowed = only.is_none_or(|only| only.contains(&job.without_hidden()));
         let started = match is_allowed {
             true => start(&job, &connection, streams, surroundings),
             false => Err(

@@ -4,9 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use mcp_host_child::{Directory, EndReason, SpecError};
+use mcp_host_child::{Directory, EndReason, Launcher, Spec, SpecError};
 
-use crate::harness::{has_namespaces, launcher, program, python, run, shell};
+use crate::harness::{first_line, has_namespaces, launcher, program, python, read, run, shell};
 
 /// A directory that every user may use, because the program may have another user than this process.
 fn shared_dir() -> tempfile::TempDir {
@@ -146,6 +146,72 @@ async fn a_script_is_started_with_the_files_beside_it() {
     let said = run(mcp_host_child::Spec::new([command])).await;
     assert_eq!(said.stdout.lines().next(), Some("data"), "{said:?}");
     assert!(!said.stdout.contains("secret"), "{said:?}");
+}
+
+/// A script that reads the files beside it: when it starts, and when its input ends.
+const READER: &str = r#"
+cd "$(dirname "$0")"
+. ./lib.sh
+before=$(attempts)
+echo ready
+read -r line
+echo "$before"
+attempts
+ls
+"#;
+/// The part of [`READER`] that is a file beside it.
+const LIB: &str = r#"
+attempts() {
+    for file in sub/module secret copy link state/key sub/token later; do cat "$file" 2>/dev/null; done
+}
+"#;
+
+/// Starts [`READER`] beside files that are hidden, if `hides`. Replaces these while it runs. Returns what it read at the start, and
+/// after that.
+pub(crate) async fn read_beside(launcher: &Launcher, hides: bool) -> (Vec<String>, Vec<String>) {
+    let dir = shared_dir();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir(at("sub")).unwrap();
+    fs::create_dir(at("state")).unwrap();
+    let secrets = ["secret", "state/key", "sub/token"];
+    for file in secrets {
+        fs::write(at(file), "hidden\n").unwrap();
+    }
+    for (file, text) in [("reader.sh", READER), ("lib.sh", LIB), ("sub/module", "module\n")] {
+        fs::write(at(file), text).unwrap();
+    }
+    fs::hard_link(at("secret"), at("copy")).unwrap();
+    std::os::unix::fs::symlink("sub/token", at("link")).unwrap();
+    let mut spec = Spec::new(["/bin/sh", at("reader.sh").to_str().unwrap()]);
+    if hides {
+        let hidden = ["secret", "state", "sub/token", "later"];
+        spec.hidden = std::sync::Arc::new(hidden.map(at).into());
+    }
+    let mut child = launcher.program(spec).unwrap().launch().await.unwrap();
+    assert_eq!(first_line(&mut child).await, "ready");
+    for file in secrets {
+        fs::write(at("new"), "replaced\n").unwrap();
+        fs::rename(at("new"), at(file)).unwrap();
+    }
+    fs::write(at("later"), "later\n").unwrap();
+    let lines = read(child).await.success();
+    let mut lines: Vec<_> = lines.lines().map(str::to_owned).collect();
+    let after = lines.split_off(lines.iter().rposition(|line| line == "module").unwrap());
+    (lines, after)
+}
+
+#[tokio::test]
+async fn files_of_the_host_beside_a_program_are_hidden_also_after_they_are_replaced() {
+    if !has_namespaces() {
+        return;
+    }
+    let (before, after) = read_beside(launcher(), false).await;
+    assert_eq!(before, ["module", "hidden", "hidden", "hidden", "hidden", "hidden"]);
+    assert!(after.contains(&"replaced".to_owned()), "{after:?}");
+    let (before, after) = read_beside(launcher(), true).await;
+    assert_eq!(before, ["module"]);
+    // A link to a hidden file leads to nothing.
+    assert_eq!(after, ["module", "lib.sh", "link", "reader.sh", "sub"]);
 }
 
 #[tokio::test]

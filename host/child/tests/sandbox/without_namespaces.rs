@@ -11,6 +11,7 @@ use mcp_host_child::{Directory, EndReason, Lack, Launcher, LauncherProgram, Sand
 use rustix::process::geteuid;
 use seccompiler::SeccompAction;
 
+use crate::files::read_beside;
 use crate::harness::{first_line, launcher_path, marker, python, read, run_with, shell, sleepers, sleeping, this_test};
 
 /// Set in the process that becomes a launcher: the system calls that are refused to it.
@@ -95,6 +96,17 @@ async fn files_are_restricted_by_landlock() {
     spec.directories = vec![Directory::read_only(dirs[0].path()), Directory::writable(dirs[1].path())];
     let said = run_with(&launcher, spec).await;
     assert_eq!(said.stdout, "text\nread-only\nrefused\nno tmp\ny\nnot executed\n", "{said:?}");
+}
+
+#[tokio::test]
+async fn files_of_the_host_beside_a_program_are_hidden_by_landlock() {
+    let Some(launcher) = without_namespaces() else { return };
+    let (before, _) = read_beside(&launcher, false).await;
+    assert_eq!(before, ["module", "hidden", "hidden", "hidden", "hidden", "hidden"]);
+    let (before, after) = read_beside(&launcher, true).await;
+    assert_eq!(before, ["module"]);
+    // The names are not hidden.
+    assert_eq!(after, ["module", "copy", "later", "lib.sh", "link", "reader.sh", "secret", "state", "sub"]);
 }
 
 #[tokio::test]

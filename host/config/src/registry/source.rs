@@ -119,7 +119,7 @@ pub(crate) fn store_of(context: &ReadContext<'_>) -> Option<PathBuf> {
 
 impl Environment {
     /// The default state directory: the one of a systemd service, or the user's (XDG).
-    fn state_directory(&self) -> Option<PathBuf> {
+    pub(crate) fn state_directory(&self) -> Option<PathBuf> {
         let absolute = |path: PathBuf| path.is_absolute().then_some(path);
         let service = self.get("STATE_DIRECTORY").and_then(|paths| std::env::split_paths(paths).next());
         let user = || {

@@ -6,7 +6,9 @@
 //! other paths of the config: `["python3", "server.py"]` is the file beside the config. The meaning of other arguments is
 //! unknown; an argument with the path of a file beside the config causes a [warning](crate::Warning::RelativeArgument).
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::{FetchedProgram, SandboxMode};
 use crate::diagnostic::quote;
@@ -30,6 +32,11 @@ pub struct UpstreamCommand {
     pub sandbox: SandboxMode,
     /// The program's user if the host is root. `nobody` unless set, or root without a sandbox.
     pub user: Option<String>,
+    /// The absolute paths of the files and directories that the sandbox hides from the program in the directories of its own
+    /// files. [`Config::load`](crate::Config::load) sets them: the config, the files with secrets, the directories of the
+    /// server, the audit log and the socket of the administration listener. An application that gives its host other
+    /// directories adds these.
+    pub hidden: Arc<BTreeSet<PathBuf>>,
 }
 
 impl FromNode for UpstreamCommand {
@@ -74,7 +81,7 @@ impl FromNode for UpstreamCommand {
             let ExistingFile(path) = ExistingFile::from_node(node)?;
             *argument = path.to_str().map_or_else(|| argument.clone(), str::to_owned);
         }
-        Some(Self { program, arguments, sandbox: SandboxMode::Full, user: None })
+        Some(Self { program, arguments, sandbox: SandboxMode::Full, user: None, hidden: Arc::default() })
     }
 }
 
@@ -84,19 +91,12 @@ const INTERPRETERS: [&str; 10] = ["python", "pypy", "node", "nodejs", "ruby", "p
 /// The file name suffixes of scripts.
 const SCRIPTS: [&str; 10] = [".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".sh", ".pyz"];
 
-/// Returns whether a program runs a script, by its name in any version: `python3.12`.
-fn is_interpreter(program: &Path) -> bool {
-    let is_version = |version: &str| version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let name = program.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    INTERPRETERS.iter().any(|interpreter| name.strip_prefix(*interpreter).is_some_and(is_version))
-}
-
 /// The index of the argument with the script that a program runs, if its path is relative: the first argument that is not an
 /// option and has a script's suffix. After an option with code or a module (`-m`, `-c`) there is no script.
 fn script(program: &Path, arguments: &[String]) -> Option<usize> {
-    if !is_interpreter(program) {
-        return None;
-    }
+    let name = program.file_name()?.to_str()?;
+    let is_version = |version: &str| version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    INTERPRETERS.iter().find(|interpreter| name.strip_prefix(**interpreter).is_some_and(is_version))?;
     let at = arguments.iter().position(|argument| !argument.starts_with('-'))?;
     // One-letter options can be combined: `bash -lc`.
     let runs_text = |option: &String| match option.strip_prefix("--") {
@@ -111,13 +111,6 @@ fn script(program: &Path, arguments: &[String]) -> Option<usize> {
 }
 
 impl UpstreamCommand {
-    /// The program, and the script that it runs. The program may read the directories of both.
-    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
-        let argument = self.arguments.iter().find(|argument| !argument.starts_with('-')).map(Path::new);
-        let script = argument.filter(|argument| argument.is_absolute() && is_interpreter(&self.program));
-        [self.program.as_path()].into_iter().chain(script)
-    }
-
     /// The arguments that are relative paths of files or directories below `dir`, each with its full path.
     pub(crate) fn relative_arguments<'a>(&'a self, dir: &Path) -> impl Iterator<Item = (&'a str, PathBuf)> {
         let words = self.arguments.iter().map(String::as_str);

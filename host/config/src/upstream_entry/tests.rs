@@ -231,3 +231,33 @@ fn upstreams_and_plugins_conflict_like_plugins() {
     assert!(other("up", "git://").unwrap_err().contains("two plugins are named `up`"));
     assert!(other("b", "git+ssh://").unwrap_err().contains("overlap"));
 }
+
+#[test]
+fn what_belongs_to_the_host_is_hidden_from_each_program() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["server.sh", "other.token"] {
+        std::fs::write(folder.path().join(file), "secret").unwrap();
+    }
+    let environment = Environment::empty().variable("PATH", "/usr/bin:/bin").variable("XDG_STATE_HOME", "/states");
+    let hidden = |keys: &str| {
+        let text = format!(
+            "{keys}\n[[upstream]]\nname = 'own'\nmount = 'own+'\ncommand = ['sh', 'server.sh']\n\
+             [[upstream]]\nname = 'other'\nmount = 'other+'\nurl = 'https://mcp.example.com/mcp'\n\
+             auth = {{ token = {{ file = 'other.token' }} }}\n"
+        );
+        let config = Config::parse_in(&text, &folder.path().join("mcp-host.toml"), &environment).unwrap();
+        let (_, command) = config.programs().next().unwrap();
+        command.hidden.iter().cloned().collect::<Vec<_>>()
+    };
+    let at = |name: &str| folder.path().join(name);
+    let states = ["/states/mcp-host", "/states/mcp-host/components"].map(std::path::PathBuf::from);
+    let mut expected = vec![at("mcp-host.toml"), at("other.token")];
+    expected.extend(states);
+    expected.sort_unstable();
+    assert_eq!(hidden(""), expected);
+    let keys = "server = { state = 'state', cache = 'cache' }\naudit = { file = 'audit.jsonl' }\n\
+                admin = { listen = 'unix:admin.sock' }";
+    let expected =
+        ["admin.sock", "audit.jsonl", "cache", "mcp-host.toml", "other.token", "state", "state/components"].map(at);
+    assert_eq!(hidden(keys), expected);
+}

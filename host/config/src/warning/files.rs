@@ -7,10 +7,7 @@ use super::{Warning, permissions};
 use crate::audit::AuditDestination;
 use crate::grants::nested::{Walk, WritableDirs};
 use crate::grants::{Mode, SqlUrl};
-use crate::{Config, Plugin, SandboxMode, UpstreamCommand};
-
-/// Directories with files of many programs: a program in one of them has its own file only.
-const SHARED: [&str; 3] = ["/usr/local", "/var/lib", "/var/tmp"];
+use crate::{Config, Plugin};
 
 /// The kind of a file that no plugin should reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,15 +31,10 @@ impl Config {
     pub(super) fn file_warnings(&self) -> impl Iterator<Item = Warning> {
         let files: Vec<_> = self.sensitive_files().collect();
         let writable = writable_paths(files.iter().map(|(file, _)| file.as_path()));
-        let readable: Vec<_> =
-            self.programs().flat_map(|(plugin, command)| program_files(plugin, command, &files)).collect();
         let granted = self.plugins.iter().flat_map(move |plugin| granted_files(plugin, &files));
         let opened = self.opened_paths();
         let replaceable = self.plugins.iter().flat_map(move |plugin| replaceable_paths(plugin, &opened));
-        granted
-            .chain(replaceable)
-            .chain(readable)
-            .chain(writable.into_iter().map(|(file, mode)| Warning::WritableFile { file, mode }))
+        granted.chain(replaceable).chain(writable.into_iter().map(|(file, mode)| Warning::WritableFile { file, mode }))
     }
 
     /// Returns the paths that the host opens again and again, so that it finds what has replaced them. Each once. Paths that it opens
@@ -124,31 +116,6 @@ fn granted_files(plugin: &Plugin, files: &[(PathBuf, SensitiveFile)]) -> Vec<War
         .collect()
 }
 
-/// Returns the secrets and the audit log in the directories of an upstream's program, each once. The program may read them.
-fn program_files(plugin: &Plugin, command: &UpstreamCommand, files: &[(PathBuf, SensitiveFile)]) -> Vec<Warning> {
-    if matches!(command.sandbox, SandboxMode::None) {
-        return Vec::new();
-    }
-    let dirs_of = |file: &Path| [file.parent().map(resolve), resolve(file).parent().map(Path::to_owned)];
-    let dirs: Vec<_> = command.files().flat_map(dirs_of).flatten().filter(|dir| !is_shared(dir)).collect();
-    let readable = files.iter().filter_map(|(file, kind)| {
-        let dir = dirs.iter().find(|dir| file.starts_with(dir))?;
-        (*kind != SensitiveFile::Config).then(|| Warning::ProgramFile {
-            plugin: plugin.name.clone(),
-            file: file.clone(),
-            dir: dir.clone(),
-        })
-    });
-    readable.collect()
-}
-
-/// Whether a directory belongs to a user, to many users or to many programs.
-fn is_shared(dir: &Path) -> bool {
-    let is_home = std::env::var_os("HOME").is_some_and(|home| Path::new(&home) == dir);
-    let is_of_user = dir.parent().is_some_and(|parent| parent == Path::new("/home"));
-    dir.components().count() <= 2 || SHARED.iter().any(|shared| dir == Path::new(shared)) || is_home || is_of_user
-}
-
 /// Returns the world-writable files, or their world-writable directories, each once and with its mode.
 fn writable_paths<'a>(files: impl Iterator<Item = &'a Path>) -> Vec<(PathBuf, u32)> {
     let writable = |path: &Path| Some((path.to_owned(), permissions::writable_by_all(path)?));
@@ -228,33 +195,6 @@ mod tests {
             let mut config = base.clone();
             grant(&mut config, &dir.path().join(host), mode);
             assert_eq!(granted(&config), expected, "{host} {mode:?}");
-        }
-    }
-
-    #[test]
-    fn a_program_beside_files_with_secrets_is_told() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir(dir.path().join("own")).unwrap();
-        for name in ["server.sh", "own/server.sh", "other.token"] {
-            fs::write(dir.path().join(name), "secret").unwrap();
-            set_mode(&dir.path().join(name), 0o600);
-        }
-        let environment = crate::Environment::empty().variable("PATH", "/usr/bin:/bin");
-        let told = |keys: &str| {
-            let text = format!(
-                "[[upstream]]\nname = 'own'\nmount = 'own+'\n{keys}\n[[upstream]]\nname = 'other'\nmount = 'other+'\n\
-                 url = 'https://mcp.example.com/mcp'\nauth = {{ token = {{ file = 'other.token' }} }}\n"
-            );
-            let config = Config::parse_in(&text, &dir.path().join("mcp-host.toml"), &environment).unwrap();
-            let all = config.warnings();
-            let told = all.iter().filter(|warning| matches!(warning, Warning::ProgramFile { .. }));
-            told.map(ToString::to_string).collect::<Vec<_>>()
-        };
-        let beside = told("command = ['sh', 'server.sh']");
-        assert_eq!(beside.len(), 1, "{beside:?}");
-        assert!(beside[0].contains("other.token") && beside[0].contains("upstream `own`"), "{beside:?}");
-        for keys in ["command = ['sh', 'own/server.sh']", "command = ['sh', 'server.sh']\nsandbox = 'none'"] {
-            assert_eq!(told(keys), Vec::<String>::new(), "{keys}");
         }
     }
 

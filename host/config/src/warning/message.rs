@@ -111,13 +111,6 @@ impl fmt::Display for Warning {
                     ),
                 }
             }
-            Self::ProgramFile { plugin, file, dir } => write!(
-                f,
-                "the program of upstream `{plugin}` may read all files in its directory {dir}, and so {file}; move the program to a \
-                 directory of its own",
-                file = file.display(),
-                dir = dir.display()
-            ),
             Self::WritableFile { file, mode } => {
                 let file = file.display();
                 write!(f, "all users may write to {file} (mode {mode:04o}); run `chmod o-w {file}`")
