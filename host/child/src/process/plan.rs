@@ -107,14 +107,8 @@ impl Plan {
         &self.environment
     }
 
-<<<<<<< HEAD
-    /// Returns the program's and the system's files, except those in [`SYSTEM`]: the path that the program sees, and
-    /// the real path.
-    pub(super) fn files(&self) -> impl Iterator<Item = (&PathBuf, &PathBuf)> {
-=======
     /// Returns the program's and the system's files, except those in [`SYSTEM`]. A directory precedes what is in it.
     pub(super) fn files(&self) -> impl Iterator<Item = (&PathBuf, &Shown)> {
->>>>>>> w-hide
         let is_shown = |path: &Path| !SYSTEM.iter().any(|system| path.starts_with(system));
         self.system_files.iter().chain(&self.files).filter(move |(target, _)| is_shown(target))
     }
