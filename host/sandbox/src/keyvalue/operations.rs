@@ -194,7 +194,7 @@ impl Operations<'_> {
     async fn with_database_erased(
         &self,
         request_bytes: usize,
-        work: Box<dyn FnOnce(&mut Database) -> Result<usize, StoreError> + Send>,
+        work: Work,
     ) -> Result<(), StoreError> {
         let Self { keyvalue, accounts } = self;
         let reserved = accounts.memory.try_reserve(request_bytes).map_err(|_| StoreError::OutOfMemory);
@@ -231,6 +231,9 @@ impl Operations<'_> {
         keyvalue.log_refusal(done).map(drop)
     }
 }
+
+/// An operation that stores its result, and returns the size of it.
+type Work = Box<dyn FnOnce(&mut Database) -> Result<usize, StoreError> + Send>;
 
 /// The size of a result that does not depend on the stored data.
 fn zero_size<T>(_: &T) -> usize {
