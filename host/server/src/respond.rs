@@ -107,7 +107,8 @@ pub(super) async fn respond(
                 true => EXPECTED_PROTOCOL_RESPONSE_SIZE,
                 false => EXPECTED_RESPONSE_SIZE,
             };
-            let executing = execute_within_budget(context, request, expected, beginning.len(), &mut charge);
+            // Boxed: each scope moves its future, which has several KiB.
+            let executing = Box::pin(execute_within_budget(context, request, expected, beginning.len(), &mut charge));
             // Owned by the scope and the span, so that a dropped request is dropped within them, and the audit log has
             // its context.
             let executing = context.audit.clone().scope(executing);

@@ -61,7 +61,8 @@ impl Host {
         });
         match begun {
             Ok((record, token)) => {
-                let request = Caller::scope(self.generation.load().access.caller(principal), request);
+                // Boxed: each scope moves its future, which has several KiB.
+                let request = Caller::scope(self.generation.load().access.caller(principal), Box::pin(request));
                 Either::Left(Requester::current_or(principal).scope(request).map(move |response| {
                     record.end(&response);
                     drop(token);

@@ -251,7 +251,8 @@ impl Plugin {
         let spans = CurrentSpans::with(span.clone());
         let path = function.path().cloned();
         let call = CallStart { origin, input, watches: self.info.watches, spans, clock };
-        let calling = context.clone().call(call, function, check);
+        // Boxed: otherwise its several KiB are moved into each future around it.
+        let calling = context.clone().call(call, function, check).boxed();
         let called = calling.instrument(span.clone()).await;
         let mut failed_at = None;
         let answer = called.and_then(|CallOutcome { answer, instance, stack, permits }| {
@@ -418,7 +419,7 @@ impl CallContext {
     {
         // A guest that a debugger has stopped is not late.
         let deadline = self.engine.debugger().map_or(self.limits.deadline.duration(), |_| Duration::MAX);
-        let call = async {
+        let call = pin!(async {
             let running = self.backend.call(&self.engine, target, &self.limits, record, function);
             let Ended { answer, instance, stack } =
                 running.instrument(spans.child(|| info_span!(target: trace::TARGET, "guest"))).await;
@@ -430,7 +431,7 @@ impl CallContext {
                 Err(fault) => Err(fault),
             };
             Ended { answer, instance, stack }
-        };
+        });
         // Not dropped before it is known what the call waits for.
         let mut call = pin!(timeout(deadline, call));
         call.as_mut().await.unwrap_or_else(|_| {

@@ -302,7 +302,8 @@ impl Connection {
             issued_token: None,
         };
         let answers = self.answers.clone();
-        self.tasks.spawn(async move {
+        // Boxed: tokio moves a task's future several times, and this one has several KiB.
+        self.tasks.spawn(Box::pin(async move {
             let reply = tokio::select! {
                 reply = respond(&context, id, call, None) => Some(reply),
                 () = claim.cancelled() => None,
@@ -321,7 +322,7 @@ impl Connection {
                 }
             });
             answers.finish(pending, answer).await;
-        });
+        }));
     }
 
     /// Answers `subscriptions/listen` in a separate task, until the request is cancelled or reading ends.
