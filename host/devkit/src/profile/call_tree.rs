@@ -11,7 +11,6 @@ use std::time::Duration;
 use mcp_host_base::escape;
 
 use super::Profile;
-use super::flame_graph;
 
 /// The maximum number of lines.
 const MAX_LINES: usize = 200;
@@ -21,8 +20,8 @@ const MIN_PART: u32 = 100;
 /// The call tree of a profile.
 #[derive(Debug)]
 pub struct CallTree<'p> {
-    profile: &'p Profile,
-    root: Node,
+    pub(super) profile: &'p Profile,
+    pub(super) root: Node,
 }
 
 impl<'p> CallTree<'p> {
@@ -33,12 +32,6 @@ impl<'p> CallTree<'p> {
             root.add(&sample.stack, sample.cpu);
         }
         Self { profile, root }
-    }
-
-    /// Returns a flame graph for a terminal with this many columns: a row for each depth of the stack, and in it a
-    /// block for each function, whose width is its part of the processor time. Escaped. Empty without processor time.
-    pub fn flame_graph(&self, columns: usize, is_colored: bool) -> String {
-        flame_graph::draw(&self.root, self.profile, columns, is_colored)
     }
 
     /// Returns a line for each function, with its part of the processor time, its time and its name, indented below its

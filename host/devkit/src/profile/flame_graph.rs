@@ -18,7 +18,7 @@ use mcp_host_base::escape;
 use mcp_host_base::text::{columns as width, fit};
 
 use super::Profile;
-use super::call_tree::Node;
+use super::call_tree::{CallTree, Node};
 
 /// The maximum number of rows.
 const MAX_ROWS: usize = 64;
@@ -42,24 +42,27 @@ struct Block<'t> {
     function: Option<(usize, &'t Node)>,
 }
 
-/// Draws the callees of `root`, their callees, and so on.
-pub(super) fn draw(root: &Node, profile: &Profile, columns: usize, is_colored: bool) -> String {
-    let scale = Scale { total: root.cpu, columns: columns.clamp(1, MAX_COLUMNS) };
-    let mut drawn = String::new();
-    let mut row = blocks_below(Duration::ZERO, root, &scale);
-    for _ in 0..MAX_ROWS {
-        if row.is_empty() {
-            return drawn;
+impl CallTree<'_> {
+    /// Returns a flame graph for a terminal with this many columns: a row for each depth of the stack, and in it a
+    /// block for each function, whose width is its part of the processor time. Escaped. Empty without processor time.
+    pub fn flame_graph(&self, columns: usize, is_colored: bool) -> String {
+        let scale = Scale { total: self.root.cpu, columns: columns.clamp(1, MAX_COLUMNS) };
+        let mut drawn = String::new();
+        let mut row = blocks_below(Duration::ZERO, &self.root, &scale);
+        for _ in 0..MAX_ROWS {
+            if row.is_empty() {
+                return drawn;
+            }
+            draw_row(&row, self.profile, &scale, is_colored, &mut drawn);
+            let callers = row.iter().filter_map(|block| Some((block.begin, block.function?.1)));
+            row = callers.flat_map(|(begin, caller)| blocks_below(begin, caller, &scale)).collect();
         }
-        draw_row(&row, profile, &scale, is_colored, &mut drawn);
-        let callers = row.iter().filter_map(|block| Some((block.begin, block.function?.1)));
-        row = callers.flat_map(|(begin, caller)| blocks_below(begin, caller, &scale)).collect();
+        if !row.is_empty() {
+            drawn.push_str(MORE);
+            drawn.push('\n');
+        }
+        drawn
     }
-    if !row.is_empty() {
-        drawn.push_str(MORE);
-        drawn.push('\n');
-    }
-    drawn
 }
 
 /// Returns the blocks of the callees of a function whose block has this begin, from left to right.
