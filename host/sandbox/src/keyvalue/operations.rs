@@ -191,11 +191,7 @@ impl Operations<'_> {
 
     /// Runs work that stores its result and returns its size. Type-erased, so that this is compiled once, and not for
     /// each operation.
-    async fn with_database_erased(
-        &self,
-        request_bytes: usize,
-        work: Work,
-    ) -> Result<(), StoreError> {
+    async fn with_database_erased(&self, request_bytes: usize, work: Work) -> Result<(), StoreError> {
         let Self { keyvalue, accounts } = self;
         let reserved = accounts.memory.try_reserve(request_bytes).map_err(|_| StoreError::OutOfMemory);
         let mut memory = keyvalue.log_refusal(reserved)?;
