@@ -95,17 +95,22 @@ impl Dist {
         let publication = Publication::of(workspace)?;
         let tools = Tools::install(workspace, progress)?;
         let work = work(workspace);
-        let build = |directory: &str, out: &Path| {
-            let sources = sources::copy(workspace, &work.join(directory))?;
+        // Both copies at once: the working tree may change during the first build.
+        let sources = sources::copy(workspace, &work.join("sources"))?;
+        let other_sources = match ways.contains(&Way::Reproduction) {
+            true => Some(sources::copy(workspace, &work.join("sources-in-another-directory"))?),
+            false => None,
+        };
+        let build = |sources: &Workspace, out: &Path| {
             let programs = match &self.binary {
                 Some(program) => Programs::given(workspace, program)?,
-                None if self.profile == programs::RELEASE => Programs::release(&sources, &version.target, progress)?,
+                None if self.profile == programs::RELEASE => Programs::release(sources, &version.target, progress)?,
                 None => Programs::of_working_tree(workspace, &self.profile, progress)?,
             };
-            let (sources, version, publication, tools) = (&sources, &version, &publication, &tools);
+            let (version, publication, tools) = (&version, &publication, &tools);
             Packaging { sources, version, publication, tools, out, progress }.run(&programs)
         };
-        build("sources", &out)?;
+        build(&sources, &out)?;
         if publication.repository().is_none() {
             progress.print(&format!(
                 "not for publishing: no `repository` in the manifest of {}, so the formula and server.json lead to {}",
@@ -123,13 +128,12 @@ impl Dist {
         if ways.contains(&Way::Image) {
             verify::image(&work, &out, &version, &tools, progress)?;
         }
-        if ways.contains(&Way::Reproduction) {
+        if let Some(other_sources) = &other_sources {
             let again = work.join("again");
-            build("sources-in-another-directory", &again)?;
+            build(other_sources, &again)?;
             verify::is_reproduced(&out, &again, progress)?;
             if self.binary.is_none() && self.profile == programs::RELEASE {
-                let copy = Workspace::at(&work.join("sources"));
-                verify::providers_are_reproduced(workspace, &copy, progress)?;
+                verify::providers_are_reproduced(workspace, &sources, progress)?;
             }
         }
         Ok(())
