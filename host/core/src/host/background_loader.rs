@@ -128,20 +128,26 @@ impl LoadTask {
     }
 
     fn on_loaded(&self, loaded: Arc<CachedPlugin>) {
-        if self.update_slot(Ok(loaded)).is_some() {
+        let had_failed = self.last_error().is_some();
+        self.update_slot(Ok(loaded));
+        if had_failed {
             tracing::info!(target: log_target::PLUGIN, plugin = self.plugin.name.as_str(), "a plugin that could not be loaded is served now");
         }
     }
 
     fn on_failed(&self, error: LoadError, pause: Option<Duration>) {
-        let message = error.summary();
+        // Logged first: whoever is told of the failure finds the reason in the log.
+        self.log(&error, pause);
         let retry_at = pause.and_then(|pause| Instant::now().checked_add(pause));
-        let before = self.update_slot(Err(NotLoaded::Failed { error: Arc::new(error), retry_at }));
-        // Repeated messages are logged once.
-        if before.as_deref() == Some(message.as_str()) {
+        self.update_slot(Err(NotLoaded::Failed { error: Arc::new(error), retry_at }));
+    }
+
+    /// Logs why the plugin could not be loaded. Repeated messages are logged once.
+    fn log(&self, error: &LoadError, pause: Option<Duration>) {
+        let (plugin, error) = (self.plugin.name.as_str(), error.summary());
+        if self.last_error().as_deref() == Some(error.as_str()) {
             return;
         }
-        let (plugin, error) = (self.plugin.name.as_str(), message);
         match pause {
             None => {
                 tracing::error!(target: log_target::PLUGIN, plugin, %error, "a plugin could not be loaded; the others are served without it")
@@ -153,18 +159,22 @@ impl LoadTask {
         }
     }
 
-    /// Fills the slot of the plugin, unless the config was replaced meanwhile. Returns the previous error of the slot.
-    fn update_slot(&self, state: Result<Arc<CachedPlugin>, NotLoaded>) -> Option<String> {
-        let replaced = self.generation_store.replace(ListingSnapshot::default(), |now| {
-            let slot = now.slot(self.plugin.name.as_str());
-            let before = match slot.map(|slot| &slot.plugin) {
-                Some(Err(NotLoaded::Failed { error, .. })) => Some(error.summary()),
-                _ => None,
-            };
-            Ok::<_, Infallible>((now.with_plugin(&self.plugin, state), before))
-        });
-        match replaced {
-            Ok(before) => before,
+    /// Returns why the plugin could not be loaded before.
+    fn last_error(&self) -> Option<String> {
+        let generation = self.generation_store.generation.load();
+        match generation.slot(self.plugin.name.as_str()).map(|slot| &slot.plugin) {
+            Some(Err(NotLoaded::Failed { error, .. })) => Some(error.summary()),
+            _ => None,
+        }
+    }
+
+    /// Fills the slot of the plugin, unless the config was replaced meanwhile.
+    fn update_slot(&self, state: Result<Arc<CachedPlugin>, NotLoaded>) {
+        let filled = self
+            .generation_store
+            .replace(ListingSnapshot::default(), |now| Ok::<_, Infallible>((now.with_plugin(&self.plugin, state), ())));
+        match filled {
+            Ok(()) => {}
             Err(never) => match never {},
         }
     }
