@@ -11,7 +11,8 @@ use crate::cargo;
 use crate::workspace::Workspace;
 
 /// Copies the tracked files of the working tree into `directory`, and removes other files there. The directory's
-/// `target/` and the times of files are kept, so that unchanged files are not compiled again.
+/// `target/` and files with equal contents are kept, so that unchanged files are not compiled again. A file that changed
+/// has the time of the copy: cargo would take one that is older than the last build for a part of it.
 pub(super) fn copy(workspace: &Workspace, directory: &Path) -> Result<Workspace> {
     let listed = cargo::capture(Command::new("git").args(["ls-files", "-z"]).current_dir(workspace.root()))?;
     let tracked: BTreeSet<_> = listed.split('\0').filter(|path| !path.is_empty()).map(PathBuf::from).collect();
@@ -51,12 +52,11 @@ fn copy_file(from: &Path, to: &Path) -> std::io::Result<()> {
     if metadata.is_symlink() {
         return if to.is_symlink() { Ok(()) } else { link(&fs::read_link(from)?, to) };
     }
-    let modified = metadata.modified()?;
-    if fs::metadata(to).is_ok_and(|old| old.len() == metadata.len() && old.modified().ok() == Some(modified)) {
+    let has_size = fs::metadata(to).is_ok_and(|old| old.is_file() && old.len() == metadata.len());
+    if has_size && fs::read(to)? == fs::read(from)? {
         return Ok(());
     }
-    fs::copy(from, to)?;
-    fs::File::options().append(true).open(to)?.set_modified(modified)
+    fs::copy(from, to).map(drop)
 }
 
 #[cfg(unix)]
@@ -90,10 +90,19 @@ mod tests {
         fs::create_dir(copies.path().join("target")).unwrap();
         fs::write(copies.path().join("target/built"), "built").unwrap();
         fs::write(copies.path().join("src/other"), "other").unwrap();
+        // A change that is older than what was built from the first copy.
+        let first = fs::metadata(copies.path().join("src/lib.rs")).unwrap().modified().unwrap();
+        let changed = repository.path().join("src/lib.rs");
+        fs::write(&changed, "src/LIB.rs").unwrap();
+        let earlier = first - std::time::Duration::from_secs(3600);
+        fs::File::options().append(true).open(&changed).unwrap().set_modified(earlier).unwrap();
 
         git(&["rm", "--quiet", "--cached", "src/gone.rs"]);
         copy(&workspace, copies.path()).unwrap();
         let copied = super::super::files(copies.path()).unwrap();
         assert_eq!(copied, ["src/lib.rs", "target/built"].map(PathBuf::from));
+        let copied = copies.path().join("src/lib.rs");
+        assert_eq!(fs::read(&copied).unwrap(), b"src/LIB.rs");
+        assert!(fs::metadata(&copied).unwrap().modified().unwrap() >= first);
     }
 }
