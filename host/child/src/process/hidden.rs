@@ -1,11 +1,11 @@
 //! The files of the host that a program does not see, although they are in a directory of its own files.
 //!
-//! A directory with such files is not shown as a whole. Each of its other entries is mounted separately, and has a Landlock rule
-//! of its own. So a file that replaces a hidden one while the program runs is hidden, too. A file that is created in such a
-//! directory later is not shown before the next start of the program.
+//! A directory with such files is not shown as a whole. Each of its other entries is mounted separately, and has a
+//! Landlock rule of its own. So a file that replaces a hidden one while the program runs is hidden, too. A file that is
+//! created in such a directory later is not shown before the next start of the program.
 //!
-//! An entry is hidden if it has the path of a hidden file, this path with a number appended (`audit.jsonl.1`), or the same inode
-//! (a hard link, another mount). Sockets, pipes and devices in such a directory are never shown.
+//! An entry is hidden if it has the path of a hidden file, this path with a number appended (`audit.jsonl.1`), or the
+//! same inode (a hard link, another mount). Sockets, pipes and devices in such a directory are never shown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Metadata};
@@ -108,7 +108,7 @@ impl Hidden {
     }
 }
 
-/// Returns the path of a directory entry without the links that lead to it, as far as its directories exist.
+/// Resolves the links in the directory part of a path, as far as these directories exist. The last component is kept.
 fn place(path: &Path) -> PathBuf {
     let real = path.ancestors().skip(1).find_map(|dir| {
         let rest = path.strip_prefix(dir).ok()?;

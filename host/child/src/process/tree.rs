@@ -8,8 +8,8 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 
 /// The maximum number of measured processes.
 const MAX_PROCESSES: usize = 65_536;
-/// The maximum number of watches of epoll. The kernel counts them for the user, not for the namespace: a host of the same user
-/// could accept no connection any more.
+/// The maximum number of watches of epoll. The kernel counts them for the user, not for the namespace: at the user's
+/// maximum, a host of the same user accepts no connection.
 const MAX_WATCHES: usize = 65_536;
 /// The maximum number of rounds in which the supervisor kills the remaining processes.
 const MAX_ROUNDS: u32 = 2000;
@@ -90,8 +90,8 @@ pub(super) fn tasks_of(user: u32) -> u64 {
 pub(super) struct Meter {
     /// The processor time of each running process itself, by its id and its start.
     running: BTreeMap<(i32, u64), Duration>,
-    /// The last measured times of the processes that have ended. The kernel adds the time of a process for which nobody waits to no
-    /// other process.
+    /// The last measured times of the processes that have ended. The kernel adds the time of a process only to a parent
+    /// that waits for it.
     ended: Duration,
 }
 
@@ -150,8 +150,8 @@ fn resident(process: &Process) -> Option<u64> {
     process.status().ok().and_then(of).or_else(of_other_threads)
 }
 
-/// Returns whether the processes below this one have more than [`MAX_WATCHES`]. Threads have the descriptors of their process,
-/// because seccomp refuses others.
+/// Returns whether the processes below this one have more than [`MAX_WATCHES`]. Threads share the descriptors of their
+/// process, because seccomp refuses other threads.
 pub(super) fn has_too_many_watches() -> bool {
     let mut count = 0_usize;
     for process in below(own_id()) {
