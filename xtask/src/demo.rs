@@ -2,8 +2,8 @@
 //!
 //! The task builds the providers and the host, serves `examples/demo.toml` on loopback, and runs a client that lists
 //! and reads resources over HTTP. A release of the host in `target/release` is used if it is up to date. Then the task
-//! serves until it is interrupted; with `--once` it exits. The host is always shut down gracefully: it receives a signal
-//! first, and is killed only if it does not exit.
+//! serves until it is interrupted; with `--once` it exits. The host is always shut down gracefully: it receives a
+//! signal first, and is killed only if it does not exit.
 
 mod host;
 

@@ -68,7 +68,8 @@ pub(crate) struct Dist {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
-    /// The profile of the program; with another than `release` the working tree's programs are packed, to try the packages
+    /// The profile of the program; with another than `release` the working tree's programs are packed, to try the
+    /// packages
     #[arg(long, value_name = "PROFILE", default_value = programs::RELEASE)]
     profile: String,
 
@@ -76,7 +77,8 @@ pub(crate) struct Dist {
     #[arg(long, value_name = "FILE", conflicts_with = "profile")]
     binary: Option<PathBuf>,
 
-    /// Then try the packages; in all ways by default. `service` needs root, debootstrap, systemd-nspawn and Debian's mirror
+    /// Then try the packages; in all ways by default. `service` needs root, debootstrap, systemd-nspawn and Debian's
+    /// mirror
     #[arg(long, value_name = "WAY", num_args = 0.., value_delimiter = ',', require_equals = true)]
     verify: Option<Vec<Way>>,
 }

@@ -12,8 +12,8 @@ use crate::progress::Progress;
 use crate::workspace::Workspace;
 
 /// The packages that an application depends on, with their sets of features, and the command without its feature.
-/// `mcp-host-server` passes each of its features on to `mcp-resource-host`, and clippy also lints the workspace packages
-/// that a package depends on. So each of these features is in one set only, besides the command's.
+/// `mcp-host-server` passes each of its features on to `mcp-resource-host`, and clippy also lints the workspace
+/// packages that a package depends on. So each of these features is in one set only, besides the command's.
 const FEATURE_SETS: [(&str, &str); 8] = [
     ("mcp-resource-host", ""),
     ("mcp-resource-host", "upstream"),

@@ -11,12 +11,12 @@
 //!
 //! Each SDK is packaged for its registry, and installed from the package. Then the unit tests of the SDK and of the
 //! examples run, types are checked, and the providers are built in `target/plugins/fixtures`: `csv-LANG.wasm`;
-//! `folder-LANG.wasm`, a provider of functions; `failing-LANG.wasm`, which fails in
-//! every way; `granted-LANG.wasm`, which uses each grant (`lists-typescript.wasm` does a part of this in TypeScript);
-//! `preparing-LANG.wasm`, which prepares an index over several calls; and `standard-python.wasm`, which uses the
-//! standard library. Last, `mcp-host new` writes a project in each language, and the task follows the instructions that
-//! it prints ([`projects`]). Each part is skipped if its inputs are unchanged. [`worlds`] compiles the bindings of each
-//! world of the contract in C and Go; for the other languages this is part of the SDK's build.
+//! `folder-LANG.wasm`, a provider of functions; `failing-LANG.wasm`, which fails in every way; `granted-LANG.wasm`,
+//! which uses each grant (`lists-typescript.wasm` does a part of this in TypeScript); `preparing-LANG.wasm`, which
+//! prepares an index over several calls; and `standard-python.wasm`, which uses the standard library. Last,
+//! `mcp-host new` writes a project in each language, and the task follows the instructions that it prints
+//! ([`projects`]). Each part is skipped if its inputs are unchanged. [`worlds`] compiles the bindings of each world of
+//! the contract in C and Go; for the other languages this is part of the SDK's build.
 
 mod c;
 mod go;

@@ -18,8 +18,8 @@ use serde_json::Value;
 
 use crate::workspace::Workspace;
 
-/// Configures a `cargo build` of guests. The flags are in the config of cargo, because an environment variable is split at
-/// blanks, which a path may contain. Variables with precedence over the config are removed.
+/// Configures a `cargo build` of guests. The flags are in the config of cargo, because an environment variable is split
+/// at blanks, which a path may contain. Variables with precedence over the config are removed.
 pub(crate) fn configure_guests(cargo: &mut Command, workspace: &Workspace, target: &str) -> Result<()> {
     let flags = Value::from(flags(workspace, "--remap-path-prefix")?.to_vec());
     // A list in JSON is one in TOML.

@@ -1,7 +1,8 @@
 //! `cargo xtask simulate`: the simulation of a cluster, at any size.
 //!
-//! The simulation is a test of the crate `mcp-host-cluster`, because it can plant bugs in its code. This task builds it with optimization
-//! and runs it, and fails if a world breaks the promise. The last lines are the totals, and the command that repeats each failed seed.
+//! The simulation is a test of the crate `mcp-host-cluster`, because it can plant bugs in its code. This task builds it
+//! with optimization and runs it, and fails if a world breaks the promise. The last lines are the totals, and the
+//! command that repeats each failed seed.
 
 use anyhow::{Result, ensure};
 use clap::Args;
@@ -35,7 +36,8 @@ pub(crate) struct Simulate {
     #[arg(long)]
     paths: Option<u64>,
 
-    /// The number of leases among which the paths are divided: at least 3 if not given, and as many as 20,000 paths each take
+    /// The number of leases among which the paths are divided: at least 3 if not given, and as many as 20,000 paths
+    /// each take
     #[arg(long)]
     shards: Option<u64>,
 

@@ -18,7 +18,8 @@ pub(crate) struct Soak {
     #[arg(long, default_value_t = 5.0)]
     minutes: f64,
 
-    /// Soak the program over HTTP with metrics, traces, audit, search, reloads and faults of plugins, PostgreSQL and the collector
+    /// Soak the program over HTTP with metrics, traces, audit, search, reloads and faults of plugins, PostgreSQL and
+    /// the collector
     #[arg(long)]
     operations: bool,
 }

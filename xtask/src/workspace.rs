@@ -55,9 +55,9 @@ impl Workspace {
 
     /// Returns a command for `dir` with the cargo that started this task.
     ///
-    /// Rustup's automatic installation is disabled: the tasks install their prerequisites explicitly. The variables that describe the
-    /// package `xtask`, which `cargo run` sets, are removed: the build script of ring names them in `rerun-if-env-changed`, so a build by
-    /// a task and one by hand would each rebuild ring and what depends on it.
+    /// Rustup's automatic installation is disabled: the tasks install their prerequisites explicitly. The variables
+    /// that describe the package `xtask`, which `cargo run` sets, are removed: the build script of ring names them in
+    /// `rerun-if-env-changed`, so a build by a task and one by hand would each rebuild ring and what depends on it.
     pub(crate) fn cargo(&self, dir: &Path) -> Command {
         let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.current_dir(dir).env("RUSTUP_AUTO_INSTALL", "0");

@@ -115,7 +115,8 @@ enum Action {
         /// Only lines with this decision of the access rules
         #[arg(long, value_parser = DECISIONS)]
         decision: Option<String>,
-        /// Only lines with this outcome; a request that the rules deny has the outcome of a resource that does not exist
+        /// Only lines with this outcome; a request that the rules deny has the outcome of a resource that does not
+        /// exist
         #[arg(long, value_parser = OUTCOMES)]
         outcome: Option<String>,
     },
@@ -135,7 +136,8 @@ enum Action {
         /// The plugin
         plugin: String,
     },
-    /// Close the circuit breaker of a plugin, and drop its cached responses; load the plugin again if that failed before
+    /// Close the circuit breaker of a plugin, and drop its cached responses; load the plugin again if that failed
+    /// before
     Reset {
         /// The plugin
         plugin: String,

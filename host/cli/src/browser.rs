@@ -1,8 +1,9 @@
 //! The browser of `serve --open` and `admin open`.
 //!
-//! A confined process, as `serve` is one, starts no other programs. So a shell is started before the confinement, and waits for the
-//! address. The address contains a login code: a pipe and a private file pass it on, because other users can read the arguments of a
-//! process. The file is removed when the code has expired. Without a desktop no browser is started, and the address is only printed.
+//! A confined process, as `serve` is one, starts no other programs. So a shell is started before the confinement, and
+//! waits for the address. The address contains a login code: a pipe and a private file pass it on, because other users
+//! can read the arguments of a process. The file is removed when the code has expired. Without a desktop no browser is
+//! started, and the address is only printed.
 
 use std::io::Write as _;
 use std::process::{ChildStdin, Command, Stdio};
@@ -15,8 +16,8 @@ use super::messages::Messages;
 /// The program that opens a file with the user's application for it.
 const OPENER: &str = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
 
-/// Waits in the background for a line with the address, makes a page that redirects to the address, and opens the page. The shell
-/// itself ends immediately.
+/// Waits in the background for a line with the address, makes a page that redirects to the address, and opens the page.
+/// The shell itself ends immediately.
 const WAIT_AND_OPEN: &str = r#"exec 3<&0
 {
   umask 077

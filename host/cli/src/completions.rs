@@ -36,8 +36,9 @@ impl Args {
 }
 
 /// Corrects a bash script for a program whose name has a hyphen. clap_complete labels the state of a command
-/// `mcp__host__subcmd__serve` where the command is entered, and `mcp__subcmd__host__subcmd__serve` where its options are, so only
-/// the top level is completed (clap-rs/clap, issues #6421 and #6529). A script without this defect is unchanged.
+/// `mcp__host__subcmd__serve` where the command is entered, and `mcp__subcmd__host__subcmd__serve` where its options
+/// are, so only the top level is completed (clap-rs/clap, issues #6421 and #6529). A script without this defect is
+/// unchanged.
 fn with_consistent_labels(script: &str) -> String {
     script.replace("mcp__subcmd__host", "mcp__host")
 }

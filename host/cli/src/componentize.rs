@@ -1,4 +1,5 @@
-//! `componentize`: makes a component from a core module. The WIT of the contract and the adapter for WASI 0.1 are embedded.
+//! `componentize`: makes a component from a core module. The WIT of the contract and the adapter for WASI 0.1 are
+//! embedded.
 
 use std::fs::Permissions;
 use std::io::Write as _;

@@ -10,8 +10,8 @@ use mcp_host_config::Config;
 use mcp_host_engine::confinement::{Confinement, ConfinementError, Permissions, UnixSockets};
 use mcp_resource_host::host::DataDirs;
 
-/// Confines this process; with `confine` in the config also to the paths and ports that the config names. Must be called while
-/// the process has one thread.
+/// Confines this process; with `confine` in the config also to the paths and ports that the config names. Must be
+/// called while the process has one thread.
 pub(super) fn install(config: Option<&Config>, file: &Path) -> Result<Confinement, ConfinementError> {
     let permissions = config.filter(|config| config.server.confine).map(|config| {
         let dirs = DataDirs::of_command(&config.server);

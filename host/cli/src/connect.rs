@@ -1,7 +1,7 @@
 //! `connect` and `disconnect`: a server's entry in the config file of a client.
 //!
-//! Without `--write` the entry is printed exactly as it would be written into an empty file. The existing content of a file
-//! stays: [`json_file`] and [`toml_file`] change the entry alone, and [`file`] replaces the file atomically.
+//! Without `--write` the entry is printed exactly as it would be written into an empty file. The existing content of a
+//! file stays: [`json_file`] and [`toml_file`] change the entry alone, and [`file`] replaces the file atomically.
 
 mod client;
 mod disconnect;

@@ -109,8 +109,8 @@ impl Context {
         Ok(loaded.unwrap_or_else(|| Config::load(&self.config))?)
     }
 
-    /// Reads the config for a command that starts neither a server nor a plugin. Files and variables that only those need, such
-    /// as secrets, may be missing.
+    /// Reads the config for a command that starts neither a server nor a plugin. Files and variables that only those
+    /// need, such as secrets, may be missing.
     pub(super) fn config_without_secrets(&self) -> Result<Config, CliError> {
         let error = match Config::load(&self.config) {
             Ok(config) => return Ok(config),
@@ -123,8 +123,8 @@ impl Context {
         Ok(config.clone())
     }
 
-    /// Returns the config for a client of the administration listener of a running server. Only `[admin]` needs to be valid: the server
-    /// may run with an earlier version of the file.
+    /// Returns the config for a client of the administration listener of a running server. Only `[admin]` needs to be
+    /// valid: the server may run with an earlier version of the file.
     pub(super) fn admin_config(&self) -> Result<Config, CliError> {
         let error = match Config::load(&self.config) {
             Ok(config) => return Ok(config),
@@ -135,9 +135,9 @@ impl Context {
         Ok(Config { admin: Some(admin.clone()), ..Config::default() })
     }
 
-    /// Starts a host with the config, and waits until each plugin is loaded or has failed. The host has no audit log: that
-    /// belongs to the server, which may be running. It does not join the cluster either: as a replica it would take a share of
-    /// the rates, and might poll for the others. It prepares no data, as the command ends earlier.
+    /// Starts a host with the config, and waits until each plugin is loaded or has failed. The host has no audit log:
+    /// that belongs to the server, which may be running. It does not join the cluster either: as a replica it would
+    /// take a share of the rates, and might poll for the others. It prepares no data, as the command ends earlier.
     pub(super) async fn start_host(&self) -> Result<Host, CliError> {
         let config = Config { audit: None, ..self.config()? };
         Ok(self.builder(config).outside_cluster().without_preparations().start().await?)
@@ -161,15 +161,15 @@ impl Context {
         builder.command().compiler(Compiler::CurrentExe).progress(self.messages.compilation_progress())
     }
 
-    /// Restricts a recording to the plugin that serves this resource, in hosts that are built from now on. A resource of the host itself,
-    /// such as a search, restricts nothing.
+    /// Restricts a recording to the plugin that serves this resource, in hosts that are built from now on. A resource
+    /// of the host itself, such as a search, restricts nothing.
     pub(super) fn record_only(&self, uri: &str) {
         // A command reads one resource.
         let _ = self.recorded_uri.set(uri.to_owned());
     }
 
-    /// Returns the file of a component. The command line has its path or, as in a config, the name of a provider: names are
-    /// looked up in the plugin path of the config, if the command reads one.
+    /// Returns the file of a component. The command line has its path or, as in a config, the name of a provider: names
+    /// are looked up in the plugin path of the config, if the command reads one.
     pub(super) fn component(written: &Path, config: Option<&Config>) -> Result<PathBuf, CliError> {
         let environment = Environment::from_process();
         let configured = config.and_then(|config| config.server.plugin_path.as_deref());

@@ -17,8 +17,8 @@ Examples:
 
 /// Print the best passages for a question, within a budget of tokens
 ///
-/// Each passage has its URI and lines in front. Tokens are estimated: a quarter of the ASCII bytes, and one for each other
-/// character.
+/// Each passage has its URI and lines in front. Tokens are estimated: a quarter of the ASCII bytes, and one for each
+/// other character.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {

@@ -13,18 +13,19 @@
 //! | `terminal`, `line_editor`, `status` | keys, the prompt, and the status line |
 //! | `session` | the loop |
 //!
-//! `dev` runs the server of `serve` with its config watcher (hot reload): when a build has replaced the component, the watcher
-//! reloads it. Only the watcher loads components. So a failed build changes nothing, and clients stay connected.
+//! `dev` runs the server of `serve` with its config watcher (hot reload): when a build has replaced the component, the
+//! watcher reloads it. Only the watcher loads components. So a failed build changes nothing, and clients stay
+//! connected.
 //!
-//! Output is a scrolling log with one status line below it, and not a full-screen interface: old compiler messages stay in the
-//! terminal's scrollback, and without a terminal the same lines are plain output. All output, including the output of builds,
-//! goes through the queue of standard error.
+//! Output is a scrolling log with one status line below it, and not a full-screen interface: old compiler messages stay
+//! in the terminal's scrollback, and without a terminal the same lines are plain output. All output, including the
+//! output of builds, goes through the queue of standard error.
 //!
-//! The kernel does not confine this process, unlike other commands: the needs of a build are unknown, and the author runs it
-//! deliberately. Components run in the usual sandbox, and are compiled in a confined process.
+//! The kernel does not confine this process, unlike other commands: the needs of a build are unknown, and the author
+//! runs it deliberately. Components run in the usual sandbox, and are compiled in a confined process.
 //!
-//! The server listens on loopback only. If the config has neither rules nor authentication, `anonymous` may do everything:
-//! clients on this machine connect without credentials, as over stdio.
+//! The server listens on loopback only. If the config has neither rules nor authentication, `anonymous` may do
+//! everything: clients on this machine connect without credentials, as over stdio.
 
 mod build;
 mod build_output;
@@ -117,8 +118,8 @@ pub(super) struct Args {
 /// The default log filter: all log lines of guests, and warnings and errors.
 const DEFAULT_LOG: &str = "warn,mcp_host::guest=trace";
 
-/// Changes the log: local times, and the default filter unless one is chosen. The author wants to see the log of guests; the
-/// command itself reports other events.
+/// Changes the log: local times, and the default filter unless one is chosen. The author wants to see the log of
+/// guests; the command itself reports other events.
 pub(super) fn adjust_log(log: &mut LogSettings) {
     log.times = LogTimes::Short;
     if let Some(filter) = DEFAULT_LOG.parse().ok().filter(|_| !log.is_filter_chosen) {
@@ -205,7 +206,8 @@ fn serve_locally(mut config: Config) -> Config {
         rule.allow.push(everything);
         config.rules.push(rule);
     }
-    // The listener exists already. Without an address, a config without plugins causes no warning about clients that see nothing.
+    // The listener exists already. Without an address, a config without plugins causes no warning about clients that
+    // see nothing.
     config.server.http = None;
     config
 }

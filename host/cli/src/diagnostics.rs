@@ -1,7 +1,7 @@
 //! Diagnostics of providers' calls for their authors: the times of a call (`--timing`), and the place of a failure.
 //!
-//! All commands but `serve` have a [`CallRecorder`], to which the engine reports each call. The reports are not sent to clients:
-//! they go to standard error, escaped.
+//! All commands but `serve` have a [`CallRecorder`], to which the engine reports each call. The reports are not sent to
+//! clients: they go to standard error, escaped.
 //!
 //! | module | subject |
 //! |---|---|

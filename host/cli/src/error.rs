@@ -236,8 +236,8 @@ pub(super) enum CliError {
         /// The resource's type and size.
         kind_and_size: String,
     },
-    /// The response has no content of the requested resource, and not exactly one of the resources below it; only one can be
-    /// written.
+    /// The response has no content of the requested resource, and not exactly one of the resources below it; only one
+    /// can be written.
     #[error("{uri} has the contents of {} resources in its response, and only one can be written", children.len())]
     Collection {
         /// The requested resource.

@@ -22,7 +22,8 @@ pub(super) fn lines(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Escapes deceptive characters in a line of our own log. The formatter has already escaped control characters in foreign text.
+/// Escapes deceptive characters in a line of our own log. The formatter has already escaped control characters in
+/// foreign text.
 pub(super) fn log_line(text: &str, is_json: bool) -> Cow<'_, str> {
     if is_json { json(text) } else { escape(text, is_deceptive) }
 }

@@ -28,8 +28,8 @@ Examples:
 
 /// Explain which rule decides what a principal may do
 ///
-/// Without a URI, prints the rules that apply to the principal. Only the config counts, not the state of a running server,
-/// such as a plugin that is not loaded.
+/// Without a URI, prints the rules that apply to the principal. Only the config counts, not the state of a running
+/// server, such as a plugin that is not loaded.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -41,7 +41,8 @@ pub(super) struct Args {
     #[arg(long = "op", value_name = "OPERATION", default_value = "read", value_parser = operation)]
     operation: Operation,
 
-    /// List the principals, groups and others that the rules allow or deny the operation, each with the rule that decides
+    /// List the principals, groups and others that the rules allow or deny the operation, each with the rule that
+    /// decides
     #[arg(long, requires = "uri", conflicts_with_all = ["name", "groups"])]
     who: bool,
 

@@ -1,8 +1,8 @@
-//! Suggestions for a URI that cannot be read, listed, watched, searched or explained: other operations of the same principal on
-//! the URI, or similar URIs.
+//! Suggestions for a URI that cannot be read, listed, watched, searched or explained: other operations of the same
+//! principal on the URI, or similar URIs.
 //!
-//! A provider writes `{mount}` in a message where the host inserts the mount. If the message has relative paths nevertheless, the
-//! hint has their URIs.
+//! A provider writes `{mount}` in a message where the host inserts the mount. If the message has relative paths
+//! nevertheless, the hint has their URIs.
 
 use std::fmt::Write as _;
 
@@ -35,7 +35,8 @@ pub(super) async fn for_read(host: &Host, principal: &Principal, uri: &str, erro
     for_unknown(host, principal, uri, error).await
 }
 
-/// Returns a hint for a URI that could not be listed: to read the resource if it exists, or the templates of its plugin.
+/// Returns a hint for a URI that could not be listed: to read the resource if it exists, or the templates of its
+/// plugin.
 pub(super) async fn for_list(host: &Host, principal: &Principal, uri: &str, error: &Error) -> Option<String> {
     if !is_about_uri(error) {
         return None;
@@ -92,8 +93,8 @@ fn for_unnotified(host: &Host, principal: &Principal, uri: &str) -> Option<Strin
     })
 }
 
-/// Returns a hint for a URI below which no resource was found. If no mount owns the URI, there is no hint: the error already
-/// names the nearest searchable mount, and the nearest of all mounts might contradict it.
+/// Returns a hint for a URI below which no resource was found. If no mount owns the URI, there is no hint: the error
+/// already names the nearest searchable mount, and the nearest of all mounts might contradict it.
 pub(super) fn for_search(host: &Host, principal: &Principal, within: &str) -> Option<String> {
     match host.explain(principal, Operation::Read, within) {
         Err(Error::NotFound { .. }) => None,
@@ -101,8 +102,8 @@ pub(super) fn for_search(host: &Host, principal: &Principal, within: &str) -> Op
     }
 }
 
-/// Returns a hint for a URI that no mount owns, or that the rules deny the principal. The user of the command may read the
-/// config; for an MCP client such a resource does not exist.
+/// Returns a hint for a URI that no mount owns, or that the rules deny the principal. The user of the command may read
+/// the config; for an MCP client such a resource does not exist.
 fn by_config(host: &Host, principal: &Principal, operation: Operation, uri: &str) -> Option<String> {
     match host.explain(principal, operation, uri) {
         Ok(explanation) if !explanation.decision.is_allowed() => {
@@ -149,8 +150,8 @@ fn is_about_uri(error: &Error) -> bool {
     matches!(error, Error::NotFound { .. } | Error::InvalidRequest { .. })
 }
 
-/// The templates of the plugin whose mount owns the URI. The message about an invalid request describes the expected paths
-/// already.
+/// The templates of the plugin whose mount owns the URI. The message about an invalid request describes the expected
+/// paths already.
 async fn for_unknown(host: &Host, principal: &Principal, uri: &str, error: &Error) -> Option<String> {
     match error {
         Error::NotFound { .. } => {}

@@ -1,7 +1,8 @@
-//! `init`: writes a commented config for the [contents of paths](super::served_paths), by default of the current directory.
+//! `init`: writes a commented config for the [contents of paths](super::served_paths), by default of the current
+//! directory.
 //!
-//! The config refers to existing components, so `mcp-host check` passes: by name if the plugin path has them, as after the
-//! installation of a package; by path if not. An existing file is never overwritten.
+//! The config refers to existing components, so `mcp-host check` passes: by name if the plugin path has them, as after
+//! the installation of a package; by path if not. An existing file is never overwritten.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
@@ -27,8 +28,9 @@ const DEFAULT_CONFIG: &str = "mcp-host.toml";
 
 /// Write a commented config for git repositories, folders and databases
 ///
-/// A git repository is served with its files, a folder with Markdown files as notes, any other folder as files, and a SQLite database as
-/// tables; all are read-only. Files of a work tree that `.gitignore` names are not served. An existing config is never overwritten.
+/// A git repository is served with its files, a folder with Markdown files as notes, any other folder as files, and a
+/// SQLite database as tables; all are read-only. Files of a work tree that `.gitignore` names are not served. An
+/// existing config is never overwritten.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -36,8 +38,8 @@ pub(super) struct Args {
     #[arg(value_name = "PATH", default_value = ".", hide_default_value = true)]
     paths: Vec<PathBuf>,
 
-    /// The directory with the components of the providers; by default, the directory of the installed package, or `plugins` beside the
-    /// program, one level above it, or in the current directory
+    /// The directory with the components of the providers; by default, the directory of the installed package, or
+    /// `plugins` beside the program, one level above it, or in the current directory
     #[arg(long, value_name = "DIR")]
     plugins: Option<PathBuf>,
 

@@ -1,4 +1,5 @@
-//! `inspect`: the digest, exports, imports, description and needs of a component file. The component is granted nothing.
+//! `inspect`: the digest, exports, imports, description and needs of a component file. The component is granted
+//! nothing.
 
 pub(crate) mod plugin_table;
 

@@ -1,5 +1,5 @@
-//! The journal of systemd, used where standard error is connected to it (`JOURNAL_STREAM`, systemd.exec(5)): lines of the log
-//! become entries with fields, in the journal's own protocol.
+//! The journal of systemd, used where standard error is connected to it (`JOURNAL_STREAM`, systemd.exec(5)): lines of
+//! the log become entries with fields, in the journal's own protocol.
 //!
 //! | field | value |
 //! |---|---|
@@ -10,8 +10,8 @@
 //! | `TRACE_ID` | the id of the trace that the line belongs to |
 //! | `MCP_HOST_PLUGIN`, `MCP_HOST_ERROR`, … | each field of the line |
 //!
-//! The thread that writes standard error sends the entries, because the journal may be slow. An entry that the journal rejects is
-//! written as a line.
+//! The thread that writes standard error sends the entries, because the journal may be slow. An entry that the journal
+//! rejects is written as a line.
 
 use std::fmt::Write as _;
 use std::io;
@@ -33,8 +33,8 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Connects, if standard error is connected to the journal. Call it before the process is confined: after that, Unix sockets
-    /// cannot be opened.
+    /// Connects, if standard error is connected to the journal. Call it before the process is confined: after that,
+    /// Unix sockets cannot be opened.
     #[cfg(target_os = "linux")]
     pub(super) fn connect() -> Option<Self> {
         let stderr = rustix::fs::fstat(io::stderr()).ok()?;

@@ -1,8 +1,8 @@
 //! `keyvalue`: the buckets of plugins, for admins and scripts.
 //!
-//! The command opens the database in the config's state directory, which a running server may use at the same time, and connects to the
-//! NATS servers of `[cluster]` for shared buckets. No plugin is loaded and no component is needed. Only granted buckets are accessible, and
-//! quotas apply.
+//! The command opens the database in the config's state directory, which a running server may use at the same time, and
+//! connects to the NATS servers of `[cluster]` for shared buckets. No plugin is loaded and no component is needed. Only
+//! granted buckets are accessible, and quotas apply.
 
 use std::fs::File;
 use std::io::{self, Read};

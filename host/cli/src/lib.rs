@@ -20,8 +20,8 @@
 //! | `browser` | the browser of `serve --open` |
 //! | `error` | the errors of commands: message, help, and exit code |
 //!
-//! Exit codes: 0 success, 1 failure, 2 invalid command line or config, 3 a person has to agree (`update`). A reader that closes
-//! standard output early is not a failure.
+//! Exit codes: 0 success, 1 failure, 2 invalid command line or config, 3 a person has to agree (`update`). A reader
+//! that closes standard output early is not a failure.
 //!
 //! Commands contain no logic of the host: they call the library and print the result.
 
@@ -186,8 +186,8 @@ impl Command {
 /// Runs the command of this process.
 ///
 /// Wrong usage ends the process with exit code 2, `--help` and `--version` with 0. The calling `main` begins with
-/// [`run_compiler`](mcp_host_engine::run_compiler). `start_threads` is called after the confinement of the process, when further
-/// threads are allowed.
+/// [`run_compiler`](mcp_host_engine::run_compiler). `start_threads` is called after the confinement of the process,
+/// when further threads are allowed.
 pub fn main(start_threads: impl FnOnce()) -> ExitCode {
     let matches = Cli::command().try_get_matches().unwrap_or_else(|error| nearest_first(error).exit());
     let Cli { global, mut command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
@@ -283,8 +283,8 @@ fn nearest_first(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// The number of task polls after which a transport thread checks for ready sockets. One poll may encode a part of an answer, so
-/// tokio's default of 61 is too high.
+/// The number of task polls after which a transport thread checks for ready sockets. One poll may encode a part of an
+/// answer, so tokio's default of 61 is too high.
 const EVENT_INTERVAL: u32 = 11;
 
 /// The threads of the transports, one per processor.

@@ -1,9 +1,9 @@
 //! Rate limit for log lines that clients can cause.
 //!
-//! Some actions of clients are logged (a session ended, a connection had to wait), and clients decide their frequency. So each
-//! call site in the server logs at most [`BURST`] lines per [`PERIOD`]. Further lines are dropped, counted, and reported together
-//! with the lines that standard error dropped. Guests have a separate limit (`limits.log`), and so do faults of plugins. The
-//! level `debug` is not limited.
+//! Some actions of clients are logged (a session ended, a connection had to wait), and clients decide their frequency.
+//! So each call site in the server logs at most [`BURST`] lines per [`PERIOD`]. Further lines are dropped, counted, and
+//! reported together with the lines that standard error dropped. Guests have a separate limit (`limits.log`), and so do
+//! faults of plugins. The level `debug` is not limited.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

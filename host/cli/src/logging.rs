@@ -74,9 +74,10 @@ const OWN_TARGETS: [&str; 2] = ["mcp_host", "mcp_resource_host"];
 
 /// Returns the targets that a filter enables.
 ///
-/// A bare level applies to the targets of this program. Libraries are logged only if the filter names them: clients, guests and
-/// origins cause their lines, at any rate and without truncation (`h2` each unexpected PING, `rustls` each invalid name, the
-/// engine each fault, `rmcp` each notification of an upstream, `notify` each event of the log file itself).
+/// A bare level applies to the targets of this program. Libraries are logged only if the filter names them: clients,
+/// guests and origins cause their lines, at any rate and without truncation (`h2` each unexpected PING, `rustls` each
+/// invalid name, the engine each fault, `rmcp` each notification of an upstream, `notify` each event of the log file
+/// itself).
 fn targets(filter: &LogFilter) -> Targets {
     let mut targets = Targets::new();
     for (target, level) in filter.directives() {
@@ -103,8 +104,8 @@ pub(super) struct LogSettings {
 }
 
 impl LogSettings {
-    /// Combines the settings of the command line and the environment with the config's. `dev` has its own default. Without a
-    /// format, the log goes to the journal if there is one.
+    /// Combines the settings of the command line and the environment with the config's. `dev` has its own default.
+    /// Without a format, the log goes to the journal if there is one.
     pub(super) fn new(
         (filter, format): (&LogFilter, Option<Format>),
         is_filter_chosen: bool,
@@ -152,8 +153,8 @@ struct FilterState {
 }
 
 impl ReloadableFilter {
-    /// Uses the filter of a reloaded config, unless the command line or the environment has one. If an administrator has set
-    /// another filter, the change takes effect after that one.
+    /// Uses the filter of a reloaded config, unless the command line or the environment has one. If an administrator
+    /// has set another filter, the change takes effect after that one.
     pub(super) fn configure(&self, log: &Log) {
         if self.is_chosen {
             return;
@@ -181,8 +182,8 @@ impl mcp_host_server::LogFilter for ReloadableFilter {
     }
 }
 
-/// Starts the log and, if there is a collector, the spans of requests. Returns the filter of the log. With `observes_calls`, host
-/// calls of providers are recorded.
+/// Starts the log and, if there is a collector, the spans of requests. Returns the filter of the log. With
+/// `observes_calls`, host calls of providers are recorded.
 pub(super) fn start(
     settings: LogSettings,
     messages: &Messages,
@@ -199,8 +200,8 @@ pub(super) fn start(
     };
     let (reloadable, handle) = reload::Layer::new(targets(&filter));
     let subscriber = tracing_subscriber::registry().with(layer.with_filter(reloadable));
-    // The call fails if this process already has a logger, which then stays. An absent layer is left out and not added as `None`:
-    // that would be a layer without a filter beside filtered ones.
+    // The call fails if this process already has a logger, which then stays. An absent layer is left out and not added
+    // as `None`: that would be a layer without a filter beside filtered ones.
     let _ = match telemetry {
         Some(telemetry) => subscriber.with(telemetry.layer()).try_init(),
         None if observes_calls => subscriber.with(host_calls::layer()).try_init(),

@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
-/// jemalloc: responses are allocated on one thread and often freed on another, which causes lock contention in the system's
-/// allocator. The background thread of jemalloc returns unused memory to the system, also while the host is idle.
+/// jemalloc: responses are allocated on one thread and often freed on another, which causes lock contention in the
+/// system's allocator. The background thread of jemalloc returns unused memory to the system, also while the host is
+/// idle.
 #[cfg(not(target_env = "msvc"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -17,7 +18,8 @@ fn main() -> ExitCode {
     mcp_resource_host_cli::main(start_allocator_thread)
 }
 
-/// Starts jemalloc's background thread. Automatic start is disabled, because the process is confined while it has one thread.
+/// Starts jemalloc's background thread. Automatic start is disabled, because the process is confined while it has one
+/// thread.
 fn start_allocator_thread() {
     #[cfg(not(target_env = "msvc"))]
     // If that fails, the threads that free memory return it.

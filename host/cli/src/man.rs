@@ -102,7 +102,8 @@ fn see_also(pages: &[String]) -> Roff {
     roff
 }
 
-/// The sections of the text of `--help`. `Examples:` and `Exit codes:` begin new sections. Indented lines are not filled.
+/// The sections of the text of `--help`. `Examples:` and `Exit codes:` begin new sections. Indented lines are not
+/// filled.
 fn sections(notes: &str) -> Roff {
     let mut roff = Roff::new();
     let mut is_heading_wanted = true;

@@ -1,8 +1,8 @@
 //! Standard error: everything but results.
 //!
-//! Errors, warnings, notes, the log, panics and progress all go through one [`Messages`], and then through the queue and the
-//! thread of [`Stderr`]. There is no other writer, and no caller blocks on it. Foreign text is always escaped here, even if
-//! standard error is not a terminal, because logs end up on terminals.
+//! Errors, warnings, notes, the log, panics and progress all go through one [`Messages`], and then through the queue
+//! and the thread of [`Stderr`]. There is no other writer, and no caller blocks on it. Foreign text is always escaped
+//! here, even if standard error is not a terminal, because logs end up on terminals.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io;
@@ -92,13 +92,14 @@ impl Messages {
         self.labeled("note", AnsiColor::Green, message);
     }
 
-    /// Prints the server's address on one line, for which programs wait. The line is not part of the log, which may be off.
+    /// Prints the server's address on one line, for which programs wait. The line is not part of the log, which may be
+    /// off.
     pub(super) fn listening(&self, scheme: &str, address: SocketAddr) {
         self.print_line(&format!("listening on {scheme}://{address}/mcp"));
     }
 
-    /// Prints the address like [`listening`](Self::listening), a note and an escaped line, in one write: no line of the log can
-    /// come between them.
+    /// Prints the address like [`listening`](Self::listening), a note and an escaped line, in one write: no line of the
+    /// log can come between them.
     pub(super) fn listening_with(&self, scheme: &str, address: SocketAddr, note: &str, line: &str) {
         let style = self.colored.then(|| AnsiColor::Green.on_default().bold());
         let note = labeled("note", style, note, self.columns());
@@ -143,7 +144,8 @@ impl Messages {
     }
 }
 
-/// A message with its label. The first line is prose, and is wrapped; further lines are lists and snippets, which are not.
+/// A message with its label. The first line is prose, and is wrapped; further lines are lists and snippets, which are
+/// not.
 fn labeled(label: &str, style: Option<Style>, message: &str, columns: Option<usize>) -> String {
     let style = style.unwrap_or_default();
     let message = escape::lines(message);

@@ -115,8 +115,8 @@ fn directory_name(dir: &Path) -> Option<String> {
     Some(name.to_string_lossy().into_owned())
 }
 
-/// The printed lines: commands are indented, and their purpose follows a `#`. If a command and its purpose together are wider
-/// than [`MAX_WIDTH`], the purposes have separate lines.
+/// The printed lines: commands are indented, and their purpose follows a `#`. If a command and its purpose together are
+/// wider than [`MAX_WIDTH`], the purposes have separate lines.
 fn next_steps(project: &Project, dir: &Path) -> Vec<String> {
     let name = project.name.as_str();
     let cd = (dir != Path::new(".")).then(|| format!("  cd {}", shell_quoted(&dir.to_string_lossy())));

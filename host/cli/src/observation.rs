@@ -16,12 +16,13 @@ const DEFAULT_COLUMNS: usize = 100;
 /// The options of commands that call providers.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ObservationArgs {
-    /// Write a CPU profile of the providers to this file, for Firefox's profiler (profiler.firefox.com); `-` prints a flame graph and
-    /// a call tree on standard error
+    /// Write a CPU profile of the providers to this file, for Firefox's profiler (profiler.firefox.com); `-` prints a
+    /// flame graph and a call tree on standard error
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
 
-    /// Record the calls of providers in this file, with the data that providers read and their answers, for `mcp-host replay`
+    /// Record the calls of providers in this file, with the data that providers read and their answers, for
+    /// `mcp-host replay`
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 }

@@ -15,8 +15,8 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use super::error::CliError;
 use super::logging;
 
-/// The defaults of options that have a variable. clap's `env` is not used: if a variable is set, it lists the option in the usage
-/// line of every error, as if it were required.
+/// The defaults of options that have a variable. clap's `env` is not used: if a variable is set, it lists the option in
+/// the usage line of every error, as if it were required.
 static DEFAULT_CONFIG: LazyLock<OsString> = LazyLock::new(|| variable_or("MCP_HOST_CONFIG", "mcp-host.toml"));
 static DEFAULT_LOG: LazyLock<OsString> = LazyLock::new(|| variable_or("MCP_HOST_LOG", "info"));
 
@@ -38,8 +38,8 @@ fn variable_or(name: &str, default: &str) -> OsString {
 const NOT_IN_URIS: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
 
-/// Parses a URI as people type it: characters that URIs cannot contain, such as non-ASCII letters and spaces, are percent-encoded
-/// (RFC 3987, section 3.1). Existing percent-encoding is kept.
+/// Parses a URI as people type it: characters that URIs cannot contain, such as non-ASCII letters and spaces, are
+/// percent-encoded (RFC 3987, section 3.1). Existing percent-encoding is kept.
 #[allow(clippy::unnecessary_wraps, reason = "the form that clap calls")]
 pub(super) fn parse_uri(text: &str) -> Result<String, Infallible> {
     Ok(utf8_percent_encode(text, NOT_IN_URIS).to_string())

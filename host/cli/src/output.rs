@@ -1,9 +1,9 @@
 //! Standard output: results only.
 //!
-//! This is the only writer to standard output, except for `serve --stdio`, where the protocol uses it. Output is buffered, so
-//! small writes are cheap; [`Output::flush`] at the end of a result writes the buffer. If the reader closes the pipe early, as
-//! `head` does, the error has the kind [`BrokenPipe`](std::io::ErrorKind::BrokenPipe), which [`CliError`](super::error::CliError)
-//! does not report as a failure.
+//! This is the only writer to standard output, except for `serve --stdio`, where the protocol uses it. Output is
+//! buffered, so small writes are cheap; [`Output::flush`] at the end of a result writes the buffer. If the reader
+//! closes the pipe early, as `head` does, the error has the kind [`BrokenPipe`](std::io::ErrorKind::BrokenPipe), which
+//! [`CliError`](super::error::CliError) does not report as a failure.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -149,8 +149,8 @@ impl<'a> Output<'a> {
     }
 }
 
-/// Returns whether output to this stream is colored. `--color always` and `never` override the environment: `NO_COLOR`, `CLICOLOR`,
-/// `CLICOLOR_FORCE`, and terminals without colors.
+/// Returns whether output to this stream is colored. `--color always` and `never` override the environment: `NO_COLOR`,
+/// `CLICOLOR`, `CLICOLOR_FORCE`, and terminals without colors.
 pub(super) fn is_colored(choice: ColorChoice, stream: &impl RawStream) -> bool {
     match choice {
         ColorChoice::Always => true,

@@ -42,8 +42,8 @@ Examples:
 
 /// Read a resource as a client does
 ///
-/// Text goes to standard output. Binary content goes to a file or a pipe, never to a terminal. Of a resource in several formats, a
-/// file or a pipe gets the preferred one. Before a search or a selection is read, the index is updated.
+/// Text goes to standard output. Binary content goes to a file or a pipe, never to a terminal. Of a resource in several
+/// formats, a file or a pipe gets the preferred one. Before a search or a selection is read, the index is updated.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -178,8 +178,8 @@ impl<'a> OutputMode<'a> {
     }
 }
 
-/// Prints the notices about the contents to standard error: a pipe gets the content unchanged. Formats of one resource have the
-/// same notices. Notices that the shown text repeats are left out.
+/// Prints the notices about the contents to standard error: a pipe gets the content unchanged. Formats of one resource
+/// have the same notices. Notices that the shown text repeats are left out.
 fn print_notices(contents: &[ResourceContents], is_text_shown: bool, context: &Context) {
     let notices = contents.iter().flat_map(|one| Notice::all_in(&one.entry.meta).into_iter());
     let notices = notices.filter(|notice| !(is_text_shown && notice.in_text));
@@ -188,8 +188,8 @@ fn print_notices(contents: &[ResourceContents], is_text_shown: bool, context: &C
     lines.iter().for_each(|line| context.messages.note(line));
 }
 
-/// Splits the contents into one format per resource and the other formats. The first text of a resource is kept; without text,
-/// its first format.
+/// Splits the contents into one format per resource and the other formats. The first text of a resource is kept;
+/// without text, its first format.
 fn preferred(contents: &[ResourceContents]) -> (Vec<&ResourceContents>, Vec<&ResourceContents>) {
     let is_text = |one: &ResourceContents| matches!(one.body, ResourceBody::Text(_));
     let is_kept = |one: &&ResourceContents| {

@@ -1,7 +1,7 @@
 //! `--record FILE`: a file with the calls of providers, for [`replay`](super::replay).
 //!
-//! Only the owner can read the file ([`private_file::create`]): it has the data that providers read and returned. A call is written
-//! when it ends. The file has at most [`MAX_FILE`] bytes; further calls are only counted.
+//! Only the owner can read the file ([`private_file::create`]): it has the data that providers read and returned. A
+//! call is written when it ends. The file has at most [`MAX_FILE`] bytes; further calls are only counted.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

@@ -1,5 +1,5 @@
-//! The shared parts of the commands for components from registries: the config with its references, the lock, the store, and how
-//! a component is obtained, inspected and shown.
+//! The shared parts of the commands for components from registries: the config with its references, the lock, the
+//! store, and how a component is obtained, inspected and shown.
 //!
 //! | module | command |
 //! |---|---|
@@ -12,7 +12,8 @@
 //! | `difference` | new requirements of a version, beyond the agreed ones |
 //! | `config_edit` | a `[[plugin]]` in the text of a config |
 //!
-//! A component is inspected as in `mcp-host inspect`: compiled in the confined child process, and described without any grant.
+//! A component is inspected as in `mcp-host inspect`: compiled in the confined child process, and described without any
+//! grant.
 
 pub(super) mod add;
 mod config_edit;

@@ -1,7 +1,7 @@
 //! `replay`: repeats recorded calls without any grant, and compares the results.
 //!
-//! A recording may be from others. A line is decoded only if it has at most [`MAX_LINE`] bytes and its values take about [`MAX_DECODED`]
-//! at most, and one line is in memory at a time. The [`report`] is bounded, too.
+//! A recording may be from others. A line is decoded only if it has at most [`MAX_LINE`] bytes and its values take
+//! about [`MAX_DECODED`] at most, and one line is in memory at a time. The [`report`] is bounded, too.
 
 mod report;
 
@@ -33,7 +33,8 @@ Examples:
   mcp-host replay a.jsonl --component new.wasm      does a new version?
   mcp-host test new.wasm --replay recordings/       all recordings of a directory";
 
-/// The maximum size of the values of a decoded line, in bytes, as [`decoded_size`] estimates it. It is more than 32 MiB of host calls take.
+/// The maximum size of the values of a decoded line, in bytes, as [`decoded_size`] estimates it. It is more than 32 MiB
+/// of host calls take.
 const MAX_DECODED: usize = 2 << 30;
 
 /// Repeat recorded calls of a provider without grants, and compare its behavior with the recording
@@ -225,7 +226,8 @@ pub(super) async fn replay_file(
     Ok(report)
 }
 
-/// Reads the next line without its end: at most `max` bytes, and one more if it is longer. Returns false at the end of the file.
+/// Reads the next line without its end: at most `max` bytes, and one more if it is longer. Returns false at the end of
+/// the file.
 fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>, max: usize) -> io::Result<bool> {
     line.clear();
     let max = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
@@ -244,7 +246,8 @@ fn decode(line: &[u8], max: usize) -> Result<Line, String> {
     serde_json::from_slice(line).map_err(|error| error.to_string())
 }
 
-/// Returns about how many bytes the values of JSON take in memory: with few members, an object takes much more than its text.
+/// Returns about how many bytes the values of JSON take in memory: with few members, an object takes much more than its
+/// text.
 fn decoded_size(json: &[u8]) -> usize {
     /// A value in an array.
     const VALUE: usize = size_of::<Value>();

@@ -33,9 +33,9 @@ pub(super) fn report(requirements: &Requirements) -> Vec<RequirementReport<'_>> 
     requirements.iter().map(RequirementReport::from).collect()
 }
 
-/// One row per capability that takes a grant: its name, imports, grants, and status. If the provider declares its needs, imports
-/// that are neither declared nor granted are left out: the runtime of its language has them. So is a config without keys of which
-/// none is declared as required.
+/// One row per capability that takes a grant: its name, imports, grants, and status. If the provider declares its
+/// needs, imports that are neither declared nor granted are left out: the runtime of its language has them. So is a
+/// config without keys of which none is declared as required.
 pub(super) fn rows<'r>(
     requirements: &'r Requirements,
     asked: Option<&'r Needs>,

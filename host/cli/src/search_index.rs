@@ -89,8 +89,8 @@ async fn rebuild(host: &Host, context: &Context) -> Result<(), CliError> {
     Ok(output.flush()?)
 }
 
-/// Waits until the index is up to date with the plugins. Shows progress on a terminal, or says once what takes so long, and the parts
-/// that cannot be indexed.
+/// Waits until the index is up to date with the plugins. Shows progress on a terminal, or says once what takes so long,
+/// and the parts that cannot be indexed.
 pub(super) async fn wait_until_indexed(host: &Host, context: &Context) {
     let names: Vec<_> = host.search_status().into_iter().map(|status| status.plugin).collect();
     if names.is_empty() {

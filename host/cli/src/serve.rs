@@ -38,7 +38,8 @@ use super::recording::make_passthrough;
 use super::service_manager::{Notifier, PassedSocket, ServiceManager};
 use super::signals::{self, RepeatedSignal};
 
-/// The maximum wait at the start for loading plugins. After that, requests are served without the plugins that are not ready.
+/// The maximum wait at the start for loading plugins. After that, requests are served without the plugins that are not
+/// ready.
 const START_GRACE: Duration = Duration::from_secs(2);
 /// The maximum wait at the end for sending spans.
 const TELEMETRY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -81,7 +82,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "ADDRESS", value_parser = http_address)]
     http: Option<HttpAddress>,
 
-    /// Open the console in a browser, logged in, and print its address; without `[admin]` it is at a free port of loopback
+    /// Open the console in a browser, logged in, and print its address; without `[admin]` it is at a free port of
+    /// loopback
     #[arg(long)]
     open: bool,
 
@@ -348,8 +350,8 @@ fn log_cached_responses(host: &Host) {
     }
 }
 
-/// Starts the shutdown `server.drain-delay` after the signal. Until then `/readyz` answers 503 (readiness), and clients are still
-/// served.
+/// Starts the shutdown `server.drain-delay` after the signal. Until then `/readyz` answers 503 (readiness), and clients
+/// are still served.
 async fn delay_drain(
     signal: CancellationToken,
     shutdown: CancellationToken,
@@ -433,7 +435,8 @@ pub(super) async fn listen(address: HttpAddress, setting: &'static str) -> Resul
     TcpListener::bind(address).await.map_err(|source| CliError::Listen { address, setting, source })
 }
 
-/// Binds the address of `[admin]`. Over stdio each client starts its own process, and only the first one can bind the address.
+/// Binds the address of `[admin]`. Over stdio each client starts its own process, and only the first one can bind the
+/// address.
 async fn listen_admin(address: &AdminAddress, is_stdio: bool) -> Result<Option<AdminListener>, CliError> {
     match AdminListener::bind(address).await {
         Err(error) if is_stdio && error.kind() == std::io::ErrorKind::AddrInUse => {

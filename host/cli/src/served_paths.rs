@@ -1,4 +1,5 @@
-//! Serving files and directories of this machine with `init` and `serve PATH…`: the plugins for each path, and their config.
+//! Serving files and directories of this machine with `init` and `serve PATH…`: the plugins for each path, and their
+//! config.
 //!
 //! | found at a path | plugins |
 //! |---|---|
@@ -8,12 +9,12 @@
 //! | any other directory; one with Markdown files that is a part of a work tree, or has one below | `files` |
 //! | a database of SQLite | `database` |
 //!
-//! A work tree contains files that must not be published: build output, dependencies, secrets. Git ignores these, and so does the
-//! provider `files`; the provider `notes` would serve them.
+//! A work tree contains files that must not be published: build output, dependencies, secrets. Git ignores these, and
+//! so does the provider `files`; the provider `notes` would serve them.
 //!
-//! Each plugin has read access to its path only. For a linked worktree or a submodule, `git` also has read access to the
-//! repository, if that [leads back](repository) to the path. All plugins are searched, except `git` beside `files`, which has the
-//! same text. A rule denies [files with secrets](denied).
+//! Each plugin has read access to its path only. For a linked worktree or a submodule, `git` also has read access to
+//! the repository, if that [leads back](repository) to the path. All plugins are searched, except `git` beside `files`,
+//! which has the same text. A rule denies [files with secrets](denied).
 
 mod components;
 mod contents;

@@ -1,5 +1,6 @@
-//! The service manager, such as systemd: the listening socket that it passes (socket activation, `sd_listen_fds(3)`), and the
-//! messages that it expects from a service of `Type=notify` (`sd_notify(3)`). Without a manager, nothing happens.
+//! The service manager, such as systemd: the listening socket that it passes (socket activation, `sd_listen_fds(3)`),
+//! and the messages that it expects from a service of `Type=notify` (`sd_notify(3)`). Without a manager, nothing
+//! happens.
 //!
 //! | message | when |
 //! |---|---|
@@ -8,8 +9,8 @@
 //! | `STOPPING=1` | the server received a termination signal |
 //! | `WATCHDOG=1` | twice per `WatchdogSec`, by a task on the threads that serve clients: the manager restarts a server whose threads run no tasks |
 //!
-//! The manager keeps its socket open during a restart of the server. New connections wait in the backlog of the socket, and none
-//! is refused.
+//! The manager keeps its socket open during a restart of the server. New connections wait in the backlog of the socket,
+//! and none is refused.
 
 use std::io;
 use std::net::TcpListener as StdTcpListener;
@@ -54,8 +55,8 @@ pub(super) struct PassedSocket {
 }
 
 impl PassedSocket {
-    /// Takes the socket of this process, if the manager passed one. Call it while the process has one thread: it removes
-    /// environment variables.
+    /// Takes the socket of this process, if the manager passed one. Call it while the process has one thread: it
+    /// removes environment variables.
     ///
     /// # Errors
     ///
@@ -103,8 +104,8 @@ pub(super) struct Notifier {
 }
 
 impl Notifier {
-    /// Connects to the manager (`NOTIFY_SOCKET`). Call it before the process is confined: after that, Unix sockets cannot be
-    /// opened, and a permission for this socket would extend to every provider's host calls.
+    /// Connects to the manager (`NOTIFY_SOCKET`). Call it before the process is confined: after that, Unix sockets
+    /// cannot be opened, and a permission for this socket would extend to every provider's host calls.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Signals: the first SIGINT or SIGTERM requests a graceful shutdown, the second one exits immediately; SIGHUP requests a reload,
-//! and SIGUSR1 another login code of the console.
+//! Signals: the first SIGINT or SIGTERM requests a graceful shutdown, the second one exits immediately; SIGHUP requests
+//! a reload, and SIGUSR1 another login code of the console.
 
 use std::io;
 
@@ -10,8 +10,9 @@ use super::messages::Messages;
 use mcp_host_base::log_target;
 use mcp_host_base::task;
 
-/// Returns a token that the first termination signal cancels; `begun`, a text about what happens then, is logged. A second signal
-/// calls `at_exit` and exits the process immediately, with the exit code that shells report for a process killed by this signal.
+/// Returns a token that the first termination signal cancels; `begun`, a text about what happens then, is logged. A
+/// second signal calls `at_exit` and exits the process immediately, with the exit code that shells report for a process
+/// killed by this signal.
 ///
 /// # Errors
 ///
@@ -37,7 +38,8 @@ pub(super) fn shutdown(
     Ok(shutdown)
 }
 
-/// Returns a future that waits for a termination signal: for a command that ends without draining anything, and prints nothing about it.
+/// Returns a future that waits for a termination signal: for a command that ends without draining anything, and prints
+/// nothing about it.
 ///
 /// # Errors
 ///

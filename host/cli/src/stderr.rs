@@ -1,11 +1,11 @@
 //! Standard error: a bounded queue, and a dedicated thread that writes it.
 //!
-//! Standard error may be a pipe without a reader, a stopped terminal, or a full disk, and a write to it may block or fail. So
-//! only one thread writes to it. All other output to standard error (the log, messages, panics, progress) goes into a queue of at
-//! most [`MAX_QUEUED`] bytes, at the cost of one copy.
+//! Standard error may be a pipe without a reader, a stopped terminal, or a full disk, and a write to it may block or
+//! fail. So only one thread writes to it. All other output to standard error (the log, messages, panics, progress) goes
+//! into a queue of at most [`MAX_QUEUED`] bytes, at the cost of one copy.
 //!
-//! - A server never blocks on it (load shedding): when the queue is full, lines are dropped and counted, and a line of the log
-//!   reports the count after the next successful write. A command for people blocks.
+//! - A server never blocks on it (load shedding): when the queue is full, lines are dropped and counted, and a line of
+//!   the log reports the count after the next successful write. A command for people blocks.
 //! - [`flush`](Stderr::flush) waits until the queue is written, within the caller's timeout.
 //! - Output that cannot be written (a closed pipe, a full disk) counts as dropped.
 //!
@@ -150,7 +150,8 @@ impl Stderr {
         Spinner { stderr: self.clone(), number }
     }
 
-    /// Sets the status line below all output, on a terminal; `None` removes it. The line is cut to the width of the terminal.
+    /// Sets the status line below all output, on a terminal; `None` removes it. The line is cut to the width of the
+    /// terminal.
     pub(super) fn set_status(&self, status: Option<String>) {
         let mut queue = self.0.queue();
         if queue.is_threadless || queue.status == status {
@@ -196,8 +197,8 @@ impl Shared {
     fn push(&self, item: Item) {
         let limit = if is_writer_thread() { MAX_QUEUED.saturating_add(RESERVED) } else { MAX_QUEUED };
         let cost = item.cost();
-        // Spinners are never dropped: their number is bounded by the running compilations, and a spinner whose end is lost would
-        // turn forever.
+        // Spinners are never dropped: their number is bounded by the running compilations, and a spinner whose end is
+        // lost would turn forever.
         let is_text = matches!(item, Item::Text(_) | Item::Record(_));
         let is_full = |queue: &mut Queue| is_text && queue.bytes.saturating_add(cost) > limit;
         // A command waits, at most until the queue is empty. The writer must not wait for itself.

@@ -1,9 +1,10 @@
 //! Tables: one item per row.
 //!
-//! On a terminal tables have headings, and programs get plain rows. A table for people ([`Table::always_with_headings`]) has
-//! headings in both cases, as programs can use `--json`. A row is one line, provider text is escaped, and a column never gets
-//! narrower from one page of a listing to the next. Only if the terminal is too narrow for a page, its columns are arranged to
-//! fit, and a cell takes several lines. Verbatim cells, such as URIs, get at least half of the width.
+//! On a terminal tables have headings, and programs get plain rows. A table for people
+//! ([`Table::always_with_headings`]) has headings in both cases, as programs can use `--json`. A row is one line,
+//! provider text is escaped, and a column never gets narrower from one page of a listing to the next. Only if the
+//! terminal is too narrow for a page, its columns are arranged to fit, and a cell takes several lines. Verbatim cells,
+//! such as URIs, get at least half of the width.
 
 use std::io;
 
@@ -166,8 +167,8 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
     }
 }
 
-/// Returns the minimum widths of columns whose total exceeds `width`: verbatim columns get the width that the others leave, and
-/// at least half.
+/// Returns the minimum widths of columns whose total exceeds `width`: verbatim columns get the width that the others
+/// leave, and at least half.
 fn narrow_bounds<const COLUMNS: usize>(
     widths: [u16; COLUMNS],
     is_verbatim: [bool; COLUMNS],

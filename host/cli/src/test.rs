@@ -1,4 +1,5 @@
-//! `test`: the conformance test of a provider. Runs [`conformance`](mcp_host_devkit::conformance) and prints its report.
+//! `test`: the conformance test of a provider. Runs [`conformance`](mcp_host_devkit::conformance) and prints its
+//! report.
 
 mod junit;
 mod options;

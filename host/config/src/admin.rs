@@ -38,7 +38,8 @@ pub struct Admin {
     pub token: Option<AdminToken>,
     /// The certificate for TLS. Without it the listener uses plain HTTP.
     pub tls: Option<Tls>,
-    /// Whether clients with a bearer token that `/mcp` accepts may log in to the console, and see the view of their principal.
+    /// Whether clients with a bearer token that `/mcp` accepts may log in to the console, and see the view of their
+    /// principal.
     pub users: bool,
 }
 
@@ -93,7 +94,8 @@ impl FromNode for AdminAddress {
     }
 }
 
-/// Returns the suggestion for an invalid address: a Unix socket if the text is a path, or an address with the example port.
+/// Returns the suggestion for an invalid address: a Unix socket if the text is a path, or an address with the example
+/// port.
 fn suggestion(node: &Node<'_>, error: &HttpAddressError) -> String {
     let written = node.string::<AdminAddress>().unwrap_or_default();
     let path = written.strip_prefix("unix").unwrap_or(written).trim_start_matches(':');
@@ -165,13 +167,13 @@ table! {
         /// The address to listen on: an IP address with a port, or `unix:` and the path of a socket.
         #[required]
         listen: AdminAddress,
-        /// The bearer token of administrators, at least 32 characters. An address that other machines can reach requires `token` and
-        /// `tls`.
+        /// The bearer token of administrators, at least 32 characters. An address that other machines can reach
+        /// requires `token` and `tls`.
         token: Option<AdminToken>,
         /// The certificate for TLS. Without it the listener uses plain HTTP.
         tls: Option<Tls>,
-        /// Whether clients with a bearer token that `/mcp` accepts may log in to the console, and see the view of their principal.
-        /// `false` unless set.
+        /// Whether clients with a bearer token that `/mcp` accepts may log in to the console, and see the view of their
+        /// principal. `false` unless set.
         users: bool,
     }
 }
@@ -214,7 +216,8 @@ impl FromTable for Admin {
             }
             _ => {}
         }
-        // An unreadable value has been reported already. Without it the listener would be less protected than configured.
+        // An unreadable value has been reported already. Without it the listener would be less protected than
+        // configured.
         let is_whole = table.has("token") == token.is_some() && table.has("tls") == tls.is_some();
         is_whole.then_some(Self { listen, token, tls, users })
     }

@@ -10,8 +10,8 @@
 //! | `max-replicas` | the maximum number of replicas by which the rates of clients are divided |
 //! | `sessions` | whether any replica can continue a session, or only the one that opened it |
 //!
-//! `polling` of a `[[plugin]]` selects the plugins that share their polls, `shared = true` in `grants.keyvalue` the buckets that
-//! replicas share, and `shared = true` in `[search]` the indexes of plugins with shared polls.
+//! `polling` of a `[[plugin]]` selects the plugins that share their polls, `shared = true` in `grants.keyvalue` the
+//! buckets that replicas share, and `shared = true` in `[search]` the indexes of plugins with shared polls.
 
 use std::fmt;
 use std::str::FromStr;
@@ -61,8 +61,8 @@ table! {
         pub lease: Lease,
         /// The maximum number of live replicas by which the rates of clients are divided. 32 unless set; 1 to 1024.
         pub max_replicas: MaxReplicas,
-        /// The replicas that serve a session of the revisions up to 2025-11-25: `"sticky"`, the one that opened the session, or
-        /// `"shared"`, any replica. `"sticky"` unless set.
+        /// The replicas that serve a session of the revisions up to 2025-11-25: `"sticky"`, the one that opened the
+        /// session, or `"shared"`, any replica. `"sticky"` unless set.
         pub sessions: SessionPlace,
     }
 }
@@ -85,7 +85,8 @@ checked_text! {
     otherwise "write at most 32 of a-z, 0-9, `-` and `_`, such as `name = \"prod\"`"
 }
 
-/// The URL of a NATS server: encrypted, `tls://…`, or on this machine, `nats://` with `localhost` or a loopback address.
+/// The URL of a NATS server: encrypted, `tls://…`, or on this machine, `nats://` with `localhost` or a loopback
+/// address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NatsUrl(String);
 
@@ -253,7 +254,8 @@ impl Config {
 
     /// Reports shared buckets in a config without a cluster.
     fn report_shared_buckets(&self, table: &Table<'_>) {
-        // A section with mistakes has been reported. If no table has problems, the list is complete and in the order of the file.
+        // A section with mistakes has been reported. If no table has problems, the list is complete and in the order of
+        // the file.
         if self.cluster.is_some() || table.has("cluster") || table.has_problems() {
             return;
         }

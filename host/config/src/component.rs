@@ -1,9 +1,9 @@
 //! The component of a plugin: the path of a file, the name of an installed provider, or a reference to a registry.
 //!
-//! A name has neither a slash nor the suffix `.wasm`: `git` is the file `git.wasm` in the first directory of the plugin path that
-//! has it, and `./git` is a file beside the config. `oci://…` is a component from a registry (`registry`). With names, one config
-//! is valid on machines whose packages use different directories. The plugin path is `plugin-path` of `[server]`, or the plugin
-//! path of the [`Environment`].
+//! A name has neither a slash nor the suffix `.wasm`: `git` is the file `git.wasm` in the first directory of the plugin
+//! path that has it, and `./git` is a file beside the config. `oci://…` is a component from a registry (`registry`).
+//! With names, one config is valid on machines whose packages use different directories. The plugin path is
+//! `plugin-path` of `[server]`, or the plugin path of the [`Environment`].
 
 use std::path::{Path, PathBuf};
 
@@ -91,7 +91,8 @@ list_type! {
     }
 }
 
-/// The file of a component. A missing file has been reported, and the rest of the plugin is still compared with other plugins.
+/// The file of a component. A missing file has been reported, and the rest of the plugin is still compared with other
+/// plugins.
 pub(super) struct Component(pub(super) PathBuf);
 
 impl FromNode for Component {
@@ -131,7 +132,8 @@ impl FromNode for Component {
     }
 }
 
-/// Returns the suggestion: the file beside the config if there is one, a provider with a similar name, or how providers are found.
+/// Returns the suggestion: the file beside the config if there is one, a provider with a similar name, or how providers
+/// are found.
 fn help(node: &Node<'_>, error: &ProviderNotFound) -> String {
     let beside = [format!("./{}", error.name), error.file.clone()];
     let beside = beside.iter().find(|file| node.context.base_dir.join(file).is_file());
@@ -156,8 +158,8 @@ fn help(node: &Node<'_>, error: &ProviderNotFound) -> String {
 }
 
 impl Environment {
-    /// The default plugin path of a program and its packages: `plugins` beside the program, `../lib/mcp-host/plugins` from there,
-    /// and `/usr/lib/mcp-host/plugins`.
+    /// The default plugin path of a program and its packages: `plugins` beside the program, `../lib/mcp-host/plugins`
+    /// from there, and `/usr/lib/mcp-host/plugins`.
     pub(super) fn plugin_path_of(program: &Path) -> Vec<PathBuf> {
         let beside = program.parent().into_iter().flat_map(|directory| {
             let installed = directory.parent().map(|prefix| prefix.join("lib/mcp-host/plugins"));

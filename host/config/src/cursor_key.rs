@@ -1,5 +1,5 @@
-//! The keys with which replicas seal their cursors: each 32 bytes in base64 or hexadecimal digits, stored outside of the config.
-//! There are several during a key rotation.
+//! The keys with which replicas seal their cursors: each 32 bytes in base64 or hexadecimal digits, stored outside of
+//! the config. There are several during a key rotation.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};

@@ -1,5 +1,5 @@
-//! Declarations of the config's keys. Each key is declared once, as a field; reading, default, JSON Schema and the suggestions
-//! for misspelled keys are derived from it.
+//! Declarations of the config's keys. Each key is declared once, as a field; reading, default, JSON Schema and the
+//! suggestions for misspelled keys are derived from it.
 //!
 //! | macro | declares |
 //! |---|---|
@@ -41,12 +41,12 @@
 //! A field with `#[internal]` is not a key: it has its default, and other code of the crate sets it.
 //!
 //! The key of `shelf_count` is `shelf-count`, and it has the documentation of the field. Attributes stand below the
-//! documentation, in the order above. If the value of a required key with an `Option` type is invalid, which has been reported,
-//! the field is `None`. `Shop::with_defaults(name)` is private: a shop with the given required keys and the defaults of the
-//! others.
+//! documentation, in the order above. If the value of a required key with an `Option` type is invalid, which has been
+//! reported, the field is `None`. `Shop::with_defaults(name)` is private: a shop with the given required keys and the
+//! defaults of the others.
 //!
-//! Without `as …, such as …` only the keys are declared. Implement [`FromTable`](super::reader::FromTable) for the table if keys
-//! can conflict, or if the value has another form than the table.
+//! Without `as …, such as …` only the keys are declared. Implement [`FromTable`](super::reader::FromTable) for the
+//! table if keys can conflict, or if the value has another form than the table.
 //!
 //! Keys do not depend on cargo features: a program passes its features when it uses a config
 //! ([`Config::check_features`](super::Config::check_features)).
@@ -191,8 +191,8 @@ macro_rules! field_default {
 /// }
 /// ```
 ///
-/// `, default Saturday` after the example declares the default, which the schema shows. With `, unless is_weekday`, a function
-/// `fn(&Node<'_>) -> bool` rejects values that need a specific error.
+/// `, default Saturday` after the example declares the default, which the schema shows. With `, unless is_weekday`, a
+/// function `fn(&Node<'_>) -> bool` rejects values that need a specific error.
 macro_rules! named_enum {
     (
         $(#[$attribute:meta])*
@@ -330,8 +330,8 @@ macro_rules! written_as {
 /// }
 /// ```
 ///
-/// `otherwise` is the suggestion for an invalid text: a literal, or with `|written, key|` an expression of the text and of its
-/// key.
+/// `otherwise` is the suggestion for an invalid text: a literal, or with `|written, key|` an expression of the text and
+/// of its key.
 macro_rules! checked_text {
     (
         $(#[$attribute:meta])*
@@ -416,7 +416,8 @@ macro_rules! one_line {
     )*};
 }
 
-/// Declares a text that is not empty: its name in messages, an example, and the message and the correction for an empty text.
+/// Declares a text that is not empty: its name in messages, an example, and the message and the correction for an empty
+/// text.
 macro_rules! non_empty {
     (
         $(#[$attribute:meta])*
@@ -448,8 +449,8 @@ macro_rules! non_empty {
     };
 }
 
-/// Declares a list that is stored in another form, or whose entries depend on each other: its name in messages, the type of its
-/// entries in the config, and how it is read.
+/// Declares a list that is stored in another form, or whose entries depend on each other: its name in messages, the
+/// type of its entries in the config, and how it is read.
 ///
 /// ```text
 /// list_type! {

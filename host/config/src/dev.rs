@@ -23,12 +23,12 @@ table! {
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Dev as "a table", such as "{ build = \"make\" }" {
-        /// The shell command that builds the component, run in the directory of the project. Unless set, it follows from the
-        /// kind of the project: for example, `cargo build` with a `Cargo.toml`.
+        /// The shell command that builds the component, run in the directory of the project. Unless set, it follows
+        /// from the kind of the project: for example, `cargo build` with a `Cargo.toml`.
         pub build: Option<BuildCommand>,
-        /// The sources: files, directories or globs, relative to the directory of the project. A change of a source starts a
-        /// build. The whole directory unless set. Files that `.gitignore` names, hidden files and build output are not
-        /// watched.
+        /// The sources: files, directories or globs, relative to the directory of the project. A change of a source
+        /// starts a build. The whole directory unless set. Files that `.gitignore` names, hidden files and build output
+        /// are not watched.
         pub watch: Vec<WatchPattern>,
     }
 }
@@ -115,7 +115,8 @@ impl WatchPattern {
         self.glob.is_some()
     }
 
-    /// Returns whether the pattern is a glob that matches this path. The path is relative to the directory of the project.
+    /// Returns whether the pattern is a glob that matches this path. The path is relative to the directory of the
+    /// project.
     pub fn matches(&self, path: &Path) -> bool {
         self.glob.as_ref().is_some_and(|glob| glob.is_match(path))
     }

@@ -33,9 +33,11 @@ pub struct Diagnostic {
 /// The cause of a problem. Later variants leave less of the config usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cause {
-    /// A file, a directory or a variable of a plugin or of a registry is missing on this machine, or its value is unusable.
+    /// A file, a directory or a variable of a plugin or of a registry is missing on this machine, or its value is
+    /// unusable.
     MachineForPlugin,
-    /// The same for an item of the server itself that does not affect access decisions: a certificate, the key of a collector.
+    /// The same for an item of the server itself that does not affect access decisions: a certificate, the key of a
+    /// collector.
     MachineForServer,
     /// The same for an item of a principal or an issuer: a token, keys.
     MachineForPrincipals,

@@ -103,8 +103,8 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> BoundedDuration<MIN, DE
         OutOfRange { found, min: milliseconds(MIN), max: milliseconds(MAX) }
     }
 
-    /// The error for a number without a unit. Suggests the first usual unit that puts the number within the range: 10 are
-    /// seconds, 30000 are milliseconds.
+    /// The error for a number without a unit. Suggests the first usual unit that puts the number within the range: 10
+    /// are seconds, 30000 are milliseconds.
     fn no_unit(found: &str) -> BoundedDurationError {
         let units = ["s", "ms", "m", "h", "d"];
         let suggestion = units.iter().map(|unit| format!("{found}{unit}")).find(|time| Self::is_valid(time));

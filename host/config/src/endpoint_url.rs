@@ -1,5 +1,5 @@
-//! URLs of endpoints to which the host sends secrets or from which it takes keys, and the URL of this server: `https`, or `http`
-//! to loopback.
+//! URLs of endpoints to which the host sends secrets or from which it takes keys, and the URL of this server: `https`,
+//! or `http` to loopback.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,8 +16,8 @@ const MAX_LEN: usize = 2048;
 
 /// An absolute URL: encrypted, `https://…`, or on this machine, `http://` with `localhost` or a loopback address.
 ///
-/// Scheme, host and port are normalized (RFC 3986, section 6.2.3); the rest is as written. The URL has no fragment, user name or
-/// password.
+/// Scheme, host and port are normalized (RFC 3986, section 6.2.3); the rest is as written. The URL has no fragment,
+/// user name or password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointUrl {
     text: String,
@@ -66,7 +66,8 @@ fn without_query(text: &str) -> String {
     }
 }
 
-/// Returns the URL of a text that lacks only the scheme: a host with a dot or a port. Hosts of this machine usually have no TLS.
+/// Returns the URL of a text that lacks only the scheme: a host with a dot or a port. Hosts of this machine usually
+/// have no TLS.
 fn with_scheme(text: &str) -> Option<String> {
     let (host, rest) = text.split_at_checked(text.find([':', '/']).unwrap_or(text.len()))?;
     let has_port = rest.strip_prefix(':').is_some_and(|port| port.starts_with(|c: char| c.is_ascii_digit()));
@@ -170,8 +171,8 @@ impl FromNode for EndpointUrl {
     }
 }
 
-/// An [`EndpointUrl`] without a query: the identifier of an issuer (RFC 8414, section 2), or of this server (RFC 9728, section
-/// 1.2).
+/// An [`EndpointUrl`] without a query: the identifier of an issuer (RFC 8414, section 2), or of this server (RFC 9728,
+/// section 1.2).
 pub(super) struct IdentifierUrl(pub(super) EndpointUrl);
 
 written_as! {

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 /// The environment variables, the home directory and the plugin path for reading a config.
 ///
-/// The usual environment is [the process's own](Self::from_process). An application that hosts configs of others passes a
-/// separate environment, so that these configs cannot read its variables:
+/// The usual environment is [the process's own](Self::from_process). An application that hosts configs of others passes
+/// a separate environment, so that these configs cannot read its variables:
 ///
 /// ```
 /// use mcp_host_config::Environment;
@@ -29,8 +29,8 @@ impl Environment {
         Self::default()
     }
 
-    /// The environment of this process. Its plugin path is `plugins` beside the program, `../lib/mcp-host/plugins` from there, and
-    /// `/usr/lib/mcp-host/plugins`.
+    /// The environment of this process. Its plugin path is `plugins` beside the program, `../lib/mcp-host/plugins` from
+    /// there, and `/usr/lib/mcp-host/plugins`.
     pub fn from_process() -> Self {
         let program = std::env::current_exe().unwrap_or_default();
         Self {
@@ -62,8 +62,8 @@ impl Environment {
         self
     }
 
-    /// Keeps references to registries as the paths of components, for commands that resolve the references. A config without
-    /// plugins is then valid. By default a component is the file in the store that the lock refers to.
+    /// Keeps references to registries as the paths of components, for commands that resolve the references. A config
+    /// without plugins is then valid. By default a component is the file in the store that the lock refers to.
     #[must_use]
     pub fn keep_references(mut self) -> Self {
         self.keeps_references = true;

@@ -1,11 +1,11 @@
 //! The error of a config with problems.
 //!
-//! A [`ConfigError`] contains *all* [`Diagnostic`]s of one file, in the order of the file. Each has the problem, its position,
-//! and a correction; [`ConfigError::render`] underlines the offending text. Control characters of the file are removed before
-//! they reach a terminal.
+//! A [`ConfigError`] contains *all* [`Diagnostic`]s of one file, in the order of the file. Each has the problem, its
+//! position, and a correction; [`ConfigError::render`] underlines the offending text. Control characters of the file
+//! are removed before they reach a terminal.
 //!
-//! The offending line is quoted from the file, unless it may hold a secret. Values from a variable or from another file are never
-//! quoted.
+//! The offending line is quoted from the file, unless it may hold a secret. Values from a variable or from another file
+//! are never quoted.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -94,8 +94,8 @@ impl ConfigError {
         Self { rest: Some(Box::new(rest)), is_usable, is_servable, decides_access, ..self }
     }
 
-    /// Returns the administration listener of the config, if it is valid: for a client of a server that runs with an earlier
-    /// version of the file.
+    /// Returns the administration listener of the config, if it is valid: for a client of a server that runs with an
+    /// earlier version of the file.
     pub fn admin(&self) -> Option<&Admin> {
         self.rest.as_ref()?.admin.as_ref()
     }
@@ -105,27 +105,27 @@ impl ConfigError {
         &self.file
     }
 
-    /// Returns the files in the config, as far as it could be read, and the missing directories of its grants. If one of them
-    /// changes, the config should be read again.
+    /// Returns the files in the config, as far as it could be read, and the missing directories of its grants. If one
+    /// of them changes, the config should be read again.
     pub fn files(&self) -> &BTreeSet<PathBuf> {
         &self.files
     }
 
-    /// Returns the config if all problems are missing or unusable files, directories or variables of plugins. Its rules and
-    /// settings are valid, and a `ConfigWatcher` applies them. Its plugins are incomplete, and must not be loaded.
+    /// Returns the config if all problems are missing or unusable files, directories or variables of plugins. Its rules
+    /// and settings are valid, and a `ConfigWatcher` applies them. Its plugins are incomplete, and must not be loaded.
     pub fn partial_config(&self) -> Option<&Config> {
         self.rest.as_deref().filter(|_| self.is_servable)
     }
 
-    /// Returns the config if all problems are missing or unusable files, directories or variables, none of them of a principal or
-    /// an issuer. A `ConfigWatcher` applies its rules, groups, principals and issuers.
+    /// Returns the config if all problems are missing or unusable files, directories or variables, none of them of a
+    /// principal or an issuer. A `ConfigWatcher` applies its rules, groups, principals and issuers.
     pub fn config_of_access(&self) -> Option<&Config> {
         self.rest.as_deref().filter(|_| self.decides_access)
     }
 
-    /// Returns the config if all problems are missing or unusable files, directories or variables, of plugins or of the server
-    /// itself: keys, certificates, secrets. Its names, rules and directories are valid. For commands that start neither a server
-    /// nor a plugin.
+    /// Returns the config if all problems are missing or unusable files, directories or variables, of plugins or of the
+    /// server itself: keys, certificates, secrets. Its names, rules and directories are valid. For commands that start
+    /// neither a server nor a plugin.
     pub fn config_without_secrets(&self) -> Option<&Config> {
         self.rest.as_deref().filter(|_| self.is_usable)
     }
@@ -135,8 +135,9 @@ impl ConfigError {
         &self.diagnostics
     }
 
-    /// Returns the same problems, without source lines that overlap private values: values of `grants.env`, the commands of
-    /// upstreams, and URLs with a query. For readers without access to the file: a log, and administrators over a network.
+    /// Returns the same problems, without source lines that overlap private values: values of `grants.env`, the
+    /// commands of upstreams, and URLs with a query. For readers without access to the file: a log, and administrators
+    /// over a network.
     #[must_use]
     pub fn without_private_lines(mut self) -> Self {
         let private = private_spans(&self.text);
@@ -248,8 +249,8 @@ fn overlap(one: &Range<usize>, other: &Range<usize>) -> bool {
     one.start < other.end && other.start < one.end
 }
 
-/// The line of the value at this offset with a mark in place of the value, which may be a secret, and the span of the mark.
-/// `None` if the line has more than a key before the value: that may be a secret, too.
+/// The line of the value at this offset with a mark in place of the value, which may be a secret, and the span of the
+/// mark. `None` if the line has more than a key before the value: that may be a secret, too.
 fn masked_line(text: &str, value: usize) -> Option<(String, Range<usize>)> {
     const MARK: &str = "…";
     let before = text.get(..value)?;
@@ -263,8 +264,8 @@ fn masked_line(text: &str, value: usize) -> Option<(String, Range<usize>)> {
     Some((format!("{key}{MARK}"), key.len()..key.len().saturating_add(MARK.len())))
 }
 
-/// The spans of private values: values of `env` in a table `grants`, `command`, and URLs with a query. `None` if the text is not
-/// TOML.
+/// The spans of private values: values of `env` in a table `grants`, `command`, and URLs with a query. `None` if the
+/// text is not TOML.
 fn private_spans(text: &str) -> Option<Vec<Range<usize>>> {
     let root = DeTable::parse(text).ok()?;
     let mut spans = Vec::new();
@@ -276,7 +277,8 @@ fn add_private_spans(table: &DeTable<'_>, is_grants: bool, spans: &mut Vec<Range
     for (key, value) in table {
         let key = key.get_ref();
         match (value.get_ref(), &**key) {
-            // A table of dotted keys or with a header has only the span of the header, so the spans of its values are added.
+            // A table of dotted keys or with a header has only the span of the header, so the spans of its values are
+            // added.
             (DeValue::Table(variables), "env") if is_grants => {
                 spans.push(value.span());
                 spans.extend(variables.iter().map(|(_, value)| value.span()));

@@ -12,7 +12,8 @@ use super::{Config, EndpointUrl};
 /// The sections that declare how clients authenticate.
 const AUTHENTICATION_SECTIONS: [&str; 2] = ["principal", "issuer"];
 
-/// The reason why a server must not listen at an address: other machines can reach it, and the config lacks a protection.
+/// The reason why a server must not listen at an address: other machines can reach it, and the config lacks a
+/// protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{address}` can be reached from other machines, and the config has {missing}")]
 pub struct ExposureError {
@@ -79,8 +80,8 @@ impl Config {
         !self.principals.is_empty() || !self.issuers.is_empty() || !self.http.client_ca.is_empty()
     }
 
-    /// Checks that the HTTP server may listen at its address ([`Server::http`](super::Server::http)): on loopback; beyond it with
-    /// authentication and TLS, or with [`insecure`](super::http::Http::insecure).
+    /// Checks that the HTTP server may listen at its address ([`Server::http`](super::Server::http)): on loopback;
+    /// beyond it with authentication and TLS, or with [`insecure`](super::http::Http::insecure).
     ///
     /// # Errors
     ///
@@ -123,8 +124,8 @@ impl Config {
         }
     }
 
-    /// Whether clients may use this host in the URL of the server: `localhost` and the loopback addresses, the listen address,
-    /// [`hosts`](super::http::Http::hosts), and the host of [`public_url`](super::http::Http::public_url).
+    /// Whether clients may use this host in the URL of the server: `localhost` and the loopback addresses, the listen
+    /// address, [`hosts`](super::http::Http::hosts), and the host of [`public_url`](super::http::Http::public_url).
     pub fn is_own_host(&self, host: &UrlHost) -> bool {
         let is_own_address = |address: HttpAddress| match host {
             UrlHost::Name(_) => false,

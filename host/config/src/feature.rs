@@ -1,7 +1,7 @@
 //! Cargo features that keys of a config require.
 //!
-//! A config is read and validated in the same way for all builds. The program passes its features when it uses the config:
-//! [`Config::check_features`].
+//! A config is read and validated in the same way for all builds. The program passes its features when it uses the
+//! config: [`Config::check_features`].
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! URI globs of access rules.
 //!
-//! A glob is normalized when it is parsed. So a request only has to match it, and a glob that could never match is an error: a
-//! `deny` rule without effect is worse than a rejected config.
+//! A glob is normalized when it is parsed. So a request only has to match it, and a glob that could never match is an
+//! error: a `deny` rule without effect is worse than a rejected config.
 
 mod automaton;
 mod error;
@@ -29,12 +29,13 @@ use super::reader::{FromNode, Node, Schema};
 /// | `NAME+**` | everything below the mount `NAME+`: the one place where `**` follows other characters |
 /// | `{a,b}` | `a` or `b`; not nested |
 ///
-/// A glob is matched against a whole URI in [normal form](mcp_host_model::uri#normal-form) without its query, and is normalized
-/// in the same way: characters that a URI cannot contain are percent-encoded, so they can be written literally; percent-encoding
-/// has its canonical form, so `%40` is `@`; scheme and host are in lower case. A glob that cannot match a normalized URI is
-/// rejected: one without a scheme at its beginning, or with dot segments or a fragment. Also rejected, because they mislead: a
-/// `**` within a segment, backslashes, the encoding of a character with a meaning in globs (`%2A`, and `%2C` within braces), and
-/// `[…]`, which could match a slash or half of an encoded character.
+/// A glob is matched against a whole URI in [normal form](mcp_host_model::uri#normal-form) without its query, and is
+/// normalized in the same way: characters that a URI cannot contain are percent-encoded, so they can be written
+/// literally; percent-encoding has its canonical form, so `%40` is `@`; scheme and host are in lower case. A glob that
+/// cannot match a normalized URI is rejected: one without a scheme at its beginning, or with dot segments or a
+/// fragment. Also rejected, because they mislead: a `**` within a segment, backslashes, the encoding of a character
+/// with a meaning in globs (`%2A`, and `%2C` within braces), and `[…]`, which could match a slash or half of an encoded
+/// character.
 #[derive(Clone)]
 pub struct UriGlob {
     source: String,
@@ -123,8 +124,8 @@ impl UriGlob {
         }
     }
 
-    /// Returns the patterns of the glob: a URI matches the glob if it matches one of them. They can be compiled into a set with
-    /// the patterns of other globs.
+    /// Returns the patterns of the glob: a URI matches the glob if it matches one of them. They can be compiled into a
+    /// set with the patterns of other globs.
     pub fn patterns(&self) -> impl Iterator<Item = Glob> {
         let above = self.prefix.is_some().then(|| self.normalized.strip_suffix("/**")).flatten();
         let whole = everything_below_prefix(&self.normalized);
@@ -142,15 +143,16 @@ impl UriGlob {
         automaton::reaches(&self.normalized, pattern)
     }
 
-    /// Returns the text before a final `/**`, or the whole text, if it has no other wildcards. The glob matches this text and,
-    /// with `/**`, everything below it.
+    /// Returns the text before a final `/**`, or the whole text, if it has no other wildcards. The glob matches this
+    /// text and, with `/**`, everything below it.
     pub fn literal_prefix(&self) -> Option<&str> {
         let prefix = self.normalized.strip_suffix("/**").unwrap_or(&self.normalized);
         (!prefix.contains(['*', '?', '{'])).then_some(prefix)
     }
 
-    /// Returns a glob for the canonical forms ([`canonical`]) of URIs below the mount of an upstream, if this glob matches only
-    /// other forms of them. `prefix` is the upstream's prefix at the mount. The decision uses the text before the first wildcard.
+    /// Returns a glob for the canonical forms ([`canonical`]) of URIs below the mount of an upstream, if this glob
+    /// matches only other forms of them. `prefix` is the upstream's prefix at the mount. The decision uses the text
+    /// before the first wildcard.
     pub(super) fn canonical_below(&self, mount: &Mount, prefix: &str) -> Option<String> {
         let mount = mount.as_str();
         self.alternatives().into_iter().find_map(|glob| {

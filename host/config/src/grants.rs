@@ -60,8 +60,8 @@ table! {
 }
 
 impl Grants {
-    /// The values that must not appear in a recording of the plugin's calls: variables from a variable of the host or a file,
-    /// variables with the name of a secret, and the host's secrets for grants.
+    /// The values that must not appear in a recording of the plugin's calls: variables from a variable of the host or a
+    /// file, variables with the name of a secret, and the host's secrets for grants.
     pub fn confidential(&self) -> impl Iterator<Item = &str> {
         let written = self.env.values().filter(|value| !value.is_confidential());
         let written: BTreeSet<&str> = written.map(|value| value.expose().as_str()).collect();
@@ -84,7 +84,8 @@ impl Grants {
 /// The grammar of names of granted buckets and databases.
 const NAME_PATTERN: &str = "^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$";
 
-/// Returns whether a text is such a name: 1 to 64 of `a-z`, `A-Z`, `0-9`, `-`, `_` and `.`, beginning with a letter or digit.
+/// Returns whether a text is such a name: 1 to 64 of `a-z`, `A-Z`, `0-9`, `-`, `_` and `.`, beginning with a letter or
+/// digit.
 fn is_name(text: &str) -> bool {
     let begins_well = text.starts_with(|c: char| c.is_ascii_alphanumeric());
     let is_plain = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));

@@ -9,8 +9,8 @@ use super::reader::Schema;
 
 /// The path at which a provider sees a granted directory: `/repo`.
 ///
-/// The path is absolute, and contains no empty, `.` or `..` segment, no backslash and no control character. A trailing slash is
-/// removed. `/` is valid.
+/// The path is absolute, and contains no empty, `.` or `..` segment, no backslash and no control character. A trailing
+/// slash is removed. `/` is valid.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GuestPath(String);
 

@@ -1,8 +1,8 @@
 //! Headings with the wrong number of brackets: `[plugin]` for `[[plugin]]`, and `[[server]]` for `[server]`.
 //!
-//! If both forms occur with one name, the parser reports the *other*, correct heading as a key that is defined twice, and again
-//! each key below it. [`MixedBrackets`] reports the wrong heading once and suppresses the resulting errors. The config's schema
-//! shows which names are lists of tables, so this works for every table.
+//! If both forms occur with one name, the parser reports the *other*, correct heading as a key that is defined twice,
+//! and again each key below it. [`MixedBrackets`] reports the wrong heading once and suppresses the resulting errors.
+//! The config's schema shows which names are lists of tables, so this works for every table.
 
 use std::ops::Range;
 
@@ -45,8 +45,8 @@ pub(super) struct MixedBrackets {
 }
 
 impl MixedBrackets {
-    /// Finds the headings. Lines of a string that look like a heading are included: headings only matter at the position of an
-    /// error.
+    /// Finds the headings. Lines of a string that look like a heading are included: headings only matter at the
+    /// position of an error.
     pub(super) fn new(text: &str) -> Self {
         let mut offset = 0_usize;
         let mut headings = Vec::new();
@@ -57,14 +57,15 @@ impl MixedBrackets {
         Self { headings, schema: Config::json_schema(), reported: Vec::new() }
     }
 
-    /// Returns whether the duplicate key at this offset results from a reported heading: it is in the same table, or below it.
+    /// Returns whether the duplicate key at this offset results from a reported heading: it is in the same table, or
+    /// below it.
     pub(super) fn is_reported(&self, offset: usize) -> bool {
         let section = self.headings.iter().rev().find(|heading| heading.span.start <= offset);
         section.is_some_and(|heading| self.reported.iter().any(|path| heading.path.starts_with(path)))
     }
 
-    /// Explains the duplicate key at this offset, if it is in a heading, and this heading or an earlier one of the same name has
-    /// the wrong number of brackets.
+    /// Explains the duplicate key at this offset, if it is in a heading, and this heading or an earlier one of the same
+    /// name has the wrong number of brackets.
     pub(super) fn explain(&mut self, offset: usize) -> Option<Diagnostic> {
         let heading = self.headings.iter().find(|heading| heading.span.contains(&offset))?;
         let path = &heading.path;

@@ -50,14 +50,16 @@ table! {
         /// Authorities of client certificates (mTLS). Requires `tls`. None unless set: no certificate is requested.
         #[read(ClientAuthorities)]
         pub client_ca: Vec<ClientAuthority>,
-        /// The URL of the endpoint for clients, such as `https://mcp.example.com/mcp`: the canonical URI of this server, and the
-        /// audience of access tokens (RFC 8707). Required by `[[issuer]]`. Its host counts as one of `hosts`.
+        /// The URL of the endpoint for clients, such as `https://mcp.example.com/mcp`: the canonical URI of this
+        /// server, and the audience of access tokens (RFC 8707). Required by `[[issuer]]`. Its host counts as one of
+        /// `hosts`.
         #[read(IdentifierUrl)]
         pub public_url: Option<EndpointUrl>,
-        /// Whether the server may listen beyond loopback although it has no authentication or no TLS. `false` unless set.
+        /// Whether the server may listen beyond loopback although it has no authentication or no TLS. `false` unless
+        /// set.
         pub insecure: bool,
-        /// Host names that clients may use for the server (`Host`), with any port, in addition to `localhost`, loopback addresses,
-        /// the listening address, and the host of `public-url`. None unless set.
+        /// Host names that clients may use for the server (`Host`), with any port, in addition to `localhost`, loopback
+        /// addresses, the listening address, and the host of `public-url`. None unless set.
         pub hosts: Vec<UrlHost>,
         /// Origins of web pages that may send requests and read the responses (CORS). None unless set.
         #[read_each(CorsOrigin)]

@@ -1,8 +1,8 @@
 //! Instance reuse: `instances` of a `[[plugin]]`.
 //!
-//! Without the key each call gets a fresh instance, so no state remains between calls. With the key, instances are pooled and
-//! reused, by one call at a time: for guests with a costly start, such as Python, and to save the last microseconds. A provider
-//! must not rely on reuse: an instance may end after any call.
+//! Without the key each call gets a fresh instance, so no state remains between calls. With the key, instances are
+//! pooled and reused, by one call at a time: for guests with a costly start, such as Python, and to save the last
+//! microseconds. A provider must not rely on reuse: an instance may end after any call.
 //!
 //! | key | default | min | max | meaning |
 //! |---|---|---|---|---|
@@ -12,13 +12,13 @@
 //!
 //! An empty table selects all defaults. An instance ends earlier
 //!
-//! - after a call that ended in anything but a response or a failure defined in the contract: a trap, a limit, cancellation by
-//!   the caller, a response that violates the contract;
+//! - after a call that ended in anything but a response or a failure defined in the contract: a trap, a limit,
+//!   cancellation by the caller, a response that violates the contract;
 //! - when it uses more than its share of the plugin's memory: `limits.memory` divided by `max-idle`;
 //! - while it is idle, by eviction, when another call needs its memory or its slot among the instances of all plugins.
 //!
-//! The grants of an instance are resolved when it is created: if a directory is replaced by another with the same name, only
-//! later instances see the new one.
+//! The grants of an instance are resolved when it is created: if a directory is replaced by another with the same name,
+//! only later instances see the new one.
 //!
 //! ```
 //! use mcp_host_config::instances::InstanceReuse;

@@ -1,7 +1,8 @@
 //! Issuers of OAuth 2.1 access tokens: `[[issuer]]`.
 //!
-//! This server is a resource server (RFC 6749, section 1.1): it verifies access tokens, and issues none. A token is verified with
-//! the keys of its issuer (`jwks`, RFC 7517), or through token introspection at the issuer (`introspection`, RFC 7662).
+//! This server is a resource server (RFC 6749, section 1.1): it verifies access tokens, and issues none. A token is
+//! verified with the keys of its issuer (`jwks`, RFC 7517), or through token introspection at the issuer
+//! (`introspection`, RFC 7662).
 //!
 //! | claim | becomes |
 //! |---|---|
@@ -35,18 +36,20 @@ table! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Issuer {
-        /// The name of the issuer in rules: its principals and groups are `NAME/…`. Unique among issuers and `client-ca`.
+        /// The name of the issuer in rules: its principals and groups are `NAME/…`. Unique among issuers and
+        /// `client-ca`.
         #[required]
         pub name: PrincipalName,
-        /// The issuer identifier: a URL, exactly as the claim `iss` of the issuer's tokens. Clients find it in the metadata of this
-        /// server.
+        /// The issuer identifier: a URL, exactly as the claim `iss` of the issuer's tokens. Clients find it in the
+        /// metadata of this server.
         #[required]
         #[read(IdentifierUrl)]
         pub issuer: EndpointUrl,
-        /// The public keys of the issuer, a JSON Web Key Set: a URL, or a `file`. Either `jwks` or `introspection` is required.
+        /// The public keys of the issuer, a JSON Web Key Set: a URL, or a `file`. Either `jwks` or `introspection` is
+        /// required.
         pub jwks: Option<Jwks>,
-        /// The introspection endpoint of the issuer, for tokens that are not signed, or that the issuer can revoke. Either `jwks` or
-        /// `introspection` is required.
+        /// The introspection endpoint of the issuer, for tokens that are not signed, or that the issuer can revoke.
+        /// Either `jwks` or `introspection` is required.
         pub introspection: Option<Introspection>,
         /// The audiences of tokens that are accepted in addition to `http.public-url`. None unless set.
         #[read_each(Audience)]
@@ -58,8 +61,8 @@ table! {
         /// The claim with the name of the principal. `sub` unless set. A claim with a leading slash is a JSON Pointer.
         #[default(ClaimName::new("sub"))]
         pub principal_claim: ClaimName,
-        /// The claims with groups, each a text or a list of texts. `["groups"]` unless set. A claim with a leading slash is a JSON
-        /// Pointer.
+        /// The claims with groups, each a text or a list of texts. `["groups"]` unless set. A claim with a leading
+        /// slash is a JSON Pointer.
         #[default(vec![ClaimName::new("groups")])]
         pub group_claims: Vec<ClaimName>,
         /// The scopes that every request requires. None unless set.
@@ -70,9 +73,11 @@ table! {
         /// Scopes that include others: `{ "mcp:all" = ["mcp:read", "mcp:subscribe"] }`. None unless set.
         #[read(ScopeIncludes)]
         pub scope_includes: BTreeMap<Scope, Vec<Scope>>,
-        /// The tolerated difference between the clocks of this machine and of the issuer. 10 s unless set; 0 s to 5 min.
+        /// The tolerated difference between the clocks of this machine and of the issuer. 10 s unless set; 0 s to
+        /// 5 min.
         pub clock_skew: ClockSkew,
-        /// A PEM file of certificate authorities that are trusted for the URLs of the issuer, in addition to the machine's own.
+        /// A PEM file of certificate authorities that are trusted for the URLs of the issuer, in addition to the
+        /// machine's own.
         pub ca: Option<CaBundle>,
     }
 }
@@ -80,8 +85,8 @@ table! {
 named_enum! {
     /// An asymmetric signature algorithm of JSON Web Tokens (RFC 7518, section 3.1; RFC 8037).
     ///
-    /// Symmetric algorithms are excluded: an attacker could use the public key of one algorithm as the secret of another
-    /// (algorithm confusion).
+    /// Symmetric algorithms are excluded: an attacker could use the public key of one algorithm as the secret of
+    /// another (algorithm confusion).
     #[derive(PartialOrd, Ord, Hash)]
     pub enum SignatureAlgorithm as "a signature algorithm", such as "\"RS256\"", unless is_symmetric {
         /// RSASSA-PKCS1-v1_5 with SHA-256.

@@ -1,8 +1,9 @@
 //! The config: mounts, plugins, grants, limits and access rules.
 //!
-//! The config is one TOML file, `mcp-host.toml`. It is validated *as a whole* before anything starts: [`Config::load`] returns a
-//! valid config, or a [`ConfigError`] with all problems, each with its line and column, the offending text underlined, and a
-//! correction. Unknown keys are rejected, and so are missing components and directories, and unset variables.
+//! The config is one TOML file, `mcp-host.toml`. It is validated *as a whole* before anything starts: [`Config::load`]
+//! returns a valid config, or a [`ConfigError`] with all problems, each with its line and column, the offending text
+//! underlined, and a correction. Unknown keys are rejected, and so are missing components and directories, and unset
+//! variables.
 //!
 //! Text is parsed here, once, into types with only valid values, so the rest of the host needs no further checks: a
 //! [`PluginName`] is a valid name, a [`limits::Deadline`] lies within its bounds, [`Plugins`] do not overlap.
@@ -106,8 +107,8 @@ pub mod fuzzing {
     use super::{Config, Environment, UriGlob};
     use std::path::Path;
 
-    /// Parses a config file, and asserts that an error can be rendered. The files in the config do not exist, and there are no
-    /// environment variables.
+    /// Parses a config file, and asserts that an error can be rendered. The files in the config do not exist, and there
+    /// are no environment variables.
     pub fn config(text: &str) {
         let nowhere = Path::new("/nonexistent/mcp-host.toml");
         let Err(error) = Config::parse_in(text, nowhere, &Environment::empty()) else { return };
@@ -221,8 +222,8 @@ pub struct Config {
     pub dev: Option<Dev>,
     /// The absolute paths of the files in a config file: components, and files that contain values.
     pub files: BTreeSet<PathBuf>,
-    /// The absolute paths of the files with secrets, whose permissions [`warnings`](Self::warnings) checks: keys, files that
-    /// contain values, and the config file itself if the name of a plugin's variable in it suggests a secret.
+    /// The absolute paths of the files with secrets, whose permissions [`warnings`](Self::warnings) checks: keys, files
+    /// that contain values, and the config file itself if the name of a plugin's variable in it suggests a secret.
     pub secret_files: BTreeSet<PathBuf>,
     /// The config file; `None` for a config that an application made.
     pub file: Option<PathBuf>,
@@ -235,7 +236,8 @@ table! {
         server: Server,
         /// The HTTP server: TLS, CORS and limits of clients.
         http: Http,
-        /// The administration listener, separate from the listener of clients: health checks, metrics, an API and the console.
+        /// The administration listener, separate from the listener of clients: health checks, metrics, an API and the
+        /// console.
         admin: Option<Admin>,
         /// An issuer of OAuth 2.1 access tokens, which authenticate principals over HTTP.
         #[read(Issuers)]
@@ -299,8 +301,8 @@ impl Config {
         self
     }
 
-    /// Returns whether rules can select a principal with this name: a built-in principal, one of this config, or one with a slash
-    /// in its name, which an issuer, a client CA or an application authenticates.
+    /// Returns whether rules can select a principal with this name: a built-in principal, one of this config, or one
+    /// with a slash in its name, which an issuer, a client CA or an application authenticates.
     pub fn has_principal(&self, name: &str) -> bool {
         self.principal_names().any(|known| known == name) || rule::is_external_name(name)
     }
@@ -362,7 +364,8 @@ impl Config {
 
     /// Parses a config, with the environment variables and the home directory of this process.
     ///
-    /// `file` is the name of the file in messages; the file need not exist. Relative paths are relative to its directory.
+    /// `file` is the name of the file in messages; the file need not exist. Relative paths are relative to its
+    /// directory.
     ///
     /// # Errors
     ///
@@ -399,7 +402,8 @@ impl Config {
         Err(ConfigError::new(file, text, problems).with_files(files).with_rest(config, cause))
     }
 
-    /// Returns the JSON Schema (2020-12) of config files, for editors. It does not depend on the features of the program.
+    /// Returns the JSON Schema (2020-12) of config files, for editors. It does not depend on the features of the
+    /// program.
     ///
     /// A file that [`load`](Self::load) accepts is valid by the schema. The reverse is not true: a schema can express
     /// neither conflicts between plugins nor files that must exist.

@@ -1,7 +1,7 @@
 //! Resource limits: of a plugin, of its outbound HTTP, and of compiling its component.
 //!
-//! A component is compiled once, in a child process, before it runs. The cost of compiling hostile input has no useful upper
-//! bound, so the process is terminated at a limit, and the plugin is not loaded.
+//! A component is compiled once, in a child process, before it runs. The cost of compiling hostile input has no useful
+//! upper bound, so the process is terminated at a limit, and the plugin is not loaded.
 
 mod requested;
 
@@ -46,41 +46,42 @@ pub type ProgramCpu = BoundedDuration<SECOND, HOUR, { 365 * DAY }>;
 table! {
     /// Resource limits of a plugin: `limits` of a `[[plugin]]`.
     ///
-    /// A call that exceeds a limit fails; other calls are not affected (bulkhead). All limits have defaults, all can be set, and
-    /// none can be disabled.
+    /// A call that exceeds a limit fails; other calls are not affected (bulkhead). All limits have defaults, all can be
+    /// set, and none can be disabled.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Limits as "a table of limits", such as "{ memory = \"64MiB\", deadline = \"2s\" }" {
-        /// The memory of all calls in flight together: the allocations of guests, host memory that they cause, and their
-        /// responses during validation. 64 MiB unless set; 1 MiB to 4 GiB.
+        /// The memory of all calls in flight together: the allocations of guests, host memory that they cause, and
+        /// their responses during validation. 64 MiB unless set; 1 MiB to 4 GiB.
         pub memory: Memory,
         /// The CPU time of one call, including validation of its response. 1 s unless set; 1 ms to 10 min.
         pub cpu: Cpu,
-        /// The wall-clock time of one call, from its admission until its response is validated. 5 s unless set; 10 ms to 10 min.
+        /// The wall-clock time of one call, from its admission until its response is validated. 5 s unless set; 10 ms
+        /// to 10 min.
         pub deadline: Deadline,
         /// The maximum number of concurrent calls. 8 unless set; 1 to 1024.
         pub concurrency: Concurrency,
-        /// The maximum number of calls in the queue, which they enter when `concurrency` is reached; further calls are rejected.
-        /// 64 unless set; 0 to 10000.
+        /// The maximum number of calls in the queue, which they enter when `concurrency` is reached; further calls are
+        /// rejected. 64 unless set; 0 to 10000.
         pub queue: Queue,
-        /// The maximum time in the queue before a call is rejected. 1 s unless set; at most 1 min. With 0 a call is rejected
-        /// immediately.
+        /// The maximum time in the queue before a call is rejected. 1 s unless set; at most 1 min. With 0 a call is
+        /// rejected immediately.
         pub queue_timeout: QueueTimeout,
         /// The rate limit of calls, with a burst of the same number. 10000/s unless set; 1/h to 1000000/s.
         pub rate: CallRate,
         /// The maximum size of one response in bytes, as the provider returns it. 16 MiB unless set; 1 KiB to 256 MiB.
         pub response_size: ResponseSize,
         /// The maximum number of items of one response: entries or templates of a page, contents of a read, changes,
-        /// completions. Parts of an item count, too: its annotations, roles of its audience, icons and their sizes, members and
-        /// elements of its metadata. 100000 unless set; 1 to 1000000.
+        /// completions. Parts of an item count, too: its annotations, roles of its audience, icons and their sizes,
+        /// members and elements of its metadata. 100000 unless set; 1 to 1000000.
         pub response_items: ResponseItems,
-        /// The maximum number of entries of one listing over all its pages, as the provider returns them; further entries are
-        /// omitted. 1000000 unless set; 1 to 1000000000.
+        /// The maximum number of entries of one listing over all its pages, as the provider returns them; further
+        /// entries are omitted. 1000000 unless set; 1 to 1000000000.
         pub listing_items: ListingItems,
-        /// The rate limit, in bytes, of log messages, standard output and standard error of all calls together, with a burst of
-        /// one minute. 64KiB/m unless set; 1KiB/m to 16MiB/m. The excess is dropped and counted.
+        /// The rate limit, in bytes, of log messages, standard output and standard error of all calls together, with a
+        /// burst of one minute. 64KiB/m unless set; 1KiB/m to 16MiB/m. The excess is dropped and counted.
         pub log: LogRate,
-        /// The maximum number of resource handles of one instance: open files, directories and requests, their streams, and
-        /// timers. 1024 unless set; 64 to 65536.
+        /// The maximum number of resource handles of one instance: open files, directories and requests, their streams,
+        /// and timers. 1024 unless set; 64 to 65536.
         pub handles: Handles,
         /// The maximum number of open files and directories of one instance. 128 unless set; 1 to 4096.
         pub files: Files,
@@ -90,8 +91,9 @@ table! {
         pub http: HttpLimits,
         /// Limits of preparations. Without them the provider's `prepare` is not called.
         pub prepare: Option<PrepareLimits>,
-        /// The CPU time of the program of an upstream, with all of its processes, from its start on. Above it they are killed, and
-        /// the program is started again with back-off. No limit unless set; 1 s to 365 d. An error for a plugin.
+        /// The CPU time of the program of an upstream, with all of its processes, from its start on. Above it they are
+        /// killed, and the program is started again with back-off. No limit unless set; 1 s to 365 d. An error for a
+        /// plugin.
         pub program_cpu: Option<ProgramCpu>,
     }
 }
@@ -100,15 +102,16 @@ table! {
 pub type PrepareCpu = BoundedDuration<SECOND, MINUTE, HOUR>;
 
 table! {
-    /// Limits of preparations: `limits.prepare`. A provider that exports `prepare` does work in it that takes longer than a
-    /// call. The host calls it in the background, after the provider was loaded and after changes. Each of these calls is within
-    /// the other limits, too. The key has no effect on providers without `prepare`.
+    /// Limits of preparations: `limits.prepare`. A provider that exports `prepare` does work in it that takes longer
+    /// than a call. The host calls it in the background, after the provider was loaded and after changes. Each of these
+    /// calls is within the other limits, too. The key has no effect on providers without `prepare`.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct PrepareLimits as "a table of limits for preparations", such as "{ cpu = \"1m\", memory = \"64MiB\" }" {
         /// The CPU time of one preparation, of all its calls together. 1 min unless set; 1 s to 1 h.
         pub cpu: PrepareCpu,
-        /// The memory of the call that prepares, in addition to the memory of other calls. 64 MiB unless set; 1 MiB to 4 GiB.
+        /// The memory of the call that prepares, in addition to the memory of other calls. 64 MiB unless set; 1 MiB to
+        /// 4 GiB.
         pub memory: Memory,
     }
 }
@@ -129,12 +132,12 @@ table! {
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct HttpLimits as "a table of limits for HTTP", such as "{ concurrency = 8, rate = \"60/m\", timeout = \"10s\" }" {
-        /// The maximum number of concurrent exchanges of all calls together. 8 unless set; 1 to 64. Further exchanges are
-        /// rejected immediately. A client gets a further exchange only while more are free than the client has: of eight, one
-        /// client gets at most four.
+        /// The maximum number of concurrent exchanges of all calls together. 8 unless set; 1 to 64. Further exchanges
+        /// are rejected immediately. A client gets a further exchange only while more are free than the client has: of
+        /// eight, one client gets at most four.
         pub concurrency: HttpConcurrency,
-        /// The rate limit of requests of all calls together, with a burst of the same number. 60/m unless set; 1/h to 100000/m.
-        /// Further requests are rejected immediately.
+        /// The rate limit of requests of all calls together, with a burst of the same number. 60/m unless set; 1/h to
+        /// 100000/m. Further requests are rejected immediately.
         pub rate: HttpRate,
         /// The maximum size of the headers of a request, and of a response. 64 KiB unless set; 1 KiB to 1 MiB.
         pub headers: HttpHeaders,
@@ -158,8 +161,8 @@ table! {
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct CompileLimits as "a table of limits", such as "{ memory = \"8GiB\", deadline = \"2m\" }" {
-        /// The maximum address space of the compiler, which is larger than its resident memory. 8 GiB unless set; 512 MiB to
-        /// 64 GiB.
+        /// The maximum address space of the compiler, which is larger than its resident memory. 8 GiB unless set;
+        /// 512 MiB to 64 GiB.
         pub memory: CompileMemory,
         /// The maximum CPU time of the compiler, in whole seconds, over all processors. 10 min unless set; 1 s to 1 h.
         pub cpu: CompileCpu,

@@ -1,6 +1,7 @@
 //! The log of the command `serve`: `[log]`.
 //!
-//! A filter has a level for all targets, and levels for single targets, separated by commas: `warn,mcp_host::guest=debug`.
+//! A filter has a level for all targets, and levels for single targets, separated by commas:
+//! `warn,mcp_host::guest=debug`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,11 +22,12 @@ table! {
     /// The log: `[log]`.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Log as "a table", such as "{ format = \"json\" }" {
-        /// The format of the log of `serve`: `text` for people, or `json`, one object per line. The option `--log-format` takes
-        /// precedence. `text` unless set; if standard error is the journal of systemd, fields of the journal.
+        /// The format of the log of `serve`: `text` for people, or `json`, one object per line. The option
+        /// `--log-format` takes precedence. `text` unless set; if standard error is the journal of systemd, fields of
+        /// the journal.
         pub format: Option<LogFormat>,
-        /// The filter of the log of `serve`. The option `--log` takes precedence, then the variable `MCP_HOST_LOG`. `info`
-        /// unless set.
+        /// The filter of the log of `serve`. The option `--log` takes precedence, then the variable `MCP_HOST_LOG`.
+        /// `info` unless set.
         pub filter: Option<LogFilter>,
     }
 }

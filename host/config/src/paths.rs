@@ -1,8 +1,8 @@
 //! Paths of the host: `~` stands for the home directory, `$CREDENTIALS_DIRECTORY` for the directory of a service's
 //! credentials, and a relative path is relative to the directory of the config file.
 //!
-//! A path is checked when the config is read, so a typo is an error immediately, with its line. Paths are stored absolute;
-//! messages show them as relative if the config file was given by a relative path.
+//! A path is checked when the config is read, so a typo is an error immediately, with its line. Paths are stored
+//! absolute; messages show them as relative if the config file was given by a relative path.
 
 use std::fs::Metadata;
 use std::io::ErrorKind;
@@ -275,8 +275,8 @@ fn owner_and_mode(_: &Path) -> String {
     String::new()
 }
 
-/// A directory that is a part of the node's string, such as after a scheme. It need not exist. `example` is a valid value of the
-/// whole string.
+/// A directory that is a part of the node's string, such as after a scheme. It need not exist. `example` is a valid
+/// value of the whole string.
 pub(super) fn directory_in_text(node: &Node<'_>, written: &str, example: &str) -> Option<PathBuf> {
     to_absolute(node, &resolve_text(node, written, example)?)
 }

@@ -31,13 +31,13 @@ table! {
         /// The name of the plugin in the log and in messages. Unique within a config.
         #[required]
         pub name: PluginName,
-        /// The component. In a config file: an existing file, the name of a provider in `server.plugin-path`, or a locked
-        /// component in a registry, `oci://registry.example.com/acme/web:1.4`.
+        /// The component. In a config file: an existing file, the name of a provider in `server.plugin-path`, or a
+        /// locked component in a registry, `oci://registry.example.com/acme/web:1.4`.
         #[required]
         #[read(Component)]
         pub component: PathBuf,
-        /// A prefix of the titles of the plugin's entries and templates in merged listings, so that people can distinguish two
-        /// plugins of one provider.
+        /// A prefix of the titles of the plugin's entries and templates in merged listings, so that people can
+        /// distinguish two plugins of one provider.
         #[read(Title)]
         pub title: Option<String>,
         /// The required digest of the component's file. Without it any content is accepted.
@@ -57,18 +57,21 @@ table! {
         pub limits: Limits,
         /// Instance reuse. Each call gets a fresh instance unless set.
         pub instances: Option<InstanceReuse>,
-        /// The interval of polls for changes while a client watches, unless the provider returns another interval. 2 s unless set;
-        /// 100 ms to 1 h.
+        /// The interval of polls for changes while a client watches, unless the provider returns another interval. 2 s
+        /// unless set; 100 ms to 1 h.
         pub watch_interval: WatchInterval,
-        /// The replicas of a cluster that poll the plugin: `each`, or one for all (`shared`). Unless set, `each` for a plugin with
-        /// directories, key-value buckets that are not shared, or a SQLite database, and otherwise `shared`.
+        /// The replicas of a cluster that poll the plugin: `each`, or one for all (`shared`). Unless set, `each` for a
+        /// plugin with directories, key-value buckets that are not shared, or a SQLite database, and otherwise
+        /// `shared`.
         pub polling: Option<Polling>,
-        /// Whether responses of the plugin with a time to live are cached, within `server.response-cache`. `true` unless set.
+        /// Whether responses of the plugin with a time to live are cached, within `server.response-cache`. `true`
+        /// unless set.
         #[default(true)]
         pub response_cache: bool,
         /// The resources that are indexed for search. None unless set; an empty table selects all defaults.
         pub search: Option<PluginSearch>,
-        /// Globs of the URIs of directories that are skills if they have a `SKILL.md`, such as `**/skills/*`. None unless set.
+        /// Globs of the URIs of directories that are skills if they have a `SKILL.md`, such as `**/skills/*`. None
+        /// unless set.
         pub skills: Vec<UriGlob>,
         /// The existing server (`[[upstream]]`) that serves in place of a component. `component` is empty then.
         #[internal]
@@ -105,16 +108,17 @@ impl Plugin {
         self.component.to_str()?.parse().ok()
     }
 
-    /// Whether this is an upstream whose responses must not be shared between principals, because each has its own identity or
-    /// connection there.
+    /// Whether this is an upstream whose responses must not be shared between principals, because each has its own
+    /// identity or connection there.
     pub fn has_views(&self) -> bool {
         self.upstream.as_ref().is_some_and(|upstream| {
             upstream.views == Views::Principal || !upstream.identities.is_empty() || upstream.exchange.is_some()
         })
     }
 
-    /// Whether one replica of a cluster polls the provider for all. The default is `false` if the provider has access to state
-    /// that may differ between replicas: directories, a SQLite database, a key-value bucket that is not shared.
+    /// Whether one replica of a cluster polls the provider for all. The default is `false` if the provider has access
+    /// to state that may differ between replicas: directories, a SQLite database, a key-value bucket that is not
+    /// shared.
     pub fn shares_polls(&self) -> bool {
         let is_local = |url: &SqlUrl| matches!(url, SqlUrl::Sqlite(_));
         let Grants { dirs, env: _, http: _, keyvalue, sql, nested: _ } = &self.grants;
@@ -168,7 +172,8 @@ impl Plugin {
         keys.into_iter().filter_map(|(key, has_changed)| has_changed.then_some(key)).collect()
     }
 
-    /// The origin of the plugin, for people: the file of its component, or the URL or the program of its upstream server.
+    /// The origin of the plugin, for people: the file of its component, or the URL or the program of its upstream
+    /// server.
     pub fn source(&self) -> String {
         match &self.upstream {
             Some(upstream) => upstream.source.to_string(),

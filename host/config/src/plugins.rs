@@ -139,8 +139,8 @@ fn pin(node: &Node<'_>, plugin: &mut Plugin) {
     }
 }
 
-/// Compares the names and mounts of the entries of a list with each other and with an earlier list, even if other parts of an
-/// entry are invalid.
+/// Compares the names and mounts of the entries of a list with each other and with an earlier list, even if other parts
+/// of an entry are invalid.
 pub(super) fn declare(context: &ReadContext<'_>, items: &[Node<'_>]) {
     let mut declared = std::mem::take(&mut context.declared.borrow_mut().plugins);
     for item in items.iter().map(DeclaredPlugin::new) {

@@ -1,8 +1,8 @@
 //! Principals that authenticate with bearer tokens, `[[principal]]`, and groups of principals, `[[group]]`.
 //!
 //! A name in the config has no slash. A name with a slash, `ISSUER/NAME`, belongs to a principal that another authority
-//! authenticates: an issuer of access tokens, a CA of client certificates, or an embedding application. So the names are
-//! disjoint.
+//! authenticates: an issuer of access tokens, a CA of client certificates, or an embedding application. So the names
+//! are disjoint.
 
 use std::fmt;
 use std::str::FromStr;

@@ -61,8 +61,8 @@ pub(super) fn parse(text: &str, unit: impl FnOnce(&str) -> Option<u64>) -> Resul
     }
 }
 
-/// Replaces the unit names in a sequence of quantities by the results of `correct`; `None` if the text is not such a sequence, or
-/// if a unit cannot be corrected.
+/// Replaces the unit names in a sequence of quantities by the results of `correct`; `None` if the text is not such a
+/// sequence, or if a unit cannot be corrected.
 pub(super) fn correct_units(text: &str, correct: impl Fn(&str) -> Option<&'static str>) -> Option<String> {
     let mut rest = text.trim();
     let mut parts = Vec::new();
@@ -111,8 +111,8 @@ impl Suggest for OutOfRange {
     }
 }
 
-/// Declares how a bounded quantity is read, and its `Debug`: its name in messages, its schema, and optionally the error for a
-/// number without a unit. The type itself implements `Display` and `FromStr`.
+/// Declares how a bounded quantity is read, and its `Debug`: its name in messages, its schema, and optionally the error
+/// for a number without a unit. The type itself implements `Display` and `FromStr`.
 ///
 /// ```text
 /// bounded_value! {

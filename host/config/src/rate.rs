@@ -78,8 +78,8 @@ impl Period {
     }
 }
 
-/// A number of events per [`Period`], which may all occur at the same time (the burst of a token bucket): at least 1 per hour, at
-/// most `MAX` in `SECONDS`. The default is `DEFAULT` in `SECONDS`, which is 1, 60 or 3600.
+/// A number of events per [`Period`], which may all occur at the same time (the burst of a token bucket): at least 1
+/// per hour, at most `MAX` in `SECONDS`. The default is `DEFAULT` in `SECONDS`, which is 1, 60 or 3600.
 ///
 /// Written as a whole number, a slash and a unit of time: `10000/s`, `60/m` or `60/min`, `5/h`.
 ///

@@ -1,9 +1,9 @@
 //! The config reader: sections are declared as tables of typed keys, and one problem does not hide another.
 //!
-//! The macros of [`declare`](super::declare) declare tables and values. A [`Node`] is a value with its position. A [`Table`]
-//! returns values by key, records which keys exist, and rejects all others. Both refer to each other, as a value of a table may
-//! be a table. Problems are reported to the [`ReadContext`], and reading continues with the valid part, or with a default: the
-//! result is used only if nothing was reported.
+//! The macros of [`declare`](super::declare) declare tables and values. A [`Node`] is a value with its position. A
+//! [`Table`] returns values by key, records which keys exist, and rejects all others. Both refer to each other, as a
+//! value of a table may be a table. Problems are reported to the [`ReadContext`], and reading continues with the valid
+//! part, or with a default: the result is used only if nothing was reported.
 
 mod node;
 mod schema;
@@ -178,8 +178,8 @@ pub(super) trait Keys: Sized {
     /// The documentation of the keys.
     const DOCS: KeyDocs;
 
-    /// Requests all keys, even missing ones: [`Table::describe`] relies on that. `None` unless each required key has a valid
-    /// value.
+    /// Requests all keys, even missing ones: [`Table::describe`] relies on that. `None` unless each required key has a
+    /// valid value.
     fn read(table: &mut Table<'_>) -> Option<Self>;
 }
 
@@ -207,7 +207,8 @@ pub(super) trait FromTable: Sized {
     /// Reports conflicts between the keys that are present, after all have been read, valid or not.
     fn check(_table: &Table<'_>) {}
 
-    /// Returns the value, after all keys have been read and if the required ones are valid. Reports conflicts between values.
+    /// Returns the value, after all keys have been read and if the required ones are valid. Reports conflicts between
+    /// values.
     fn from_keys(keys: Self::Keys, table: &Table<'_>) -> Option<Self>;
 }
 

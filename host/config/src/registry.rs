@@ -46,12 +46,14 @@ table! {
         pub store: Option<PathBuf>,
         /// PEM files of certificate authorities that are trusted for registries, in addition to the machine's own.
         pub ca: Vec<CaBundle>,
-        /// Mirrors: registries, and directories with an OCI image layout, that the host requests before the registry that a component
-        /// names: `{ "registry.example.com/acme" = ["mirror.example.net/acme", "layout:/media/usb"] }`. Components from mirrors are
-        /// verified like all others.
+        /// Mirrors: registries, and directories with an OCI image layout, that the host requests before the registry
+        /// that a component names:
+        /// `{ "registry.example.com/acme" = ["mirror.example.net/acme", "layout:/media/usb"] }`. Components from
+        /// mirrors are verified like all others.
         #[read(Mirrors)]
         pub mirrors: BTreeMap<Repository, Vec<Mirror>>,
-        /// The names of registries that may resolve to private addresses. None unless set: a name must resolve to public addresses.
+        /// The names of registries that may resolve to private addresses. None unless set: a name must resolve to
+        /// public addresses.
         pub private: Vec<RegistryName>,
     }
 }

@@ -22,8 +22,8 @@ const MAX_PRINCIPAL_LEN: usize = 256;
 table! {
     /// An access rule: `[[rule]]`.
     ///
-    /// A rule applies to a request if it selects the principal and the operation. It then allows the URIs that match a glob of
-    /// `allow`, and denies the URIs that match a glob of `deny`. A deny overrides all allows, of all rules.
+    /// A rule applies to a request if it selects the principal and the operation. It then allows the URIs that match a
+    /// glob of `allow`, and denies the URIs that match a glob of `deny`. A deny overrides all allows, of all rules.
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Rule {
@@ -97,8 +97,8 @@ impl Rule {
 pub enum PrincipalSelector {
     /// Every principal: `*`.
     Any,
-    /// The principal with this name: [`LOCAL`], [`ANONYMOUS`], a principal of the config, or one with a slash in its name, which
-    /// an issuer of access tokens or an application authenticates.
+    /// The principal with this name: [`LOCAL`], [`ANONYMOUS`], a principal of the config, or one with a slash in its
+    /// name, which an issuer of access tokens or an application authenticates.
     Named(String),
 }
 

@@ -56,17 +56,17 @@ table! {
     /// Search over all plugins: `[search]`.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Search as "a table about search", such as "{ max-size = \"1GiB\" }" {
-        /// The maximum size of the index on disk. Resources for which the index has no room are not found. 1 GiB unless set;
-        /// 1 MiB to 1 TiB.
+        /// The maximum size of the index on disk. Resources for which the index has no room are not found. 1 GiB unless
+        /// set; 1 MiB to 1 TiB.
         pub max_size: IndexSize,
         /// Searches that are listed as resources, `search:///saved/NAME`, and can be subscribed to.
         #[read(SavedSearches)]
         pub saved: Vec<SavedSearch>,
-        /// The endpoint that computes embeddings of passages, so that searches also find passages with other words. None unless
-        /// set.
+        /// The endpoint that computes embeddings of passages, so that searches also find passages with other words.
+        /// None unless set.
         pub embeddings: Option<Embeddings>,
-        /// Whether one replica of the cluster builds the index of each plugin whose polls are shared, and the others fetch it.
-        /// Requires `[cluster]`. `false` unless set.
+        /// Whether one replica of the cluster builds the index of each plugin whose polls are shared, and the others
+        /// fetch it. Requires `[cluster]`. `false` unless set.
         pub shared: bool,
     }
 }
@@ -79,19 +79,20 @@ table! {
         pub include: Vec<UriGlob>,
         /// Globs of the URIs that are not indexed.
         pub exclude: Vec<UriGlob>,
-        /// The MIME types whose content is read, such as `text/markdown` or `text/*`. All but `image/*`, `audio/*`, `video/*`
-        /// and `font/*` unless set. Resources of other types are indexed by name, title, description and path.
+        /// The MIME types whose content is read, such as `text/markdown` or `text/*`. All but `image/*`, `audio/*`,
+        /// `video/*` and `font/*` unless set. Resources of other types are indexed by name, title, description and
+        /// path.
         pub types: Vec<MediaRange>,
-        /// The maximum size of the text of one resource. Of a longer text the beginning is indexed. 1 MiB unless set; 1 KiB to
-        /// 64 MiB.
+        /// The maximum size of the text of one resource. Of a longer text the beginning is indexed. 1 MiB unless set;
+        /// 1 KiB to 64 MiB.
         pub max_document: DocumentSize,
         /// The maximum size of the text of all resources, before it is indexed. 256 MiB unless set; 1 KiB to 1 TiB.
         pub max_bytes: IndexedBytes,
-        /// The interval at which the listing is compared with the index. A provider that reports changes is also polled for
-        /// changes at `watch-interval`. 10 min unless set; 1 s to 7 days.
+        /// The interval at which the listing is compared with the index. A provider that reports changes is also polled
+        /// for changes at `watch-interval`. 10 min unless set; 1 s to 7 days.
         pub refresh: RefreshInterval,
-        /// The rate limit of reads for the index. These reads also count towards the limits of the plugin. 500/s unless set; 1/h
-        /// to 1000000/s.
+        /// The rate limit of reads for the index. These reads also count towards the limits of the plugin. 500/s unless
+        /// set; 1/h to 1000000/s.
         pub reads: IndexReads,
         /// Whether the text of the resources is sent to the endpoint of `[search.embeddings]`. `false` unless set.
         pub embeddings: bool,

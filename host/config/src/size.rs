@@ -107,8 +107,8 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> Size<MIN, DEFAULT, MAX>
         OutOfRange { found, min: format_bytes(MIN), max: format_bytes(MAX) }
     }
 
-    /// The error for a number without a unit. Suggests the first usual unit that puts the number within the range: 64 are MiB,
-    /// 67108864 are bytes.
+    /// The error for a number without a unit. Suggests the first usual unit that puts the number within the range: 64
+    /// are MiB, 67108864 are bytes.
     fn no_unit(found: &str) -> SizeError {
         let default = Self::default().to_string();
         let of_default = default.trim_start_matches(|c: char| c.is_ascii_digit());

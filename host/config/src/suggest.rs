@@ -31,8 +31,8 @@ const ALIASES: [(&str, &str, &str); 11] = [
     ("admin", "address", "listen"),
 ];
 
-/// Returns our key for a name that other programs use, in this table. A key in another table has that table's name and a dot in
-/// front.
+/// Returns our key for a name that other programs use, in this table. A key in another table has that table's name and
+/// a dot in front.
 pub(super) fn alias(table: &str, written: &str) -> Option<&'static str> {
     let is_this = |(of, key, _): &&(&str, &str, &str)| *of == table && *key == written;
     ALIASES.iter().find(is_this).map(|(.., meant)| *meant)

@@ -34,8 +34,8 @@ table! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Telemetry as "a table with `otlp`", such as "{ otlp = \"http://127.0.0.1:4318\" }" {
-        /// The base URL of the OpenTelemetry collector (OTLP/HTTP), such as `http://127.0.0.1:4318`. Traces are sent to `v1/traces`
-        /// below it. `http://` is for this machine only.
+        /// The base URL of the OpenTelemetry collector (OTLP/HTTP), such as `http://127.0.0.1:4318`. Traces are sent to
+        /// `v1/traces` below it. `http://` is for this machine only.
         #[required]
         #[read(BaseUrl)]
         pub otlp: EndpointUrl,

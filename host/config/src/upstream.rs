@@ -1,4 +1,5 @@
-//! An existing MCP server that is mounted like a plugin, `[[upstream]]`, as [`upstream_entry`](super::upstream_entry) reads it.
+//! An existing MCP server that is mounted like a plugin, `[[upstream]]`, as [`upstream_entry`](super::upstream_entry)
+//! reads it.
 //!
 //! Two kinds of mounts:
 //!
@@ -36,8 +37,8 @@ pub struct Upstream {
     pub prefix: Option<Mount>,
     /// The value of the header `Authorization`. None unless set.
     pub authorization: Option<Secret<CredentialValue>>,
-    /// The tokens of principals and groups, in the order of the config. Each is a separate identity at the server, and responses
-    /// are not shared between identities.
+    /// The tokens of principals and groups, in the order of the config. Each is a separate identity at the server, and
+    /// responses are not shared between identities.
     pub identities: Vec<IdentityToken>,
     /// The source of access tokens for `Authorization`.
     pub oauth: Option<Box<OAuth>>,
@@ -58,7 +59,8 @@ impl Upstream {
         }
     }
 
-    /// Returns the canonical path ([`canonical`]) below `mount` of the resource at a path. `None` if no resource is served there.
+    /// Returns the canonical path ([`canonical`]) below `mount` of the resource at a path. `None` if no resource is
+    /// served there.
     pub fn canonical_path(&self, mount: &Mount, path: &str) -> Option<String> {
         let uri = self.uri_of(path);
         let form = canonical(&uri);

@@ -1,7 +1,7 @@
 //! One entry `[[upstream]]`, which makes an existing MCP server a plugin.
 //!
-//! The plugin's provider is a client of the server ([`Upstream`]), so names, mounts, limits, rules, search and reload handle one
-//! kind of entry.
+//! The plugin's provider is a client of the server ([`Upstream`]), so names, mounts, limits, rules, search and reload
+//! handle one kind of entry.
 
 use mcp_host_model::uri::Mount;
 
@@ -29,7 +29,8 @@ table! {
         url: Option<EndpointUrl>,
         /// An installed program, and its arguments. The program speaks MCP over its standard input and output.
         command: Option<UpstreamCommand>,
-        /// The URI prefix that the upstream owns: `NAME+`, in front of its URIs, or a mount like a plugin's, which replaces `prefix`.
+        /// The URI prefix that the upstream owns: `NAME+`, in front of its URIs, or a mount like a plugin's, which
+        /// replaces `prefix`.
         #[required]
         mount: Mount,
         /// The beginning of the upstream's URIs that the mount replaces. URIs that do not begin with it are dropped.
@@ -39,33 +40,38 @@ table! {
         auth: Option<Authentication>,
         /// The grants of a program: `dirs`, `env` and `http`.
         grants: Grants,
-        /// The confinement of a program: `full`, or `none`, so that the program may do everything that the user of the host may do.
-        /// `full` unless set.
+        /// The confinement of a program: `full`, or `none`, so that the program may do everything that the user of the
+        /// host may do. `full` unless set.
         sandbox: SandboxMode,
-        /// The user that a program runs as, by name or number, if the host is root. `nobody` unless set; with `sandbox = "none"`, the
-        /// user of the host.
+        /// The user that a program runs as, by name or number, if the host is root. `nobody` unless set; with
+        /// `sandbox = "none"`, the user of the host.
         #[read(UserName)]
         user: Option<String>,
-        /// The resource limits, with the keys of a plugin's. `memory` of a program is 256 MiB unless set, in addition to the memory that
-        /// its calls take in the host.
+        /// The resource limits, with the keys of a plugin's. `memory` of a program is 256 MiB unless set, in addition
+        /// to the memory that its calls take in the host.
         limits: Limits,
-        /// The interval of polls for changes while a client watches and the server does not notify. 2 s unless set; 100 ms to 1 h.
+        /// The interval of polls for changes while a client watches and the server does not notify. 2 s unless set;
+        /// 100 ms to 1 h.
         watch_interval: WatchInterval,
-        /// Whether principals share the responses of the upstream. With `"principal"` each principal has its own connection or program,
-        /// with the same credentials, and nothing is cached, indexed or watched. `"shared"` unless set. The key has no effect with
-        /// `auth.tokens` and `auth.forward`, because there no two identities share responses.
+        /// Whether principals share the responses of the upstream. With `"principal"` each principal has its own
+        /// connection or program, with the same credentials, and nothing is cached, indexed or watched. `"shared"`
+        /// unless set. The key has no effect with `auth.tokens` and `auth.forward`, because there no two identities
+        /// share responses.
         views: Views,
-        /// Whether watched resources are read again at `watch-interval`, but not before their time to live ends, if the server cannot
-        /// notify of changes. `false` unless set.
+        /// Whether watched resources are read again at `watch-interval`, but not before their time to live ends, if the
+        /// server cannot notify of changes. `false` unless set.
         poll: bool,
-        /// Whether this server is ready (`/readyz` of `[admin]`) only when the upstream is connected. `false` unless set.
+        /// Whether this server is ready (`/readyz` of `[admin]`) only when the upstream is connected. `false` unless
+        /// set.
         required: bool,
-        /// Whether responses of the upstream with a time to live are cached, within `server.response-cache`. `true` unless set.
+        /// Whether responses of the upstream with a time to live are cached, within `server.response-cache`. `true`
+        /// unless set.
         #[default(true)]
         response_cache: bool,
         /// The resources that are indexed for search. None unless set; an empty table selects all defaults.
         search: Option<PluginSearch>,
-        /// Globs of the URIs of directories that are skills if they have a `SKILL.md`, such as `**/skills/*`. None unless set.
+        /// Globs of the URIs of directories that are skills if they have a `SKILL.md`, such as `**/skills/*`. None
+        /// unless set.
         skills: Vec<UriGlob>,
     }
 }

@@ -100,7 +100,8 @@ pub enum Warning {
         /// The most similar mount.
         nearest: Option<String>,
     },
-    /// An argument of an upstream's program is a relative path of a file beside the config, but the program starts in `/`.
+    /// An argument of an upstream's program is a relative path of a file beside the config, but the program starts in
+    /// `/`.
     RelativeArgument {
         /// The upstream.
         plugin: PluginName,
@@ -152,8 +153,8 @@ pub enum Warning {
         /// The glob of that rule.
         deny: String,
     },
-    /// A rule or a group refers to a principal or a group of an issuer that is not in the config. An embedding application may
-    /// authenticate it.
+    /// A rule or a group refers to a principal or a group of an issuer that is not in the config. An embedding
+    /// application may authenticate it.
     UnknownIssuer {
         /// The rule or the group.
         by: String,
@@ -184,7 +185,8 @@ pub enum Warning {
     },
 }
 
-/// A `[[rule]]` in a warning: its number, counted from 1, and its line in the config file. `Display` gives `rule 2 (line 14)`.
+/// A `[[rule]]` in a warning: its number, counted from 1, and its line in the config file. `Display` gives
+/// `rule 2 (line 14)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleRef {
     number: usize,

@@ -1,5 +1,5 @@
-//! Generates bindings by the generators of wit-bindgen, which are used as libraries because their command line takes minutes to
-//! install.
+//! Generates bindings by the generators of wit-bindgen, which are used as libraries because their command line takes
+//! minutes to install.
 //!
 //! - `sdk-bindgen sdk WIT_DIR C_DIR GO_DIR`: those that the C and Go SDKs have committed, of the world `sdk.wit`.
 //! - `sdk-bindgen prepare WIT_DIR C_DIR GO_DIR`: the same of `prepare`, which only some components export.
@@ -75,8 +75,9 @@ fn with_own_runtime(bytes: Vec<u8>) -> Vec<u8> {
     }
 }
 
-/// Encloses each call of an import that returns through memory in `Enter` and `Leave`, so that the lists that the host allocates
-/// meanwhile are kept until the function returns, and no longer. The function has a `pinner` then, which it unpins at its end.
+/// Encloses each call of an import that returns through memory in `Enter` and `Leave`, so that the lists that the host
+/// allocates meanwhile are kept until the function returns, and no longer. The function has a `pinner` then, which it
+/// unpins at its end.
 fn enclose_calls(text: &str) -> Vec<u8> {
     let is_call = |line: &str| line.trim().starts_with("wasm_import_") && line.trim().ends_with("returnArea)");
     let mut enclosed = String::with_capacity(text.len());

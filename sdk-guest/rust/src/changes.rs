@@ -36,8 +36,9 @@ impl Changes {
 
     /// Compares the state of the watched paths, and of the listing, with that at the token.
     ///
-    /// `state` returns what identifies the state of a path, such as the size and modification time of its file, and an empty text if
-    /// there is no such resource; `listing` identifies the state of the listing. The token has digests of both.
+    /// `state` returns what identifies the state of a path, such as the size and modification time of its file, and an
+    /// empty text if there is no such resource; `listing` identifies the state of the listing. The token has digests of
+    /// both.
     ///
     /// # Errors
     ///

@@ -21,9 +21,9 @@ use std::str::FromStr;
 /// # Ok::<(), mcp_provider::Failure>(())
 /// ```
 ///
-/// A provider with several settings reads them once, in [`Provider::open`](crate::Provider::open), and refuses keys that it does not
-/// know, which are most likely typos. Every value that cannot be used is [`Failure::Internal`], which the host logs with the key, what
-/// was expected, and what was found.
+/// A provider with several settings reads them once, in [`Provider::open`](crate::Provider::open), and refuses keys
+/// that it does not know, which are most likely typos. Every value that cannot be used is [`Failure::Internal`], which
+/// the host logs with the key, what was expected, and what was found.
 ///
 /// ```
 /// use mcp_provider::{Config, Result};
@@ -130,8 +130,8 @@ impl Config {
         Ok(size.map(|size| usize::try_from(size.as_u64()).unwrap_or(usize::MAX)))
     }
 
-    /// Parses the address of a server, `http` or `https`, and returns it without a slash at its end. It has no user, no query and no
-    /// fragment. `expected` says which server it is, for the fault.
+    /// Parses the address of a server, `http` or `https`, and returns it without a slash at its end. It has no user, no
+    /// query and no fragment. `expected` says which server it is, for the fault.
     ///
     /// # Errors
     ///

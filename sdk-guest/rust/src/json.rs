@@ -4,8 +4,8 @@ use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Deserializes a list of at most `MAX` items, so that small items do not become many times their size in memory. `null` is an
-/// empty list, as some servers write it.
+/// Deserializes a list of at most `MAX` items, so that small items do not become many times their size in memory.
+/// `null` is an empty list, as some servers write it.
 ///
 /// ```
 /// use mcp_provider::json::bounded_list;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// The limits that an administrator has set for the plugin (`limits` in `mcp-host.toml`).
 ///
-/// A call that exceeds one ends without a result. A provider that can return a part of one, such as the beginning of a search,
-/// ends before.
+/// A call that exceeds one ends without a result. A provider that can return a part of one, such as the beginning of a
+/// search, ends before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {

@@ -4,7 +4,8 @@ use serde_json::{Map, Value};
 
 /// Says what a content is not: a part of a larger whole, incomplete, or older than its source.
 ///
-/// Clients get it as `mcp-host/notices` in `_meta`, models as the last line of the text of a tool, people from `mcp-host read`.
+/// Clients get it as `mcp-host/notices` in `_meta`, models as the last line of the text of a tool, people from
+/// `mcp-host read`.
 ///
 /// ```
 /// use mcp_provider::{Entry, Notice};
@@ -37,15 +38,16 @@ impl Notice {
         Self { kind: "stale", text: text.into(), next: None, in_text: false }
     }
 
-    /// Names the next part by its path; one that begins with `?` is the path of the content with that query. Clients get a whole URI.
+    /// Names the next part by its path; one that begins with `?` is the path of the content with that query. Clients
+    /// get a whole URI.
     #[must_use]
     pub fn next(mut self, path: impl Into<String>) -> Self {
         self.next = Some(path.into());
         self
     }
 
-    /// Says that the last line of the content's text says the same, for clients that show no `_meta`. Tools and `mcp-host read` do not
-    /// repeat it.
+    /// Says that the last line of the content's text says the same, for clients that show no `_meta`. Tools and
+    /// `mcp-host read` do not repeat it.
     #[must_use]
     pub fn in_text(mut self) -> Self {
         self.in_text = true;

@@ -54,8 +54,8 @@ pub fn encode(names: impl AsRef<[u8]>) -> String {
     percent_encode(names.as_ref(), NOT_IN_A_PATH).to_string()
 }
 
-/// Encodes one value of a query, as a client does that expands `{?name}` (RFC 6570, section 3.2.8), but for characters that
-/// stand for themselves in the host's normal form: `! $ ' ( ) * : @`.
+/// Encodes one value of a query, as a client does that expands `{?name}` (RFC 6570, section 3.2.8), but for characters
+/// that stand for themselves in the host's normal form: `! $ ' ( ) * : @`.
 ///
 /// ```
 /// assert_eq!(mcp_provider::path::encode_query("R&D @ 50%"), "R%26D%20@%2050%25");

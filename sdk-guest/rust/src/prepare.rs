@@ -10,9 +10,10 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// A provider that prepares its data: work that takes longer than a call, such as an index.
 ///
-/// It is exported by `export!(Type, prepare)`. Where the config has `limits.prepare`, the host calls [`prepare`](Self::prepare) in the
-/// background, after it has loaded the provider and after changes that [`Provider::changes`] reports. Results are kept in a granted
-/// directory or in a [bucket](crate::keyvalue): each call may get a fresh instance.
+/// It is exported by `export!(Type, prepare)`. Where the config has `limits.prepare`, the host calls
+/// [`prepare`](Self::prepare) in the background, after it has loaded the provider and after changes that
+/// [`Provider::changes`] reports. Results are kept in a granted directory or in a [bucket](crate::keyvalue): each call
+/// may get a fresh instance.
 ///
 /// ```
 /// use mcp_provider::{Failure, Prepare, Progress, Provider, Result};
@@ -108,8 +109,8 @@ impl Progress {
 }
 
 impl Failure {
-    /// The failure of a call that needs what is not prepared yet: unavailable, with how much is done and a time to retry; or that the
-    /// config does not let the provider prepare anything.
+    /// The failure of a call that needs what is not prepared yet: unavailable, with how much is done and a time to
+    /// retry; or that the config does not let the provider prepare anything.
     pub fn being_prepared() -> Self {
         #[cfg(target_family = "wasm")]
         let (may_prepare, percent) = (

@@ -71,7 +71,8 @@ const ROWS: [(&str, [&[&str]; 4]); 6] = [
 
 const HEADER: &str = "| language | folder, by functions | folder, by `mcp-host new` | calendar, by functions | CSV files |\n|---|---|---|---|---|\n";
 
-/// The same providers as MCP servers without a host. They have no completion, no updates and no sandbox, and FastMCP has no pages.
+/// The same providers as MCP servers without a host. They have no completion, no updates and no sandbox, and FastMCP
+/// has no pages.
 const COMPARED: [(&str, [&[&str]; 2]); 2] = [
     ("FastMCP", [&["examples/folder/fastmcp/server.py"], &["examples/calendar/fastmcp/server.py"]]),
     ("rmcp", [&["examples/folder/rmcp/main.rs"], &[]]),

@@ -10,8 +10,8 @@
 //! | Gemini CLI | `~/.gemini/settings.json` | `.gemini/settings.json` | `mcpServers` | `${VARIABLE}` |
 //! | Zed | `zed/settings.json` of the config directory | `.zed/settings.json` | `context_servers` | the token itself: Zed has no variables |
 //!
-//! The config directory is `~/Library/Application Support` on macOS, but `~/.config` for Zed; elsewhere `XDG_CONFIG_HOME` or `~/.config`.
-//! `docs/connect.md` has the sources.
+//! The config directory is `~/Library/Application Support` on macOS, but `~/.config` for Zed; elsewhere
+//! `XDG_CONFIG_HOME` or `~/.config`. `docs/connect.md` has the sources.
 
 use std::path::{Path, PathBuf};
 

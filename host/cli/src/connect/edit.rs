@@ -91,8 +91,8 @@ impl OtherEntry {
     }
 }
 
-/// Whether an entry is this server already, and may be replaced: it starts `mcp-host` at any path with the same arguments, or has
-/// the same URL. An entry with other arguments is another server.
+/// Whether an entry is this server already, and may be replaced: it starts `mcp-host` at any path with the same
+/// arguments, or has the same URL. An entry with other arguments is another server.
 pub(super) fn is_own(entry: &Json, new: &Value) -> bool {
     let new = new.to_json();
     let is_same_url = ["url", "httpUrl"].iter().any(|key| new.get(key).is_some() && new.get(key) == entry.get(key));
@@ -105,8 +105,8 @@ fn starts_host(entry: &Json) -> bool {
     command.and_then(|command| Path::new(command).file_name()).is_some_and(|name| name == "mcp-host")
 }
 
-/// The name of the entry to remove: the given one, or the only entry of this program. Such an entry starts `mcp-host`, or has the
-/// URL of the config's server; another URL does not show which program answers.
+/// The name of the entry to remove: the given one, or the only entry of this program. Such an entry starts `mcp-host`,
+/// or has the URL of the config's server; another URL does not show which program answers.
 pub(super) fn entry_to_remove(
     entries: &[(String, Json)],
     name: Option<&str>,

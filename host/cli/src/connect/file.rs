@@ -1,8 +1,8 @@
 //! A client's file: read, and replaced atomically, with a backup of the old content.
 //!
-//! No content is lost: the new content goes to a temporary file, which is renamed over the old one only if the file still has the
-//! content that was read. A symbolic link stays; its target is replaced. File and backup have mode 0600, since clients keep
-//! tokens there.
+//! No content is lost: the new content goes to a temporary file, which is renamed over the old one only if the file
+//! still has the content that was read. A symbolic link stays; its target is replaced. File and backup have mode 0600,
+//! since clients keep tokens there.
 
 use std::fs::DirBuilder;
 use std::io::{self, Write as _};
@@ -173,8 +173,8 @@ fn prepare(dir: &Path, text: &str) -> io::Result<NamedTempFile> {
     Ok(new)
 }
 
-/// Writes a backup of this content, and returns its path. A backup with other content stays: the first backup has the user's own
-/// text.
+/// Writes a backup of this content, and returns its path. A backup with other content stays: the first backup has the
+/// user's own text.
 fn back_up(path: &Path, dir: &Path, text: &str) -> Result<PathBuf, FileError> {
     for number in 1_u32.. {
         let backup = backup_path(path, number);

@@ -1,5 +1,5 @@
-//! The servers in a JSON file, with comments and trailing commas as editors accept them. Comments, order, indentation and line
-//! ends are kept.
+//! The servers in a JSON file, with comments and trailing commas as editors accept them. Comments, order, indentation
+//! and line ends are kept.
 
 use jsonc_parser::common::Ranged as _;
 use jsonc_parser::cst::{CstInputValue, CstNode, CstObject, CstObjectProp, CstRootNode};
@@ -57,8 +57,8 @@ impl<'t> JsonFile<'t> {
         self.root.object_value_or_create().ok_or(EditError::NotATable(None))
     }
 
-    /// The property of an object with the last name of this path. A duplicate is an error: a client reads one of the two, and
-    /// which one is unknown.
+    /// The property of an object with the last name of this path. A duplicate is an error: a client reads one of the
+    /// two, and which one is unknown.
     fn unique(&self, object: &CstObject, path: &[&str]) -> Result<Option<CstObjectProp>, EditError> {
         let name = path.last().copied().unwrap_or_default();
         let mut found =
@@ -111,7 +111,8 @@ pub(crate) fn add(text: &str, key: &str, entry: &Entry, force: bool) -> Result<S
     Ok(file.text())
 }
 
-/// Removes the entry with this name, or the only one that is ours, and the input of its token. Returns the name and the new text.
+/// Removes the entry with this name, or the only one that is ours, and the input of its token. Returns the name and the
+/// new text.
 pub(crate) fn remove(
     text: &str,
     key: &str,

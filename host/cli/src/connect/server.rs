@@ -99,7 +99,8 @@ impl ServerArgs {
         Ok((stdio(args)?, server_name(served.name())))
     }
 
-    /// The token. The client has it in a variable; a client without variables gets the value of this process's variable.
+    /// The token. The client has it in a variable; a client without variables gets the value of this process's
+    /// variable.
     fn client_token(&self) -> Token {
         let literal = std::env::var(&self.token_variable).unwrap_or_default();
         Token { variable: self.token_variable.clone(), literal }
@@ -136,7 +137,8 @@ fn stdio(args: Vec<String>) -> Result<Server, CliError> {
     Ok(Server::Stdio { command, args: ["serve".to_owned(), "--stdio".to_owned()].into_iter().chain(args).collect() })
 }
 
-/// The path of this program. Its entry in `PATH` is preferred: that may be a link to a version, which survives an upgrade.
+/// The path of this program. Its entry in `PATH` is preferred: that may be a link to a version, which survives an
+/// upgrade.
 fn program() -> Result<PathBuf, CliError> {
     let program = std::env::current_exe().context("the path of this program is not known")?;
     let path = std::env::var_os("PATH").unwrap_or_default();

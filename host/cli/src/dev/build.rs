@@ -1,8 +1,8 @@
 //! One run of the build command in a process group, which ends as a whole.
 //!
-//! `sh` runs the command in the directory of the project, without standard input. Standard output and standard error share one
-//! pipe, so their lines keep their order; each line goes to standard error. When the shell ends, the rest of its group is killed.
-//! [`Build::cancel`] sends SIGTERM to the group, and SIGKILL after [`GRACE`].
+//! `sh` runs the command in the directory of the project, without standard input. Standard output and standard error
+//! share one pipe, so their lines keep their order; each line goes to standard error. When the shell ends, the rest of
+//! its group is killed. [`Build::cancel`] sends SIGTERM to the group, and SIGKILL after [`GRACE`].
 
 use std::io;
 use std::os::fd::OwnedFd;

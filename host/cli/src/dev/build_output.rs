@@ -1,8 +1,8 @@
 //! The output of a build, filtered for a terminal that also shows a status line.
 //!
-//! Of control sequences only colors are kept, if messages are colored; each line ends with a reset. Other sequences are removed:
-//! a build that draws progress over several lines would overwrite other lines. Of a line that overwrites itself (`\r`) the last
-//! state is shown. Other control characters are escaped.
+//! Of control sequences only colors are kept, if messages are colored; each line ends with a reset. Other sequences are
+//! removed: a build that draws progress over several lines would overwrite other lines. Of a line that overwrites
+//! itself (`\r`) the last state is shown. Other control characters are escaped.
 //!
 //! Bounded: a line is cut at [`MAX_LINE`] bytes.
 

@@ -1,7 +1,7 @@
 //! The state of builds: the sources and the command, the running build, and the result of the last one.
 //!
-//! A change of a source starts a build, and cancels a running one. During a build, changes that look like the build's own output
-//! are ignored: new files, and lock files.
+//! A change of a source starts a build, and cancels a running one. During a build, changes that look like the build's
+//! own output are ignored: new files, and lock files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -199,8 +199,8 @@ impl Builds {
         changed.retain(|file| !is_config(file));
         created.retain(|file| !is_config(file));
         if self.running.is_some() && !has_new_settings {
-            // New files and lock files are the build's own. A new file of the author comes with a change of an existing one, or
-            // is part of the next build.
+            // New files and lock files are the build's own. A new file of the author comes with a change of an existing
+            // one, or is part of the next build.
             changed.retain(|file| !is_lock_file(file));
             created.clear();
         }

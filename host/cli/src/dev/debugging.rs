@@ -1,7 +1,7 @@
 //! `--debug`: a server for debuggers of the provider, on loopback.
 //!
-//! Every program on this machine may connect, and read and write the memory of the provider: like the rest of `dev`, this is for the
-//! machine of an author.
+//! Every program on this machine may connect, and read and write the memory of the provider: like the rest of `dev`,
+//! this is for the machine of an author.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -44,7 +44,8 @@ impl DebugServer {
         Ok(Engine::new(options).context("cannot start the engine for the debugger")?)
     }
 
-    /// Serves debuggers until the shutdown, and prints how to connect. Where a debugger needs a guest that runs, the listing is read.
+    /// Serves debuggers until the shutdown, and prints how to connect. Where a debugger needs a guest that runs, the
+    /// listing is read.
     pub(super) fn start(
         self,
         host: Arc<Host>,

@@ -19,7 +19,8 @@ const MAX_BYTES: usize = 64 << 10;
 /// The maximum number of contents shown.
 const MAX_CONTENTS: usize = 8;
 
-/// Returns the URI for the user's input: the number of a resource in the shown listing, a URI, or a path below the only mount.
+/// Returns the URI for the user's input: the number of a resource in the shown listing, a URI, or a path below the only
+/// mount.
 pub(super) fn chosen_uri(typed: &str, shown: &[String], host: &Host) -> Result<String, String> {
     if let Ok(number) = typed.parse::<usize>() {
         let uri = number.checked_sub(1).and_then(|index| shown.get(index));

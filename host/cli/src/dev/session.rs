@@ -1,7 +1,7 @@
 //! The event loop: handles builds, reloads and keys one at a time.
 //!
-//! Long operations run in the background: the build, the listing, reads and the test. Each kind runs at most once at a time,
-//! except reads, which the limits of the plugin bound.
+//! Long operations run in the background: the build, the listing, reads and the test. Each kind runs at most once at a
+//! time, except reads, which the limits of the plugin bound.
 
 use std::io;
 use std::sync::Arc;
@@ -53,8 +53,8 @@ pub(super) struct Session<'c> {
     /// The generation of the listing.
     listed_generation: Option<u64>,
     fetching: Option<AbortOnDropHandle<Fetched>>,
-    /// Notified when the listing changes. Exists only while the last fetched listing is complete and belongs to the last build: a
-    /// failing listing is then fetched once, and not by the watcher, too.
+    /// Notified when the listing changes. Exists only while the last fetched listing is complete and belongs to the
+    /// last build: a failing listing is then fetched once, and not by the watcher, too.
     follower: Option<Subscriber>,
     /// Whether there was a change after the current fetch of the listing began.
     is_stale: bool,
@@ -254,7 +254,8 @@ impl<'c> Session<'c> {
         self.listing = listing;
     }
 
-    /// Fetches the listing again on each change. Changes before the first poll of the provider are shown with the next change.
+    /// Fetches the listing again on each change. Changes before the first poll of the provider are shown with the next
+    /// change.
     fn follow_listing(&mut self) {
         if self.follower.is_none() && !self.is_outdated() {
             let follower = self.host.subscriber(&Principal::LOCAL);

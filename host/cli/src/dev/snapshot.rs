@@ -1,14 +1,16 @@
 //! Snapshots of the sources of a project, and the difference of two.
 //!
-//! The sources are all files of the directory, or the files that `watch` of `[dev]` names. Excluded are hidden files, matches of
-//! `.gitignore` and `.ignore`, the build output of the usual tools ([`OUTPUT_DIRS`], `*.wasm`), backup files of editors, the
-//! files that the config names, and granted directories. A path in `watch` is included in any case.
+//! The sources are all files of the directory, or the files that `watch` of `[dev]` names. Excluded are hidden files,
+//! matches of `.gitignore` and `.ignore`, the build output of the usual tools ([`OUTPUT_DIRS`], `*.wasm`), backup files
+//! of editors, the files that the config names, and granted directories. A path in `watch` is included in any case.
 //!
-//! A file has changed if its content has. Content is compared by hash, up to [`MAX_HASHED`] per file and [`MAX_HASHED_TOTAL`] per
-//! snapshot; beyond these limits the metadata is compared. So a build that rewrites a file with the same content changes nothing.
+//! A file has changed if its content has. Content is compared by hash, up to [`MAX_HASHED`] per file and
+//! [`MAX_HASHED_TOTAL`] per snapshot; beyond these limits the metadata is compared. So a build that rewrites a file
+//! with the same content changes nothing.
 //!
-//! A file with unchanged metadata is not read again if its last change was old enough at the last read. As in git, a *racily
-//! clean* file is read again in each snapshot until it is older: a later change may have left its metadata unchanged.
+//! A file with unchanged metadata is not read again if its last change was old enough at the last read. As in git, a
+//! *racily clean* file is read again in each snapshot until it is older: a later change may have left its metadata
+//! unchanged.
 //!
 //! Bounded: a snapshot has at most [`MAX_ENTRIES`] files and directories.
 
@@ -58,8 +60,8 @@ pub(super) struct Snapshot {
     pub(super) is_truncated: bool,
 }
 
-/// The identity of a directory. It includes the change time, so that a new directory with the same name differs even if it reuses
-/// the inode.
+/// The identity of a directory. It includes the change time, so that a new directory with the same name differs even if
+/// it reuses the inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DirectoryId([u64; 2], [i64; 2]);
 
@@ -98,7 +100,8 @@ impl Difference {
 }
 
 impl SourceSet {
-    /// Takes a snapshot. Blocks. Does not read files again whose metadata is as in `before`, unless they are racily clean.
+    /// Takes a snapshot. Blocks. Does not read files again whose metadata is as in `before`, unless they are racily
+    /// clean.
     pub(super) fn snapshot(&self, before: &Snapshot) -> Snapshot {
         self.snapshot_at(SystemTime::now(), before)
     }

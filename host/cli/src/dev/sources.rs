@@ -85,8 +85,8 @@ impl SourceWatcher {
             if now.difference(&self.last).is_empty() {
                 // The new snapshot records files that were read again and need no further read.
                 self.last = now;
-                // Another file in these directories changed. The pause keeps a file that is written all the time from using a
-                // whole processor.
+                // Another file in these directories changed. The pause keeps a file that is written all the time from
+                // using a whole processor.
                 sleep(DEBOUNCE).await;
                 continue;
             }
@@ -107,8 +107,8 @@ impl SourceWatcher {
         }
     }
 
-    /// Takes a snapshot, and watches the directories in it. A further snapshot finds files that appeared in a new directory
-    /// before the watch began.
+    /// Takes a snapshot, and watches the directories in it. A further snapshot finds files that appeared in a new
+    /// directory before the watch began.
     async fn snapshot(&mut self) -> Arc<Snapshot> {
         let mut snapshot = self.take().await;
         for _ in 0..MAX_RETAKES {
@@ -140,8 +140,8 @@ impl Events {
         let (mut are_new, mut has_failed) = (false, false);
         for (dir, id) in wanted.iter().filter(|(dir, id)| self.watched.get(*dir) != Some(id)) {
             are_new = true;
-            // A directory that was replaced under its name is no longer watched. A directory that has disappeared is missing in
-            // the next snapshot.
+            // A directory that was replaced under its name is no longer watched. A directory that has disappeared is
+            // missing in the next snapshot.
             has_failed |= source.watch(dir, Depth::Entries).is_err() && DirectoryId::of(dir) == Some(*id);
         }
         self.watched.clone_from(wanted);

@@ -1,8 +1,9 @@
 //! The terminal in key mode.
 //!
-//! Input is read by key, without an echo ("cbreak" mode). Output keeps its mode, because the thread of standard error writes the
-//! log and the status line. Signals stay enabled, so Ctrl-C and Ctrl-Z work even if this process hangs. Dropping [`Terminal`]
-//! restores the mode, also in a panic; [`Restore`] does so where the process exits without a drop.
+//! Input is read by key, without an echo ("cbreak" mode). Output keeps its mode, because the thread of standard error
+//! writes the log and the status line. Signals stay enabled, so Ctrl-C and Ctrl-Z work even if this process hangs.
+//! Dropping [`Terminal`] restores the mode, also in a panic; [`Restore`] does so where the process exits without a
+//! drop.
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;

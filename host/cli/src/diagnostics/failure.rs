@@ -80,8 +80,8 @@ fn stack(call: &CallReport) -> Vec<Line> {
             Some(places) => {
                 let outermost = places.len().saturating_sub(1);
                 lines.extend(places.iter().enumerate().map(|(at, place)| {
-                    // Line tables have only the last part of a name; only the function into which others were inlined has its
-                    // full name.
+                    // Line tables have only the last part of a name; only the function into which others were inlined
+                    // has its full name.
                     let inlined =
                         place.function.clone().filter(|_| at < outermost || frame.function.starts_with(NO_NAME));
                     let function = inlined.unwrap_or_else(|| frame.function.clone());
@@ -99,8 +99,8 @@ fn stack(call: &CallReport) -> Vec<Line> {
     lines
 }
 
-/// `src/lib.rs:60:13`. A file below the current directory is shown relative to it; a file of the standard library or of a
-/// registry relative to its root.
+/// `src/lib.rs:60:13`. A file below the current directory is shown relative to it; a file of the standard library or of
+/// a registry relative to its root.
 fn format_place(place: &Place) -> String {
     let current = std::env::current_dir().ok();
     let file = shortened(&place.file, current.as_deref().and_then(|dir| dir.to_str()));

@@ -1,8 +1,8 @@
 //! The names and times of host calls, from the spans in the bindings that wasmtime generates.
 //!
-//! Each function that a component may import has one call site with a span named [`SPAN`], in the crates of wasmtime-wasi and in
-//! our own bindings. A span lives for the duration of the host call. The layer exists only where calls are observed, and assigns
-//! a host call to the guest call that the thread is polling.
+//! Each function that a component may import has one call site with a span named [`SPAN`], in the crates of
+//! wasmtime-wasi and in our own bindings. A span lives for the duration of the host call. The layer exists only where
+//! calls are observed, and assigns a host call to the guest call that the thread is polling.
 
 use std::collections::HashMap;
 use std::fmt::Debug;

@@ -110,8 +110,8 @@ fn rows(call: &CallReport) -> Vec<[Cell; 4]> {
     rows
 }
 
-/// Prints the cost of the calls, and of the encoding of the result if there is one, to standard error: as tables, or as a JSON
-/// object.
+/// Prints the cost of the calls, and of the encoding of the result if there is one, to standard error: as tables, or as
+/// a JSON object.
 pub(crate) fn print(
     messages: &Messages,
     calls: &Calls,

@@ -1,8 +1,8 @@
 //! An entry `[[plugin]]` for a component, with the needs of its provider.
 //!
-//! The publisher wrote the names and texts in the entry, so each stands in a TOML string or behind a `#`, and characters that
-//! could end that or mislead a reader are escaped. Values that only the admin knows are placeholders: `PATH`, `URL`, `VALUE`.
-//! Each setting is valid TOML without its `#`.
+//! The publisher wrote the names and texts in the entry, so each stands in a TOML string or behind a `#`, and
+//! characters that could end that or mislead a reader are escaped. Values that only the admin knows are placeholders:
+//! `PATH`, `URL`, `VALUE`. Each setting is valid TOML without its `#`.
 
 use std::fmt::Write as _;
 use std::path::{Path, absolute};
@@ -107,8 +107,8 @@ impl Lines {
         self.0.push('\n');
     }
 
-    /// Writes a line with a comment of the publisher: behind the line, or above it if both are wider than [`MAX_WIDTH`]. Above it
-    /// the comment is indented, so that it cannot look like a commented-out setting.
+    /// Writes a line with a comment of the publisher: behind the line, or above it if both are wider than
+    /// [`MAX_WIDTH`]. Above it the comment is indented, so that it cannot look like a commented-out setting.
     fn commented(&mut self, line: &str, why: Option<&str>) {
         let Some(why) = why.map(comment) else { return self.line(line) };
         let beside = format!("{line}   # {why}");

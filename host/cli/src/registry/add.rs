@@ -1,5 +1,5 @@
-//! `add`: adds a plugin with a component from a registry, which is resolved, verified, inspected, locked, and written into the
-//! config.
+//! `add`: adds a plugin with a component from a registry, which is resolved, verified, inspected, locked, and written
+//! into the config.
 
 use mcp_host_config::PluginName;
 use mcp_host_config::registry::Reference;

@@ -46,7 +46,8 @@ pub(super) fn remove(text: &str, name: &str) -> Option<String> {
     Some(format!("{}\n", text.trim_end()))
 }
 
-/// Replaces the config if the new text is valid, by an atomic rename of a synced temporary file with the same permissions.
+/// Replaces the config if the new text is valid, by an atomic rename of a synced temporary file with the same
+/// permissions.
 pub(super) fn replace(file: &Path, text: &str) -> Result<(), RegistryCommandError> {
     let environment = Environment::from_process().keep_references();
     if let Err(error) = Config::parse_in(text, file, &environment)

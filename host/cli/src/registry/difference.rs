@@ -198,8 +198,8 @@ fn joined(signers: &BTreeSet<LockedSigner>) -> String {
     if signers.is_empty() { "nobody".to_owned() } else { signers.join(", ") }
 }
 
-/// Returns the locked component for comparison with a new version. Among several locked versions of the repository, one that no
-/// plugin uses is preferred.
+/// Returns the locked component for comparison with a new version. Among several locked versions of the repository, one
+/// that no plugin uses is preferred.
 pub(super) fn known_of<'l>(
     lock: &'l Lock,
     named: &BTreeSet<Reference>,
@@ -209,8 +209,8 @@ pub(super) fn known_of<'l>(
     others.max_by_key(|other| (!named.contains(&other.source), other.version.clone()))
 }
 
-/// The added and removed imports. Imports that differ only in the patch version are the same interface: each pair of versions is
-/// one line.
+/// The added and removed imports. Imports that differ only in the patch version are the same interface: each pair of
+/// versions is one line.
 fn changed_imports(old: &BTreeSet<String>, new: &BTreeSet<String>) -> Vec<(&'static str, String)> {
     let gone: BTreeMap<_, _> = old.difference(new).map(|import| (without_patch(import), import.as_str())).collect();
     let (mut added, mut patched) = (Vec::new(), BTreeMap::<_, Vec<&str>>::new());

@@ -28,9 +28,9 @@ const MAX_DOCUMENT_SIZE: usize = 2 << 20;
 
 /// Publish a component in a registry, and sign it
 ///
-/// Writes the artifact in the format of CNCF TAG Runtime, with the needs of the provider as an annotation, and a signature bundle in the
-/// format of cosign v3. An existing version with another content is not replaced. Signatures and other referrers can be added to an
-/// existing version.
+/// Writes the artifact in the format of CNCF TAG Runtime, with the needs of the provider as an annotation, and a
+/// signature bundle in the format of cosign v3. An existing version with another content is not replaced. Signatures
+/// and other referrers can be added to an existing version.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

@@ -60,8 +60,8 @@ enum StoreCommand {
     },
     /// Read an exported archive into the store, and lock its components that the config names and `[[trust]]` accepts
     ///
-    /// If another version of the same repository is locked, new capabilities need an agreement. Exit code 3: an agreement is
-    /// missing.
+    /// If another version of the same repository is locked, new capabilities need an agreement. Exit code 3: an
+    /// agreement is missing.
     Import {
         /// The archive
         #[arg(value_name = "FILE.tar")]
@@ -135,8 +135,8 @@ fn export_store(project: &Project, file: &Path, context: &Context) -> Result<(),
     Ok(())
 }
 
-/// Uses only the contents of an archive and their references. Agreement and signers are determined here, and not taken from the
-/// archive.
+/// Uses only the contents of an archive and their references. Agreement and signers are determined here, and not taken
+/// from the archive.
 async fn import_archive(file: &Path, plugin: Option<&str>, agreed: &Agreed, context: &Context) -> Result<(), CliError> {
     let (project, mut lock) = Project::load_to_change(context)?;
     let store = project.open_store()?;

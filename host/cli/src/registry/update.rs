@@ -30,8 +30,8 @@ Examples:
 
 /// Lock newer versions of components within the ranges of the config
 ///
-/// Prints the differences: version, signer, wanted capabilities, imports, and grants that the component could not use before and can use
-/// now.
+/// Prints the differences: version, signer, wanted capabilities, imports, and grants that the component could not use
+/// before and can use now.
 #[derive(Debug, clap::Args)]
 #[command(after_help = UPDATE_EXAMPLES)]
 pub(crate) struct Args {

@@ -26,8 +26,8 @@ pub(crate) struct ReplayReport {
     pub(crate) calls: usize,
     /// The number of replays of each call.
     times: u32,
-    /// The number of calls whose record ends early, or that ended by a limit: their host calls are compared as far as they were
-    /// recorded.
+    /// The number of calls whose record ends early, or that ended by a limit: their host calls are compared as far as
+    /// they were recorded.
     pub(super) partial: usize,
     /// The first calls that differ, [`MAX_DIFFERING`] at most.
     pub(super) differing: Vec<DifferingCall>,
@@ -110,8 +110,8 @@ fn describe(outcome: &Outcome) -> String {
     })
 }
 
-/// The end of a replay that came before a recorded host call. With the recorded outcome only the host calls differ, such
-/// as those of the garbage collector of Go, which reads the clock.
+/// The end of a replay that came before a recorded host call. With the recorded outcome only the host calls differ,
+/// such as those of the garbage collector of Go, which reads the clock.
 fn end_before(recorded: &Outcome, now: &Outcome) -> String {
     if now == recorded {
         "the end, with the recorded outcome".to_owned()

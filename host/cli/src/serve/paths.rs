@@ -1,7 +1,8 @@
-//! `serve PATH…`: a config in memory for the [contents of the paths](crate::served_paths), equal to the config of `init`.
+//! `serve PATH…`: a config in memory for the [contents of the paths](crate::served_paths), equal to the config of
+//! `init`.
 //!
-//! No config file is read, and nothing is reloaded. Over HTTP a client needs a token, which is made for this run and printed; the
-//! config has only its digest.
+//! No config file is read, and nothing is reloaded. Over HTTP a client needs a token, which is made for this run and
+//! printed; the config has only its digest.
 
 use std::io::IsTerminal as _;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -23,12 +24,13 @@ const PRINCIPAL: &str = "client";
 /// The options of `serve` without a config.
 #[derive(Debug, Default, clap::Args)]
 pub(super) struct PathArgs {
-    /// Serve these paths without a config, read-only: git repositories, folders of notes or other files, SQLite databases
+    /// Serve these paths without a config, read-only: git repositories, folders of notes or other files, SQLite
+    /// databases
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
 
-    /// With PATH: the directory with the components of the providers; by default, the directory of the installed package, or
-    /// `plugins` beside the program or one level above it
+    /// With PATH: the directory with the components of the providers; by default, the directory of the installed
+    /// package, or `plugins` beside the program or one level above it
     #[arg(long, value_name = "DIR", requires = "paths")]
     plugins: Option<PathBuf>,
 
@@ -64,7 +66,8 @@ impl PathArgs {
     }
 }
 
-/// The error for a path that changed after it was examined. It leaves out the text of the generated config, which is in no file.
+/// The error for a path that changed after it was examined. It leaves out the text of the generated config, which is in
+/// no file.
 fn not_served(error: ConfigError) -> CliError {
     let problems: Vec<_> = error.diagnostics().iter().map(|problem| problem.message().to_owned()).collect();
     CliError::Other(anyhow::anyhow!("the paths cannot be served: {}", problems.join("; ")))

@@ -17,8 +17,8 @@ pub(crate) enum Components {
 }
 
 impl Components {
-    /// Finds the components of these providers in the chosen directory. Without one, searches the plugin path, where packages
-    /// have them, and then `others`.
+    /// Finds the components of these providers in the chosen directory. Without one, searches the plugin path, where
+    /// packages have them, and then `others`.
     ///
     /// # Errors
     ///
@@ -54,7 +54,8 @@ impl Components {
     }
 }
 
-/// The directories where a release and a build have their components: `plugins` beside the program, and one level above it.
+/// The directories where a release and a build have their components: `plugins` beside the program, and one level above
+/// it.
 fn beside_program() -> Vec<PathBuf> {
     let program = std::env::current_exe().ok();
     let parents = program.iter().flat_map(|program| program.ancestors().skip(1).take(2));

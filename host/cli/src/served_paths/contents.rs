@@ -12,7 +12,8 @@ pub(super) const MAX_DEPTH: usize = 3;
 pub(super) const MAX_ENTRIES: usize = 10_000;
 /// The first bytes of a database of SQLite.
 const SQLITE: &[u8; 16] = b"SQLite format 3\0";
-/// The maximum length of a name from a path. The name of a plugin adds a prefix and a number, and has at most 64 characters.
+/// The maximum length of a name from a path. The name of a plugin adds a prefix and a number, and has at most 64
+/// characters.
 const MAX_NAME: usize = 40;
 
 /// The content of a path.
@@ -105,8 +106,9 @@ enum Search {
     LimitReached,
 }
 
-/// The relative paths of bare repositories below a directory, within the search limits of Markdown files. The configs of
-/// repositories may have passwords in URLs. A repository without `.git` in its name can be recognized only by its contents.
+/// The relative paths of bare repositories below a directory, within the search limits of Markdown files. The configs
+/// of repositories may have passwords in URLs. A repository without `.git` in its name can be recognized only by its
+/// contents.
 pub(super) fn bare_repositories(dir: &Path) -> Vec<String> {
     let (mut found, mut left) = (Vec::new(), MAX_ENTRIES);
     let mut level = vec![dir.to_owned()];

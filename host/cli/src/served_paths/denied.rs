@@ -1,11 +1,11 @@
-//! The files of a path that the generated config denies to all clients: the config, files of environment variables, private keys,
-//! and the internal files of repositories.
+//! The files of a path that the generated config denies to all clients: the config, files of environment variables,
+//! private keys, and the internal files of repositories.
 //!
-//! Globs are matched against URIs, so they apply to the files of a commit, too. The diff of a commit is not covered: it has the
-//! text of all changes.
+//! Globs are matched against URIs, so they apply to the files of a commit, too. The diff of a commit is not covered: it
+//! has the text of all changes.
 
-/// Files of environment variables, which have passwords: the glob parts before and after `.env`. `files` skips most of them
-/// anyway, but `notes` and `git` do not.
+/// Files of environment variables, which have passwords: the glob parts before and after `.env`. `files` skips most of
+/// them anyway, but `notes` and `git` do not.
 const ENVIRONMENT: [(&str, &str); 4] = [("**/", "*"), ("**/*", ""), ("**/*", ".*"), ("**/*", "~")];
 
 /// The directories of repositories, whose config may have a password in a URL.
@@ -36,8 +36,8 @@ pub(super) fn globs<'p>(config_path: Option<&str>, repositories: impl IntoIterat
     config.into_iter().chain(bare).chain([REPOSITORIES.to_owned()]).chain(environment).chain(keys).collect()
 }
 
-/// A case-insensitive glob for a word: a file system may be case-sensitive while the program that reads the file is not. Globs
-/// have no character classes, so each letter is an alternation.
+/// A case-insensitive glob for a word: a file system may be case-sensitive while the program that reads the file is
+/// not. Globs have no character classes, so each letter is an alternation.
 fn any_case(word: &str) -> String {
     let letter = |c: char| match c.is_ascii_alphabetic() {
         true => format!("{{{},{}}}", c.to_ascii_lowercase(), c.to_ascii_uppercase()),
@@ -46,7 +46,8 @@ fn any_case(word: &str) -> String {
     word.chars().map(letter).collect()
 }
 
-/// A glob that matches this path of a URI. Characters that are special in a glob, or percent-encoded in a URI, become `*`.
+/// A glob that matches this path of a URI. Characters that are special in a glob, or percent-encoded in a URI, become
+/// `*`.
 fn literal_glob(path: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '.' | '_' | '~');
     let mut glob: String = path.chars().map(|c| if is_plain(c) { c } else { '*' }).collect();

@@ -172,7 +172,8 @@ fn git_access(repository: &Repository, path: &Path, place: ConfigPlace<'_>) -> R
             "{}# The revision that is listed; HEAD unless set:\n# config = {{ rev = \"main\" }}\n",
             dir_access(path, "/repo", place)?
         )),
-        // Git's links between the two directories are valid only if both have the same paths inside the sandbox as outside.
+        // Git's links between the two directories are valid only if both have the same paths inside the sandbox as
+        // outside.
         Repository::Elsewhere(shared) => {
             let (dir, shared) = (quoted(path)?, quoted(shared)?);
             let grant = |path: &str| format!("    {{ host = {path}, guest = {path} }},\n");

@@ -21,8 +21,8 @@ pub(super) enum Repository {
 impl Repository {
     /// Returns the layout of the repository in `dir`; `None` if there is no repository.
     ///
-    /// A downloaded folder may have a file `.git` that refers to any repository of the user. So the file counts only if its
-    /// target [leads back](leads_back) to the directory, as git writes it for worktrees and submodules.
+    /// A downloaded folder may have a file `.git` that refers to any repository of the user. So the file counts only if
+    /// its target [leads back](leads_back) to the directory, as git writes it for worktrees and submodules.
     pub(super) fn find(dir: &Path) -> Option<Self> {
         let dot_git = dir.join(".git");
         if is_repository(&dot_git) || is_repository(dir) {
@@ -66,8 +66,8 @@ fn leads_back(dir: &Path, git_dir: &Path, shared: &Path) -> bool {
         return false;
     };
     let is_of_dir = dot_git.ends_with(".git") && dot_git.parent().is_some_and(|tree| same(tree, dir));
-    // The file `commondir` of a forged worktree could refer to another repository, but that repository does not have this
-    // worktree.
+    // The file `commondir` of a forged worktree could refer to another repository, but that repository does not have
+    // this worktree.
     let worktrees = git_dir.canonicalize().ok().and_then(|real| real.parent().map(Path::to_owned));
     is_of_dir && worktrees.is_some_and(|worktrees| same(&worktrees, &shared.join("worktrees")))
 }

@@ -1,15 +1,16 @@
 //! Compares a glob with a partly known set of URIs: whether it could match one of them, and whether it matches all.
 //!
-//! The set is a [`UriPattern`]: texts with gaps between them. The glob becomes nondeterministic finite automata, one for each
-//! combination of its alternatives, up to [`MAX_EXPANSIONS`]. Each automaton runs over the pattern:
+//! The set is a [`UriPattern`]: texts with gaps between them. The glob becomes nondeterministic finite automata, one
+//! for each combination of its alternatives, up to [`MAX_EXPANSIONS`]. Each automaton runs over the pattern:
 //!
 //! | part of the pattern | to match one of its URIs | to match all of them |
 //! |---|---|---|
 //! | text | each character is consumed | each character is consumed |
 //! | gap | all states that any text for the gap leads to | the states that consume every text for the gap: a `*`, for a gap without slashes, or a `**` |
 //!
-//! The first comparison is exact, except for a glob with too many alternatives, which counts as a possible match. The second one
-//! is conservative: a glob that matches all URIs only through several of its parts together counts as not matching all.
+//! The first comparison is exact, except for a glob with too many alternatives, which counts as a possible match. The
+//! second one is conservative: a glob that matches all URIs only through several of its parts together counts as not
+//! matching all.
 
 use mcp_host_model::uri::{Gap, PatternPart, UriPattern};
 

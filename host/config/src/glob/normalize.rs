@@ -19,7 +19,8 @@ pub(super) fn normalize(glob: &str) -> Result<String, GlobError> {
     Ok(normalized)
 }
 
-/// Converts all characters to their form in a normalized URI (RFC 3986, sections 2.1 and 6.2.2, and [`mcp_host_model::uri`]).
+/// Converts all characters to their form in a normalized URI (RFC 3986, sections 2.1 and 6.2.2, and
+/// [`mcp_host_model::uri`]).
 fn percent_encode(glob: &str) -> Result<String, GlobError> {
     let mut normal = String::with_capacity(glob.len());
     let mut characters = glob.chars();

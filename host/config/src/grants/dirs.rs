@@ -11,9 +11,10 @@
 //! | | `"rw"` | read and write |
 //! | `quota` | size | only with `mode = "rw"`: the maximum size of the directory; 256 MiB unless set, 4 KiB to 1 TiB |
 //!
-//! A grant covers the directory and everything below it, and nothing else: paths, links and names cannot lead out of it (path
-//! traversal). Grants of one plugin may be nested, and each keeps its mode: through a read-only grant, no file can be changed,
-//! linked or moved. A quota bounds the total size of *all* files below the directory, including files of other writers.
+//! A grant covers the directory and everything below it, and nothing else: paths, links and names cannot lead out of it
+//! (path traversal). Grants of one plugin may be nested, and each keeps its mode: through a read-only grant, no file
+//! can be changed, linked or moved. A quota bounds the total size of *all* files below the directory, including files
+//! of other writers.
 //!
 //! ```
 //! use mcp_host_config::grants::{DirGrant, DirQuota, Mode};

@@ -36,9 +36,9 @@ use crate::secret::{Secret, SecretSource};
 use crate::secret_text::names_secret;
 
 checked_text! {
-    /// The name of an environment variable of a provider: letters, digits, `_`, `.` and `-`, not beginning with `.` or `-`; at
-    /// most 128 characters. The grammar is strict because a publisher may choose the name, which appears in messages and
-    /// commands.
+    /// The name of an environment variable of a provider: letters, digits, `_`, `.` and `-`, not beginning with `.` or
+    /// `-`; at most 128 characters. The grammar is strict because a publisher may choose the name, which appears in
+    /// messages and commands.
     pub struct EnvName, EnvNameError as "a valid variable name", such as "\"LANG\"",
     schema Schema::pattern("^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$"),
     valid if |text| {

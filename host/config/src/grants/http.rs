@@ -18,14 +18,14 @@
 //! | `ca` | a PEM file of certificate authorities that are trusted for the origin, in addition to the machine's own. Only for `https` |
 //!
 //! **Grammar.** `("https" | "http") "://" ["*."] host [":" port]`. Scheme and host are converted to lower case; an
-//! internationalized host is converted to its ASCII form (IDNA); one dot at its end is dropped. A port is 1 to 65535. There is no
-//! path, query, fragment or user information: an origin is granted as a whole. A wildcard stands for one or more whole labels at
-//! the beginning, before at least two labels.
+//! internationalized host is converted to its ASCII form (IDNA); one dot at its end is dropped. A port is 1 to 65535.
+//! There is no path, query, fragment or user information: an origin is granted as a whole. A wildcard stands for one or
+//! more whole labels at the beginning, before at least two labels.
 //!
-//! **Matching.** Scheme, host and port must all be equal; the wildcard matches one or more labels. If several entries match a
-//! request, only the most specific one applies: an exact host before any wildcard, then the longest wildcard. No two entries may
-//! be equal. An address matches only the same address, never a name that resolves to it. A name never reaches a non-public
-//! address (loopback, private, link-local and similar), even if it resolves to one: this
+//! **Matching.** Scheme, host and port must all be equal; the wildcard matches one or more labels. If several entries
+//! match a request, only the most specific one applies: an exact host before any wildcard, then the longest wildcard.
+//! No two entries may be equal. An address matches only the same address, never a name that resolves to it. A name
+//! never reaches a non-public address (loopback, private, link-local and similar), even if it resolves to one: this
 //! prevents DNS rebinding.
 //!
 //! **Credentials** are sent to the origin of their entry and nowhere else, not even to the target of a redirect. A
@@ -88,8 +88,8 @@ pub struct HttpGrant {
     pub origin: OriginPattern,
     /// Headers that the host adds to each request to the origin. The provider never sees them.
     pub headers: BTreeMap<CredentialName, Secret<CredentialValue>>,
-    /// The source of the access token that the host adds to each request to the origin. It takes precedence over a header
-    /// `Authorization` of `headers`.
+    /// The source of the access token that the host adds to each request to the origin. It takes precedence over a
+    /// header `Authorization` of `headers`.
     pub oauth: Option<OAuth>,
     /// Certificate authorities that are trusted for the origin, in addition to the machine's own. Ignored for plain
     /// HTTP.
@@ -171,13 +171,13 @@ table! {
         /// them.
         #[read(Credentials)]
         headers_from: BTreeMap<CredentialName, Secret<CredentialValue>>,
-        /// A source of access tokens (OAuth 2.0). The host adds a token to each request to the origin, as `Authorization`. The
-        /// provider never sees it.
+        /// A source of access tokens (OAuth 2.0). The host adds a token to each request to the origin, as
+        /// `Authorization`. The provider never sees it.
         oauth: Option<OAuth>,
         /// A PEM file of certificate authorities that are trusted for the origin, in addition to the machine's own.
         ca: Option<CaBundle>,
-        /// Whether the host sends `traceparent` (W3C Trace Context) with each request to the origin while it traces the client's
-        /// request. `false` unless set, because the header tells the origin which requests belong together.
+        /// Whether the host sends `traceparent` (W3C Trace Context) with each request to the origin while it traces the
+        /// client's request. `false` unless set, because the header tells the origin which requests belong together.
         trace: bool,
     }
 }

@@ -12,12 +12,12 @@
 //! A name is the exact name that the provider opens: 1 to 64 of `a-z`, `A-Z`, `0-9`, `-`, `_` and `.`, beginning with a
 //! letter or digit. Names are case-sensitive. No two entries have the same name.
 //!
-//! A bucket belongs to its plugin: if the same name is granted to another plugin, even one with the same component, that is
-//! another bucket. `quota` bounds the total bytes of its keys and values, `keys` their number. A reduced quota deletes nothing:
-//! existing entries can be read and deleted, and new ones are rejected while they exceed the quota.
+//! A bucket belongs to its plugin: if the same name is granted to another plugin, even one with the same component,
+//! that is another bucket. `quota` bounds the total bytes of its keys and values, `keys` their number. A reduced quota
+//! deletes nothing: existing entries can be read and deleted, and new ones are rejected while they exceed the quota.
 //!
-//! A bucket is on the disk of its host unless it says `shared = true`; then it is in the NATS servers of the cluster, and the plugin with
-//! the same name on each replica has the same bucket.
+//! A bucket is on the disk of its host unless it says `shared = true`; then it is in the NATS servers of the cluster,
+//! and the plugin with the same name on each replica has the same bucket.
 //!
 //! ```
 //! use mcp_host_config::grants::KeyvalueGrant;

@@ -1,8 +1,9 @@
 //! Grants below a directory that a plugin may write to.
 //!
-//! Such a plugin can replace a part of the grant's path by a symbolic link. A host that followed the link would open any directory or
-//! database of the machine. So a host opens the path in two steps: the outermost writable directory, whose path no plugin can change,
-//! and the rest beneath it, without following links. [`Config::find_nested_grants`] finds these two parts.
+//! Such a plugin can replace a part of the grant's path by a symbolic link. A host that followed the link would open
+//! any directory or database of the machine. So a host opens the path in two steps: the outermost writable directory,
+//! whose path no plugin can change, and the rest beneath it, without following links. [`Config::find_nested_grants`]
+//! finds these two parts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -51,7 +52,8 @@ impl WritableDirs {
         let hosts = grants.filter(|grant| grant.mode != Mode::ReadOnly).map(|grant| grant.host.clone());
         let mut candidates: Vec<_> = hosts.map(|host| (Walk::of(&host), host)).collect();
         let mut outermost = Self(BTreeMap::new());
-        // A directory below an outermost one is none, and what is below it now does not count: a plugin may have replaced it by a link.
+        // A directory below an outermost one is none, and what is below it now does not count: a plugin may have
+        // replaced it by a link.
         while !candidates.is_empty() {
             let every = Self(candidates.iter().map(|(walk, host)| (walk.resolved.clone(), host.clone())).collect());
             let (found, rest): (Vec<_>, Vec<_>) =
@@ -144,7 +146,8 @@ mod tests {
     use super::*;
     use crate::grants::{DirGrant, DirQuota, SqlGrant};
 
-    /// A config with one plugin for each of these directories and a database. The first `writable` are granted for writing.
+    /// A config with one plugin for each of these directories and a database. The first `writable` are granted for
+    /// writing.
     fn config(dirs: &[&Path], writable: usize, database: Option<&Path>) -> Config {
         let mut config = Config::new();
         for (index, host) in dirs.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! SQL databases: `grants.sql`.
 //!
-//! A list of the databases that a provider may query with `mcp-host:sql`. The host has their addresses and passwords, and
-//! enforces read-only access. By default the list is empty: every query fails.
+//! A list of the databases that a provider may query with `mcp-host:sql`. The host has their addresses and passwords,
+//! and enforces read-only access. By default the list is empty: every query fails.
 //!
 //! | key | meaning |
 //! |---|---|
@@ -16,9 +16,9 @@
 //! | `ca` | PostgreSQL: a PEM file of certificate authorities that are trusted in addition to the machine's own |
 //! | `allow-writing-role` | PostgreSQL: accept a superuser, or a role that can write. By default such a role is refused |
 //!
-//! **PostgreSQL.** A server is verified by TLS, as with `sslmode=verify-full`, unless the URL has `sslmode=disable` or the host
-//! is a directory (`?host=/run/postgresql`), which stands for a Unix socket. If there are several hosts, the first one that
-//! answers is used.
+//! **PostgreSQL.** A server is verified by TLS, as with `sslmode=verify-full`, unless the URL has `sslmode=disable` or
+//! the host is a directory (`?host=/run/postgresql`), which stands for a Unix socket. If there are several hosts, the
+//! first one that answers is used.
 //!
 //! **SQLite.** `sqlite:data/shop.db` is relative to the config file, `sqlite:///srv/shop.db` is absolute. The file must
 //! exist.
@@ -68,7 +68,8 @@ pub type SqlConnections = Count<1, 4, 64>;
 pub struct SqlGrant {
     /// The URL of the database.
     pub url: SqlUrl,
-    /// The schemas that can be read, in the order in which names are looked up. Ignored for SQLite. `public` unless set.
+    /// The schemas that can be read, in the order in which names are looked up. Ignored for SQLite. `public` unless
+    /// set.
     pub schemas: Vec<SchemaName>,
     /// The maximum number of rows of a result. 1000 unless set; 1 to 100,000.
     pub max_rows: SqlRows,
@@ -112,8 +113,8 @@ impl From<Database> for SqlGrant {
 }
 
 checked_text! {
-    /// The name under which a database is granted: 1 to 64 of `a-z`, `A-Z`, `0-9`, `-`, `_` and `.`, beginning with a letter
-    /// or digit.
+    /// The name under which a database is granted: 1 to 64 of `a-z`, `A-Z`, `0-9`, `-`, `_` and `.`, beginning with a
+    /// letter or digit.
     pub struct DatabaseName, DatabaseNameError as "a database name", such as "\"shop\"", schema Schema::pattern(NAME_PATTERN),
     valid if is_name,
     otherwise "write the name that the provider asks for: 1 to 64 of a-z, A-Z, 0-9, `-`, `_` and `.`, beginning with a \
@@ -129,8 +130,8 @@ checked_text! {
 }
 
 checked_text! {
-    /// The name of a channel for `NOTIFY`: 1 to 63 bytes without NUL, as `pg_notify` takes it. `NOTIFY` without quotes converts a
-    /// name to lower case.
+    /// The name of a channel for `NOTIFY`: 1 to 63 bytes without NUL, as `pg_notify` takes it. `NOTIFY` without quotes
+    /// converts a name to lower case.
     pub struct ChannelName, ChannelNameError as "the name of a channel", such as "\"shop_changed\"",
     schema Schema::string().with("minLength", 1),
     valid if is_identifier,
@@ -160,8 +161,8 @@ table! {
         /// The name that the provider uses for the database.
         #[required]
         name: Option<DatabaseName>,
-        /// The URL of the database, from a variable or a file: `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, or `sqlite:PATH`. A
-        /// URL of SQLite can also be written here directly.
+        /// The URL of the database, from a variable or a file: `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, or
+        /// `sqlite:PATH`. A URL of SQLite can also be written here directly.
         #[required]
         url: SqlUrl,
         /// PostgreSQL: the schemas whose tables and views can be read, and the `search_path`. `public` unless set.
@@ -175,12 +176,13 @@ table! {
         timeout: SqlTimeout,
         /// The maximum number of connections. 4 unless set; 1 to 64.
         connections: SqlConnections,
-        /// PostgreSQL: a channel. A notification on it (`NOTIFY`) starts a check of watched resources for changes immediately.
+        /// PostgreSQL: a channel. A notification on it (`NOTIFY`) starts a check of watched resources for changes
+        /// immediately.
         listen: Option<ChannelName>,
         /// PostgreSQL: a PEM file of certificate authorities that are trusted in addition to the machine's own.
         ca: Option<CaBundle>,
-        /// PostgreSQL: whether the role of the URL may be a superuser, or have write access. `false` unless set: the host refuses
-        /// such a role.
+        /// PostgreSQL: whether the role of the URL may be a superuser, or have write access. `false` unless set: the
+        /// host refuses such a role.
         allow_writing_role: bool,
     }
 }

@@ -8,8 +8,8 @@ use crate::declare::from_text;
 use crate::diagnostic::{Suggest, quote};
 use crate::reader::Schema;
 
-/// An IP address and a port to listen on: `127.0.0.1:8080`, `[::1]:8080`, `0.0.0.0:8443`. With port 0 the system chooses a free
-/// port.
+/// An IP address and a port to listen on: `127.0.0.1:8080`, `[::1]:8080`, `0.0.0.0:8443`. With port 0 the system
+/// chooses a free port.
 ///
 /// An address that other machines can reach has conditions: see
 /// [`Config::check_exposure`](crate::Config::check_exposure).
@@ -32,8 +32,8 @@ impl HttpAddress {
         self.0.ip().to_canonical().is_unspecified()
     }
 
-    /// Whether listeners cannot use both addresses at the same time: they have the same port, and IP addresses that are equal or
-    /// of which one includes the other. `[::]` includes IPv4 addresses. Port 0 never conflicts.
+    /// Whether listeners cannot use both addresses at the same time: they have the same port, and IP addresses that are
+    /// equal or of which one includes the other. `[::]` includes IPv4 addresses. Port 0 never conflicts.
     pub fn conflicts_with(self, other: Self) -> bool {
         let (one, other) = (self.0, other.0);
         let covers = |all: IpAddr, one: IpAddr| all.is_unspecified() && (all.is_ipv6() || one.is_ipv4());

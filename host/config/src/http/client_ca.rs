@@ -12,21 +12,23 @@ table! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct ClientAuthority as "an authority of client certificates", such as "{ name = \"devices\", ca = \"tls/clients.pem\" }" {
-        /// The name of the authority in rules: principals with its certificates are `NAME/…`. Unique among authorities and
-        /// issuers.
+        /// The name of the authority in rules: principals with its certificates are `NAME/…`. Unique among authorities
+        /// and issuers.
         #[required]
         pub name: PrincipalName,
         /// A PEM file with the certificates of the authority.
         #[required]
         #[read(AuthorityBundle)]
         pub ca: CaBundle,
-        /// The part of a client certificate that names the principal: `common-name` unless set, `dns`, `email` or `uri`.
+        /// The part of a client certificate that names the principal: `common-name` unless set, `dns`, `email` or
+        /// `uri`.
         pub principal_from: CertificateName,
     }
 }
 
 impl ClientAuthority {
-    /// The authority with this name and these certificates. The common name of a certificate is the name of the principal.
+    /// The authority with this name and these certificates. The common name of a certificate is the name of the
+    /// principal.
     pub fn new(name: PrincipalName, ca: CaBundle) -> Self {
         Self::with_defaults(name, ca)
     }
@@ -64,8 +66,8 @@ written_as! {
     }
 }
 
-/// Returns whether a certificate can be an authority (RFC 5280, section 4.2.1.9). Certificates before version 3 have no such
-/// field, and count as authorities.
+/// Returns whether a certificate can be an authority (RFC 5280, section 4.2.1.9). Certificates before version 3 have no
+/// such field, and count as authorities.
 fn has_authority(bundle: &CaBundle) -> bool {
     let is_authority = |certificate: &X509Certificate<'_>| match certificate.basic_constraints() {
         Ok(Some(constraints)) => constraints.value.ca,

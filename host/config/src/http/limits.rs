@@ -1,7 +1,7 @@
 //! Resource limits of HTTP clients: `limits` of `[http]`.
 //!
-//! A request beyond a limit is rejected with a specific status; a connection or a session beyond a limit is closed. No limit can
-//! be disabled.
+//! A request beyond a limit is rejected with a specific status; a connection or a session beyond a limit is closed. No
+//! limit can be disabled.
 
 use super::share::{ClientShare, PrincipalShare};
 use crate::count::Count;
@@ -52,29 +52,29 @@ table! {
         /// The maximum size of the body of a request. 4 MiB unless set; 1 KiB to 64 MiB. A larger body is rejected with
         /// 413.
         pub body: BodySize,
-        /// The maximum size of all request bodies that are being received, together. 64 MiB unless set; 1 MiB to 16 GiB,
-        /// and at least `body`. One client gets a quarter of it on one connection, or one `body` if that is more. A body
-        /// beyond it is rejected with 503; the first 4 KiB of each body are always accepted.
+        /// The maximum size of all request bodies that are being received, together. 64 MiB unless set; 1 MiB to
+        /// 16 GiB, and at least `body`. One client gets a quarter of it on one connection, or one `body` if that is
+        /// more. A body beyond it is rejected with 503; the first 4 KiB of each body are always accepted.
         pub body_memory: BodyMemory,
-        /// The maximum size of the head of a request: the path and the header fields. 32 KiB unless set; 8 KiB to 1 MiB. A
-        /// larger head is rejected with 431.
+        /// The maximum size of the head of a request: the path and the header fields. 32 KiB unless set; 8 KiB to
+        /// 1 MiB. A larger head is rejected with 431.
         pub headers: Headers,
         /// The maximum number of open connections. 1024 unless set; 1 to 1048576. Further connections wait until one is
         /// closed.
         pub connections: Connections,
-        /// The maximum number of sessions. 1024 unless set; 1 to 65536. A new session ends the session that has been idle
-        /// for longest. If no session is idle, the new one is rejected with 503.
+        /// The maximum number of sessions. 1024 unless set; 1 to 65536. A new session ends the session that has been
+        /// idle for longest. If no session is idle, the new one is rejected with 503.
         pub sessions: Sessions,
-        /// The maximum number of open event streams for notifications. 1024 unless set; 1 to 1048576. A further stream is
-        /// rejected with 503.
+        /// The maximum number of open event streams for notifications. 1024 unless set; 1 to 1048576. A further stream
+        /// is rejected with 503.
         pub streams: Streams,
-        /// The maximum memory of all subscriptions (ten times the length of each URI, and 400 bytes) and of the lists of
-        /// `subscriptions/listen`. 512 MiB unless set; 64 KiB to 64 GiB. A further subscription is rejected as temporarily
-        /// unavailable.
+        /// The maximum memory of all subscriptions (ten times the length of each URI, and 400 bytes) and of the lists
+        /// of `subscriptions/listen`. 512 MiB unless set; 64 KiB to 64 GiB. A further subscription is rejected as
+        /// temporarily unavailable.
         pub subscription_memory: SubscriptionMemory,
         /// The maximum share of one address in `connections`, and of its requests without authentication in `sessions`,
-        /// `streams`, `body-memory`, `response-memory`, `subscription-memory` and `rate`. An address is an IPv4 address, or
-        /// an IPv6 network of 64 bits. 15/16 unless set; 1/64 to 1/1.
+        /// `streams`, `body-memory`, `response-memory`, `subscription-memory` and `rate`. An address is an IPv4
+        /// address, or an IPv6 network of 64 bits. 15/16 unless set; 1/64 to 1/1.
         pub client_share: ClientShare,
         /// The maximum share of one authenticated principal, from all addresses together, in `sessions`, `streams`,
         /// `body-memory`, `response-memory`, `subscription-memory` and `rate`. 1/4 unless set; 1/64 to 1/1.
@@ -98,14 +98,14 @@ table! {
         /// The maximum time in which a client reads nothing of a pending response. 30 s unless set; 100 ms to 10 min.
         /// After that the stream is reset; over HTTP/1.1 the connection is closed.
         pub write_timeout: WriteTimeout,
-        /// The maximum time of the TLS handshake, of the head of the first request, and of the body of each request. 30 s
-        /// unless set; 100 ms to 10 min.
+        /// The maximum time of the TLS handshake, of the head of the first request, and of the body of each request.
+        /// 30 s unless set; 100 ms to 10 min.
         pub read_timeout: ReadTimeout,
         /// The maximum time of a connection without a request in flight. 2 min unless set; 100 ms to 1 h. A connection
         /// with an event stream is never idle.
         pub idle_timeout: ConnectionIdleTimeout,
-        /// The maximum time of a session without a request in flight. 24 h unless set; 100 ms to 30 days. A session with
-        /// an event stream is never idle.
+        /// The maximum time of a session without a request in flight. 24 h unless set; 100 ms to 30 days. A session
+        /// with an event stream is never idle.
         pub session_idle_timeout: SessionIdleTimeout,
     }
 }

@@ -15,7 +15,8 @@ pub struct Share<const PART: u16, const WHOLE: u16> {
     whole: NonZeroU16,
 }
 
-/// The share of one address, or of one IPv6 network: `15/16` unless set. All clients behind a proxy have one share together.
+/// The share of one address, or of one IPv6 network: `15/16` unless set. All clients behind a proxy have one share
+/// together.
 pub type ClientShare = Share<15, 16>;
 /// The share of one authenticated principal: `1/4` unless set.
 pub type PrincipalShare = Share<1, 4>;

@@ -1,7 +1,7 @@
 //! The certificate of the server: its chain, and its private key.
 //!
-//! Both are PEM files. They are read with the config, and an unusable file is an error of the config, with its line: a running
-//! host then keeps its current certificate.
+//! Both are PEM files. They are read with the config, and an unusable file is an error of the config, with its line: a
+//! running host then keeps its current certificate.
 //!
 //! Bounded: [`MAX_FILE_SIZE`] for each file.
 

@@ -1,7 +1,7 @@
 //! JSON Web Key Sets (RFC 7517): the public keys that verify the signatures of tokens.
 //!
-//! Only keys of a set that can verify a signature of an asymmetric [algorithm](SignatureAlgorithm) are used: encryption keys and
-//! symmetric keys are ignored. Members that refer to other places (`x5u`) are not followed.
+//! Only keys of a set that can verify a signature of an asymmetric [algorithm](SignatureAlgorithm) are used: encryption
+//! keys and symmetric keys are ignored. Members that refer to other places (`x5u`) are not followed.
 //!
 //! Bounded: [`KeySet::MAX_SIZE`] bytes, [`KeySet::MAX_KEYS`] keys.
 

@@ -1,6 +1,7 @@
 //! Limits that a provider may ask for: the least that it works with, by the key that has it below `limits`.
 //!
-//! Each is written as the config writes the limit, and lies within the range that the config allows. Asking changes no limit.
+//! Each is written as the config writes the limit, and lies within the range that the config allows. Asking changes no
+//! limit.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -129,7 +130,8 @@ impl FromStr for LimitKey {
     }
 }
 
-/// A quantity of a limit. It is compared with others of the same [`LimitKey`]; `Display` is the shortest way to write it.
+/// A quantity of a limit. It is compared with others of the same [`LimitKey`]; `Display` is the shortest way to write
+/// it.
 #[derive(Clone, Debug)]
 pub struct LimitAmount {
     amount: u128,

@@ -10,8 +10,8 @@ use crate::size;
 
 /// A number of bytes per minute from `MIN` to `MAX`. The burst is one minute's worth. The default is `DEFAULT`.
 ///
-/// Written as a [size](crate::size::Size), a slash and a unit of time: `64KiB/m`. A rate in another unit of time is the same
-/// rate per minute: `1KiB/s` is `60KiB/m`.
+/// Written as a [size](crate::size::Size), a slash and a unit of time: `64KiB/m`. A rate in another unit of time is the
+/// same rate per minute: `1KiB/s` is `60KiB/m`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteRate<const MIN: u64, const DEFAULT: u64, const MAX: u64>(u64);
 

@@ -122,8 +122,9 @@ impl<'a> Node<'a> {
         Some(array.iter().map(item).collect())
     }
 
-    /// Returns the valid entries of a list, and reports each entry with the same value of `key` as an earlier one. Valid values
-    /// are compared even if other parts of an entry are invalid. A string stands for an entry with only this key.
+    /// Returns the valid entries of a list, and reports each entry with the same value of `key` as an earlier one.
+    /// Valid values are compared even if other parts of an entry are invalid. A string stands for an entry with only
+    /// this key.
     pub(crate) fn unique_items<T: FromNode, K: FromStr + PartialEq>(
         &self,
         key: &str,
@@ -171,7 +172,8 @@ impl<'a> Node<'a> {
         self.key.parse().map_err(|error| report(&error)).ok()
     }
 
-    /// Parses an entry of the table, or a string in its place, if it is valid. The reader of the table reports problems.
+    /// Parses an entry of the table, or a string in its place, if it is valid. The reader of the table reports
+    /// problems.
     pub(crate) fn parse_entry<T: FromStr>(&self, key: &str) -> Option<T> {
         let text = match self.value {
             DeValue::Table(table) => table.get(key)?.get_ref().as_str(),
@@ -201,8 +203,9 @@ impl<'a> Node<'a> {
         self.context.report(Diagnostic::new(message, help).at(self.span.clone()));
     }
 
-    /// Reports that a file, a directory or a variable is missing on this machine, or that its value is unusable. If only a plugin
-    /// needs it, the rest of the config can be served; if the server needs it, commands that start no server can use the rest.
+    /// Reports that a file, a directory or a variable is missing on this machine, or that its value is unusable. If
+    /// only a plugin needs it, the rest of the config can be served; if the server needs it, commands that start no
+    /// server can use the rest.
     pub(crate) fn report_machine_error(&self, message: impl Into<String>, help: impl Into<String>) {
         let cause = Cause::of_machine_at(&self.path);
         self.context.report(Diagnostic::new(message, help).at(self.span.clone()).caused_by(cause));
@@ -213,8 +216,8 @@ impl<'a> Node<'a> {
         self.report_error(error.to_string(), error.suggestion(self.key));
     }
 
-    /// Reports an error of a value from a variable or a file. If only a plugin needs the value, the rest of the config is not
-    /// affected.
+    /// Reports an error of a value from a variable or a file. If only a plugin needs the value, the rest of the config
+    /// is not affected.
     pub(crate) fn reject_source(&self, error: &impl Suggest) {
         self.report_machine_error(error.to_string(), error.suggestion(self.key));
     }

@@ -1,7 +1,8 @@
 //! [`Schema`]: the JSON Schema (2020-12) of one value of the file, for editors.
 //!
-//! Each type that the reader reads describes itself ([`FromNode::schema`](super::FromNode::schema)). The keys in a table's schema
-//! are the keys that its reader requests ([`Table::describe`](super::Table::describe)), so there is no second list of keys.
+//! Each type that the reader reads describes itself ([`FromNode::schema`](super::FromNode::schema)). The keys in a
+//! table's schema are the keys that its reader requests ([`Table::describe`](super::Table::describe)), so there is no
+//! second list of keys.
 //!
 //! A schema accepts every value that the reader accepts. The reader rejects more: files that do not exist, values out
 //! of range whose bounds a pattern cannot express, conflicts between keys.

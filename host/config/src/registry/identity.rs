@@ -1,16 +1,16 @@
 //! Keyless signers of a `[[trust]]`, as in Sigstore, and the provenance that a `[[trust]]` requires.
 //!
-//! A keyless signature uses a certificate that is valid for minutes. A certificate authority issued it to a signer whom an OpenID
-//! Connect issuer authenticated. `root` is the file with the trusted authority, logs and timestamp authorities. The signer is
-//! compared with `identities`:
+//! A keyless signature uses a certificate that is valid for minutes. A certificate authority issued it to a signer whom
+//! an OpenID Connect issuer authenticated. `root` is the file with the trusted authority, logs and timestamp
+//! authorities. The signer is compared with `identities`:
 //!
 //! | key | is compared |
 //! |---|---|
 //! | `issuer` | exactly |
 //! | `subject` | as a glob: `*` matches any characters but `/`, and `**` as a whole segment matches any segments |
 //!
-//! Only data that commands need for verification is read here: the commands parse the file (`mcp_host_registry`), and serving
-//! does not use it.
+//! Only data that commands need for verification is read here: the commands parse the file (`mcp_host_registry`), and
+//! serving does not use it.
 
 use std::fmt;
 
@@ -40,8 +40,8 @@ table! {
         /// The OpenID Connect issuer of the signer's identity, exactly as in certificates.
         #[required]
         pub issuer: Issuer,
-        /// The identity of the signer, an e-mail address or a URI, as a glob: `*` matches any characters except `/`, and `**` as a
-        /// whole segment matches any segments.
+        /// The identity of the signer, an e-mail address or a URI, as a glob: `*` matches any characters except `/`,
+        /// and `**` as a whole segment matches any segments.
         #[required]
         pub subject: SubjectPattern,
     }
@@ -55,7 +55,8 @@ table! {
         /// The builder's identifier (`runDetails.builder.id`), as a glob.
         #[required]
         pub builder: SubjectPattern,
-        /// The repository that the component was built from, as a glob, without the prefix `git+` and the suffix `@REF`.
+        /// The repository that the component was built from, as a glob, without the prefix `git+` and the suffix
+        /// `@REF`.
         #[required]
         pub source: SubjectPattern,
     }

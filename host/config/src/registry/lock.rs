@@ -1,8 +1,8 @@
 //! The lock: `mcp-host.lock` beside the config, with the resolved, verified and agreed component of each reference.
 //!
-//! Commands that resolve references (`mcp-host add`, `lock`, `update`) replace the file atomically by a rename. Reading is
-//! strict: unknown keys, repeated sources and malformed values are errors, since a half-understood lock protects nothing. Some
-//! texts were written by publishers; they are escaped when they are shown.
+//! Commands that resolve references (`mcp-host add`, `lock`, `update`) replace the file atomically by a rename. Reading
+//! is strict: unknown keys, repeated sources and malformed values are errors, since a half-understood lock protects
+//! nothing. Some texts were written by publishers; they are escaped when they are shown.
 //!
 //! Bounded: 4 MiB, 4096 components.
 
@@ -123,8 +123,8 @@ pub struct LockedSbom {
 }
 
 impl LockedSigner {
-    /// Whether both are the same signer: a key is compared by its fingerprint, an identity without the revision of its workflow
-    /// (`…@refs/tags/v1.4.2`), which differs for each version.
+    /// Whether both are the same signer: a key is compared by its fingerprint, an identity without the revision of its
+    /// workflow (`…@refs/tags/v1.4.2`), which differs for each version.
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Key(one), Self::Key(other)) => one == other,

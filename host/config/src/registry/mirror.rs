@@ -5,8 +5,8 @@
 //! | `mirror.example.net/acme` | a registry with a repository prefix, which replaces the prefix of the source |
 //! | `layout:/media/usb` | a directory with an OCI image layout |
 //!
-//! A relative directory is relative to the config. A missing directory, such as a disk that is not plugged in, is skipped, like a
-//! registry that does not answer.
+//! A relative directory is relative to the config. A missing directory, such as a disk that is not plugged in, is
+//! skipped, like a registry that does not answer.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

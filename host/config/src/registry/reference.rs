@@ -1,4 +1,5 @@
-//! References to components in registries: `oci://HOST[:PORT]/REPOSITORY:VERSION`, or `…@sha256:DIGITS` of the manifest.
+//! References to components in registries: `oci://HOST[:PORT]/REPOSITORY:VERSION`, or `…@sha256:DIGITS` of the
+//! manifest.
 //!
 //! | version | is |
 //! |---|---|
@@ -6,8 +7,8 @@
 //! | `1.4` | the newest release of 1.4 |
 //! | `1.4.2`, `1.4.3-rc.1` | this version |
 //!
-//! Other tags, such as `latest`, are rejected, because they have no order. A range includes only releases, and no pre-releases.
-//! Versions have no `+`, which tags cannot have.
+//! Other tags, such as `latest`, are rejected, because they have no order. A range includes only releases, and no
+//! pre-releases. Versions have no `+`, which tags cannot have.
 //!
 //! ```
 //! use mcp_host_config::registry::Reference;
@@ -112,7 +113,8 @@ impl Repository {
         &self.path
     }
 
-    /// The rest of a repository's name after this prefix, which is compared by whole segments; `None` without this prefix.
+    /// The rest of a repository's name after this prefix, which is compared by whole segments; `None` without this
+    /// prefix.
     pub fn strip_prefix<'r>(&self, repository: &'r Self) -> Option<&'r str> {
         if self.registry != repository.registry {
             return None;

@@ -1,7 +1,8 @@
 //! `component = "oci://…"`: the locked file in the store. Nothing here requests a registry.
 //!
-//! A component that is not locked, or not in the store, is an error with the command to run. The file's content is compared with
-//! the locked digest at each load, on the descriptor that is then compiled (`mcp_host_engine`); only its size is checked here.
+//! A component that is not locked, or not in the store, is an error with the command to run. The file's content is
+//! compared with the locked digest at each load, on the descriptor that is then compiled (`mcp_host_engine`); only its
+//! size is checked here.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;

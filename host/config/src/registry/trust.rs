@@ -1,9 +1,9 @@
 //! `[[trust]]`: the signatures that components from a source require.
 //!
-//! Only the table with the longest prefix of a source applies; a source without a table is refused. A signature counts if it is
-//! by one of the table's `keys` or `identities`; `minimum` different signers among both are required. A key with a date in
-//! `not-after` is valid until the end of that day in UTC: after that, its signatures allow no new locks, and components that are
-//! locked already are served. Identities and `provenance` are described in `identity`.
+//! Only the table with the longest prefix of a source applies; a source without a table is refused. A signature counts
+//! if it is by one of the table's `keys` or `identities`; `minimum` different signers among both are required. A key
+//! with a date in `not-after` is valid until the end of that day in UTC: after that, its signatures allow no new locks,
+//! and components that are locked already are served. Identities and `provenance` are described in `identity`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -42,8 +42,8 @@ table! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Trust {
-        /// The beginnings of the references that the table applies to, such as `oci://registry.example.com/acme/`. Only the table with
-        /// the longest match applies.
+        /// The beginnings of the references that the table applies to, such as `oci://registry.example.com/acme/`. Only
+        /// the table with the longest match applies.
         #[required]
         pub sources: Vec<Source>,
         /// The public keys whose signatures count.
@@ -55,7 +55,8 @@ table! {
         pub root: Option<TrustedRoot>,
         /// The number of keys and identities that must have signed. 1 unless set; 1 to 16.
         pub minimum: MinimumSignatures,
-        /// The required content of a provenance (SLSA) that one of the keys or identities has signed. Not required unless set.
+        /// The required content of a provenance (SLSA) that one of the keys or identities has signed. Not required
+        /// unless set.
         pub provenance: Option<Provenance>,
         /// Whether components from these sources need no signature. `false` unless set.
         pub unsigned: bool,
@@ -70,7 +71,8 @@ table! {
         #[required]
         #[read(KeyFile)]
         pub file: PublicKey,
-        /// The last day, in UTC, on which a signature of this key can lock a new component: `2027-01-01`. No end unless set.
+        /// The last day, in UTC, on which a signature of this key can lock a new component: `2027-01-01`. No end unless
+        /// set.
         #[read(Day)]
         pub not_after: Option<Date>,
     }

@@ -1,7 +1,7 @@
 //! Embeddings for search: `[search.embeddings]`.
 //!
-//! An endpoint with the OpenAI-compatible form `POST …/v1/embeddings` computes a vector for each passage. The text of a plugin is
-//! sent only if its table `search` has `embeddings = true`, and queries are sent only with `queries = true`.
+//! An endpoint with the OpenAI-compatible form `POST …/v1/embeddings` computes a vector for each passage. The text of a
+//! plugin is sent only if its table `search` has `embeddings = true`, and queries are sent only with `queries = true`.
 //!
 //! ```
 //! use mcp_host_config::search::{Embeddings, Search};
@@ -53,14 +53,15 @@ table! {
     #[non_exhaustive]
     pub struct Embeddings as "a table with `url`, `model` and `dimensions`",
     such as "{ url = \"https://api.openai.com/v1/embeddings\", model = \"text-embedding-3-small\", dimensions = 1536 }" {
-        /// The URL that requests are sent to (`POST`), such as `https://api.openai.com/v1/embeddings`. `http://` is for this
-        /// machine only.
+        /// The URL that requests are sent to (`POST`), such as `https://api.openai.com/v1/embeddings`. `http://` is for
+        /// this machine only.
         #[required]
         #[read(RequestUrl)]
         pub url: EndpointUrl,
         /// A PEM file of certificate authorities that are trusted for the URL, in addition to the machine's own.
         pub ca: Option<CaBundle>,
-        /// The key that requests are authenticated with (`Authorization: Bearer`): from a variable or a file. None unless set.
+        /// The key that requests are authenticated with (`Authorization: Bearer`): from a variable or a file. None
+        /// unless set.
         #[read(Key)]
         pub key: Option<Secret<CredentialValue>>,
         /// The name of the model.
@@ -70,7 +71,8 @@ table! {
         /// The number of dimensions of the model's vectors. Vectors with another number are rejected. 1 to 8192.
         #[required]
         pub dimensions: Dimensions,
-        /// Whether requests have the member `dimensions`, for models that can shorten their vectors. `false` unless set.
+        /// Whether requests have the member `dimensions`, for models that can shorten their vectors. `false` unless
+        /// set.
         pub shorten: bool,
         /// Whether queries are sent as well. Otherwise nothing is ranked by vectors. `false` unless set.
         pub queries: bool,
@@ -83,25 +85,27 @@ table! {
         /// The member `input_type` of requests with a query, for endpoints that have one: `query`. None unless set.
         #[read(InputType)]
         pub query_input_type: Option<String>,
-        /// The member `input_type` of requests with passages, for endpoints that have one: `passage`, `document`. None unless set.
+        /// The member `input_type` of requests with passages, for endpoints that have one: `passage`, `document`. None
+        /// unless set.
         #[read(InputType)]
         pub passage_input_type: Option<String>,
-        /// The rate limit of the resource text that is sent, in estimated tokens: a quarter of the ASCII bytes, and one for each
-        /// other character. 1000000/h unless set; 1/h to 1000000000/h.
+        /// The rate limit of the resource text that is sent, in estimated tokens: a quarter of the ASCII bytes, and one
+        /// for each other character. 1000000/h unless set; 1/h to 1000000000/h.
         pub tokens: TokenRate,
-        /// The rate limit of queries that are sent. Queries beyond it have lexical results. 10/s unless set; 1/h to 10000/s.
+        /// The rate limit of queries that are sent. Queries beyond it have lexical results. 10/s unless set; 1/h to
+        /// 10000/s.
         pub query_rate: QueryRate,
         /// The maximum number of texts in a request. 32 unless set; 1 to 256.
         pub batch: BatchSize,
         /// The maximum number of passages of a resource that get vectors: the first ones. 16 unless set; 1 to 1024.
         pub passages: EmbeddedPassages,
-        /// The memory of the approximate index, which is used for more than 64 MiB of vectors. Resources whose vectors do not fit
-        /// are found by their words. 1GiB unless set; 1MiB to 1TiB.
+        /// The memory of the approximate index, which is used for more than 64 MiB of vectors. Resources whose vectors
+        /// do not fit are found by their words. 1GiB unless set; 1MiB to 1TiB.
         pub memory: VectorMemory,
         /// The timeout of a request with texts of resources. 30 s unless set; 1 s to 5 min.
         pub timeout: EmbeddingTimeout,
-        /// The timeout of a request with a query, which can delay a search by this time. Without an answer the results are
-        /// lexical. 300 ms unless set; 10 ms to 10 s.
+        /// The timeout of a request with a query, which can delay a search by this time. Without an answer the results
+        /// are lexical. 300 ms unless set; 10 ms to 10 s.
         pub query_timeout: QueryTimeout,
     }
 }

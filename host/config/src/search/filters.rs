@@ -1,4 +1,5 @@
-//! The filters of a search: kinds and languages that resources can have. Any other value would match nothing in any index.
+//! The filters of a search: kinds and languages that resources can have. Any other value would match nothing in any
+//! index.
 
 use crate::declare::checked_text;
 use crate::reader::Schema;
@@ -24,8 +25,8 @@ const LANGUAGES: [&str; 16] =
     ["ar", "de", "en", "es", "fr", "hi", "it", "ja", "ko", "nl", "pt", "ru", "sv", "tr", "vi", "zh"];
 
 checked_text! {
-    /// The kind of the resources that a search finds: a MIME type such as `text/markdown`, or a registered type before the slash,
-    /// such as `text`. For an unregistered type, write `chemical/*`.
+    /// The kind of the resources that a search finds: a MIME type such as `text/markdown`, or a registered type before
+    /// the slash, such as `text`. For an unregistered type, write `chemical/*`.
     pub struct KindFilter, KindFilterError as "a MIME type, or its part before the slash", such as "\"text/markdown\"",
     schema Schema::pattern(&format!("^([a-z0-9.+-]+/([a-z0-9.+-]+|[*])|{})$", TYPES.join("|"))),
     valid if |text| text.parse::<super::MediaRange>().is_ok() || TYPES.contains(&text),
@@ -38,8 +39,8 @@ impl KindFilter {
 }
 
 checked_text! {
-    /// The ISO 639-1 code of a detected language: `ar`, `de`, `en`, `es`, `fr`, `hi`, `it`, `ja`, `ko`, `nl`, `pt`, `ru`, `sv`,
-    /// `tr`, `vi` or `zh`.
+    /// The ISO 639-1 code of a detected language: `ar`, `de`, `en`, `es`, `fr`, `hi`, `it`, `ja`, `ko`, `nl`, `pt`,
+    /// `ru`, `sv`, `tr`, `vi` or `zh`.
     pub struct LanguageCode, LanguageCodeError as "the code of a language that texts are found to be in", such as "\"en\"",
     schema Schema::pattern(&format!("^({})$", LANGUAGES.join("|"))),
     valid if |text| LANGUAGES.contains(&text),

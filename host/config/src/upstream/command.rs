@@ -2,9 +2,10 @@
 //!
 //! Programs that download the code they run are refused (module [`fetched`](super::fetched)).
 //!
-//! A program starts in `/`, so relative paths in its arguments start there. Only the script of an interpreter is resolved like
-//! other paths of the config: `["python3", "server.py"]` is the file beside the config. The meaning of other arguments is
-//! unknown; an argument with the path of a file beside the config causes a [warning](crate::Warning::RelativeArgument).
+//! A program starts in `/`, so relative paths in its arguments start there. Only the script of an interpreter is
+//! resolved like other paths of the config: `["python3", "server.py"]` is the file beside the config. The meaning of
+//! other arguments is unknown; an argument with the path of a file beside the config causes a
+//! [warning](crate::Warning::RelativeArgument).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -32,10 +33,10 @@ pub struct UpstreamCommand {
     pub sandbox: SandboxMode,
     /// The program's user if the host is root. `nobody` unless set, or root without a sandbox.
     pub user: Option<String>,
-    /// The absolute paths of the files and directories that the sandbox hides from the program in the directories of its own
-    /// files. [`Config::load`](crate::Config::load) sets them: the config, the files with secrets, the directories of the
-    /// server, the audit log and the socket of the administration listener. An application that gives its host other
-    /// directories adds these.
+    /// The absolute paths of the files and directories that the sandbox hides from the program in the directories of
+    /// its own files. [`Config::load`](crate::Config::load) sets them: the config, the files with secrets, the
+    /// directories of the server, the audit log and the socket of the administration listener. An application that
+    /// gives its host other directories adds these.
     pub hidden: Arc<BTreeSet<PathBuf>>,
 }
 
@@ -91,8 +92,8 @@ const INTERPRETERS: [&str; 10] = ["python", "pypy", "node", "nodejs", "ruby", "p
 /// The file name suffixes of scripts.
 const SCRIPTS: [&str; 10] = [".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".sh", ".pyz"];
 
-/// The index of the argument with the script that a program runs, if its path is relative: the first argument that is not an
-/// option and has a script's suffix. After an option with code or a module (`-m`, `-c`) there is no script.
+/// The index of the argument with the script that a program runs, if its path is relative: the first argument that is
+/// not an option and has a script's suffix. After an option with code or a module (`-m`, `-c`) there is no script.
 fn script(program: &Path, arguments: &[String]) -> Option<usize> {
     let name = program.file_name()?.to_str()?;
     let is_version = |version: &str| version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');

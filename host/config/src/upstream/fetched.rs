@@ -1,7 +1,7 @@
 //! Programs that download the code they run: `npx`, `uvx` and similar ones.
 //!
-//! Such a program is refused as the command of an upstream: its code is unknown, may change any day, and needs the network. The
-//! message has the command that installs the package.
+//! Such a program is refused as the command of an upstream: its code is unknown, may change any day, and needs the
+//! network. The message has the command that installs the package.
 
 use std::fmt;
 use std::path::Path;

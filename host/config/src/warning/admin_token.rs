@@ -1,7 +1,7 @@
 //! `[admin]` at a TCP port without a token: administrators cannot authenticate.
 //!
-//! At a Unix socket they need none: its owner and root are administrators. At port 0 the listener is for an application, or for
-//! `serve --open`, which logs in without a token.
+//! At a Unix socket they need none: its owner and root are administrators. At port 0 the listener is for an
+//! application, or for `serve --open`, which logs in without a token.
 
 use super::Warning;
 use crate::Config;

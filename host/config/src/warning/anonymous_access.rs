@@ -1,7 +1,7 @@
 //! Rules that allow access without credentials, if other machines can reach the server.
 //!
-//! `*` selects every principal, including `anonymous`. With authentication such a rule makes credentials optional, which is
-//! rarely intended: `*` reads like "every authenticated principal".
+//! `*` selects every principal, including `anonymous`. With authentication such a rule makes credentials optional,
+//! which is rarely intended: `*` reads like "every authenticated principal".
 
 use super::{RuleRef, Warning};
 use crate::rule::ANONYMOUS;
@@ -24,7 +24,8 @@ impl Config {
         self.server.http.is_some_and(|address| !address.is_loopback() || by_proxy())
     }
 
-    /// The name by which a rule allows access without credentials, if it does: `*`, `anonymous`, or the name of a group.
+    /// The name by which a rule allows access without credentials, if it does: `*`, `anonymous`, or the name of a
+    /// group.
     fn anonymous_by<'a>(&'a self, rule: &'a Rule) -> Option<&'a str> {
         if rule.allow.is_empty() {
             return None;
@@ -38,8 +39,8 @@ impl Config {
         })
     }
 
-    /// A group that contains all access tokens of an issuer: a scope that the issuer requires of each token. Without such
-    /// a scope, a pattern with `NAME`.
+    /// A group that contains all access tokens of an issuer: a scope that the issuer requires of each token. Without
+    /// such a scope, a pattern with `NAME`.
     fn token_group(&self) -> Option<String> {
         let scopes = self.issuers.iter().flat_map(|issuer| issuer.scopes.iter().map(move |scope| (issuer, scope)));
         let mut groups = scopes.map(|(issuer, scope)| format!("{}/scope:{scope}", issuer.name));

@@ -1,8 +1,8 @@
-//! Authorities of client certificates, one of them below another: certificates of the lower one chain to both, so its clients are
-//! refused.
+//! Authorities of client certificates, one of them below another: certificates of the lower one chain to both, so its
+//! clients are refused.
 //!
-//! This check knows only certificates in the config. If client certificates link two authorities, that is detected when such a
-//! client connects.
+//! This check knows only certificates in the config. If client certificates link two authorities, that is detected when
+//! such a client connects.
 
 use x509_parser::extensions::ParsedExtension;
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -22,8 +22,8 @@ impl Config {
 /// A certificate, and the index of its authority.
 type Configured<'a> = (usize, X509Certificate<'a>);
 
-/// Returns the names of pairs of authorities: certificates of the first chain to the second, too. Two authorities with a common
-/// certificate give one pair.
+/// Returns the names of pairs of authorities: certificates of the first chain to the second, too. Two authorities with
+/// a common certificate give one pair.
 fn find_overlapping(authorities: &[ClientAuthority]) -> Vec<(String, String)> {
     let all: Vec<Configured<'_>> = authorities
         .iter()
@@ -64,8 +64,8 @@ fn is_same_key(one: &X509Certificate<'_>, other: &X509Certificate<'_>) -> bool {
     one.subject().as_raw() == other.subject().as_raw() && one.public_key().raw == other.public_key().raw
 }
 
-/// Returns whether one certificate is the issuer of the other, by names, and by key ids if present. A self-issued certificate has
-/// no other issuer.
+/// Returns whether one certificate is the issuer of the other, by names, and by key ids if present. A self-issued
+/// certificate has no other issuer.
 fn is_issuer(parent: &X509Certificate<'_>, child: &X509Certificate<'_>) -> bool {
     let names_match = child.issuer().as_raw() == parent.subject().as_raw();
     let is_self_issued = child.issuer().as_raw() == child.subject().as_raw();

@@ -1,5 +1,5 @@
-//! Files of the host that a plugin or other users of the machine can reach: the config, the audit log, files with secrets, and
-//! paths of the config that a plugin can replace.
+//! Files of the host that a plugin or other users of the machine can reach: the config, the audit log, files with
+//! secrets, and paths of the config that a plugin can replace.
 
 use std::path::{Path, PathBuf};
 
@@ -37,8 +37,8 @@ impl Config {
         granted.chain(replaceable).chain(writable.into_iter().map(|(file, mode)| Warning::WritableFile { file, mode }))
     }
 
-    /// Returns the paths that the host opens again and again, so that it finds what has replaced them. Each once. Paths that it opens
-    /// without following a plugin's links are not among them.
+    /// Returns the paths that the host opens again and again, so that it finds what has replaced them. Each once. Paths
+    /// that it opens without following a plugin's links are not among them.
     fn opened_paths(&self) -> Vec<OpenedPath> {
         let writable = WritableDirs::of(&self.plugins);
         let of_server = [&self.server.state, &self.server.cache].into_iter().flatten();
@@ -88,7 +88,8 @@ struct OpenedPath {
     places: Vec<PathBuf>,
 }
 
-/// Returns the paths below directories that a plugin may write to. The directory itself is none: the plugin has no access to its name.
+/// Returns the paths below directories that a plugin may write to. The directory itself is none: the plugin has no
+/// access to its name.
 fn replaceable_paths(plugin: &Plugin, opened: &[OpenedPath]) -> Vec<Warning> {
     let dirs = plugin.grants.dirs.values().filter(|grant| grant.mode != Mode::ReadOnly);
     let dirs: Vec<_> = dirs.map(|grant| resolve(&grant.host)).collect();

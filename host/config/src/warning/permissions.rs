@@ -11,9 +11,9 @@ pub(super) struct Readable {
     pub(super) chmod: &'static str,
 }
 
-/// Returns the permissions of a file, if users other than its owner may read it. For a file of this user, group and others are
-/// checked; for a file of root, only others, as its group may be what gives this process access. Files of other users are not
-/// checked.
+/// Returns the permissions of a file, if users other than its owner may read it. For a file of this user, group and
+/// others are checked; for a file of root, only others, as its group may be what gives this process access. Files of
+/// other users are not checked.
 #[cfg(unix)]
 pub(super) fn readable_by_others(file: &Path) -> Option<Readable> {
     use std::os::unix::fs::MetadataExt;
@@ -37,8 +37,8 @@ pub(super) fn readable_by_others(_: &Path) -> Option<Readable> {
     None
 }
 
-/// Returns the permission bits of a world-writable file or directory. A directory with the sticky bit does not count: users
-/// cannot replace files of others there.
+/// Returns the permission bits of a world-writable file or directory. A directory with the sticky bit does not count:
+/// users cannot replace files of others there.
 #[cfg(unix)]
 pub(super) fn writable_by_all(path: &Path) -> Option<u32> {
     use std::os::unix::fs::MetadataExt;

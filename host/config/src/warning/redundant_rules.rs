@@ -5,10 +5,10 @@
 //! | a rule whose globs are all covered by rules that apply to the same principals and operations, `allow` by `allow` and `deny` by `deny` | `allow` of `notes:///a/**` beside one of `notes:///**` |
 //! | an `allow` glob that is covered by `deny` globs for all principals and operations of its rule | `allow` of `git://linux/.env` beside `deny` of `**/.env` |
 //!
-//! A glob covers another if both are equal, if it is `**`, if it is `P/**` and the other begins with `P/` where `P` has no
-//! wildcards, or if it is `**/S` and the other ends with `/S`. These criteria have no false positives, so nothing with an effect
-//! is reported; other pairs of globs are not compared. A rule that gives `local` access by name is never reported as redundant:
-//! it changes the default.
+//! A glob covers another if both are equal, if it is `**`, if it is `P/**` and the other begins with `P/` where `P` has
+//! no wildcards, or if it is `**/S` and the other ends with `/S`. These criteria have no false positives, so nothing
+//! with an effect is reported; other pairs of globs are not compared. A rule that gives `local` access by name is never
+//! reported as redundant: it changes the default.
 //!
 //! Bounded: [`MAX_COMPARISONS`] of rules; beyond that the search stops.
 
@@ -95,8 +95,8 @@ impl<'a> Finder<'a> {
         first
     }
 
-    /// Returns a glob of `deny` or `allow` that covers the glob of this rule, if there is one for each of its principals and
-    /// operations, in rules other than `except`.
+    /// Returns a glob of `deny` or `allow` that covers the glob of this rule, if there is one for each of its
+    /// principals and operations, in rules other than `except`.
     fn covering(
         &mut self,
         except: Option<usize>,

@@ -1,5 +1,5 @@
-//! Search: an endpoint for embeddings without use, and saved searches without results, because no plugin below their URI prefix is
-//! searched.
+//! Search: an endpoint for embeddings without use, and saved searches without results, because no plugin below their
+//! URI prefix is searched.
 
 use mcp_host_model::uri::{Mount, Router};
 
@@ -21,7 +21,8 @@ impl Config {
             .into_iter()
     }
 
-    /// Returns the warnings about `within` of saved searches. It is unknown whether the plugins of other mounts are searched.
+    /// Returns the warnings about `within` of saved searches. It is unknown whether the plugins of other mounts are
+    /// searched.
     pub(super) fn saved_search_warnings(&self, other_mounts: &[&Mount]) -> impl Iterator<Item = Warning> {
         let saved = self.search.iter().flat_map(|search| &search.saved);
         saved.filter_map(move |saved| {

@@ -1,12 +1,12 @@
 //! Globs that could match below a mount, but match no listed resource: after a typo, a `deny` hides nothing.
 //!
-//! Only `mcp-host check` knows the listings. This module selects the globs to compare, and suggests corrections. Globs for whole
-//! mounts are never reported. A glob without a place (`**/.env`) may be a precaution, and is reported only if a resource with a
-//! similar name is listed.
+//! Only `mcp-host check` knows the listings. This module selects the globs to compare, and suggests corrections. Globs
+//! for whole mounts are never reported. A glob without a place (`**/.env`) may be a precaution, and is reported only if
+//! a resource with a similar name is listed.
 //!
-//! A frequent mistake has a warning of its own: a slash where the URI of a resource has `%2F`, because a name with a slash is one
-//! segment in the URI. It is reported for a glob that has no wildcards but a final `/**`, matches no listed resource, and would match
-//! one if `%2F` were a slash.
+//! A frequent mistake has a warning of its own: a slash where the URI of a resource has `%2F`, because a name with a
+//! slash is one segment in the URI. It is reported for a glob that has no wildcards but a final `/**`, matches no
+//! listed resource, and would match one if `%2F` were a slash.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -45,8 +45,8 @@ impl PlacedGlob {
         &self.glob
     }
 
-    /// Whether the glob is for a place: its URIs have a fixed beginning. A glob without a place may be a precaution for all
-    /// mounts.
+    /// Whether the glob is for a place: its URIs have a fixed beginning. A glob without a place may be a precaution for
+    /// all mounts.
     pub fn names_place(&self) -> bool {
         !self.glob.normalized().starts_with('*')
     }
@@ -57,8 +57,9 @@ impl PlacedGlob {
             if *rule == self.rule && *key == self.key && glob == self.glob.as_str())
     }
 
-    /// Returns the text of a listing that the author probably meant: for a glob with a place, a URI or a common beginning of
-    /// URIs; for other globs, a URI with a segment of a similar name. Only the first part of a long listing is searched.
+    /// Returns the text of a listing that the author probably meant: for a glob with a place, a URI or a common
+    /// beginning of URIs; for other globs, a URI with a segment of a similar name. Only the first part of a long
+    /// listing is searched.
     pub fn nearest<'u>(&self, uris: impl Iterator<Item = &'u str>) -> Option<String> {
         let uris = uris.map(|uri| uri.split('?').next().unwrap_or(uri));
         if self.names_place() { self.nearest_place(uris) } else { self.nearest_name(uris) }
@@ -106,7 +107,8 @@ fn closest<'t>(written: &str, known: impl IntoIterator<Item = &'t str>, max: usi
 }
 
 impl Config {
-    /// The globs of rules to compare with listings: globs that could match below a mount, and are not for a whole mount.
+    /// The globs of rules to compare with listings: globs that could match below a mount, and are not for a whole
+    /// mount.
     pub fn globs_below_mounts(&self) -> Vec<PlacedGlob> {
         let mounts: Vec<_> = self.plugins.iter().map(|plugin| UriPattern::below(&plugin.mount)).collect();
         let is_of_part = |RuleGlob { glob, .. }: &RuleGlob<'_>| {

@@ -1,4 +1,5 @@
-//! The origins of a file's lines, one line per line: id, author's date, author, line number and text, separated by tabs.
+//! The origins of a file's lines, one line per line: id, author's date, author, line number and text, separated by
+//! tabs.
 //!
 //! The commits are the same as in `git blame`. An id with a leading `^` is the commit at which the search ended before
 //! the origin was found, or at which a shallow clone ends: the line is from this commit or an older one. Bytes that are

@@ -51,7 +51,8 @@ impl Args {
         }
     }
 
-    /// Converts a variable; `None` if it is missing, or empty. A number has one spelling only, so that one resource has one path.
+    /// Converts a variable; `None` if it is missing, or empty. A number has one spelling only, so that one resource has
+    /// one path.
     ///
     /// # Errors
     ///
@@ -77,7 +78,8 @@ impl Args {
         Ok(self.parse(name)?.unwrap_or(default))
     }
 
-    /// Returns the file in a folder that a variable names: relative, and no part of it is hidden or leads out of the folder.
+    /// Returns the file in a folder that a variable names: relative, and no part of it is hidden or leads out of the
+    /// folder.
     ///
     /// # Errors
     ///

@@ -15,7 +15,8 @@ pub(super) fn is_file_name(text: &str) -> bool {
         && text.split('/').all(|part| !part.is_empty() && !part.starts_with('.') && !part.contains(['\\', '\0']))
 }
 
-/// Returns the files of a folder, sorted by name, without hidden ones and folders: what [`Resource::list`](super::Resource::list) takes.
+/// Returns the files of a folder, sorted by name, without hidden ones and folders: what
+/// [`Resource::list`](super::Resource::list) takes.
 ///
 /// # Errors
 ///
@@ -38,8 +39,8 @@ pub fn files(folder: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The status of a regular file; [`Failure::NotFound`] if there is none, and [`Failure::Internal`] if not even a folder above it is
-/// there.
+/// The status of a regular file; [`Failure::NotFound`] if there is none, and [`Failure::Internal`] if not even a folder
+/// above it is there.
 fn status(file: &Path) -> Result<Metadata> {
     match fs::metadata(file) {
         Ok(found) if found.is_file() => Ok(found),
@@ -85,8 +86,8 @@ pub fn file_state(file: impl AsRef<Path>) -> Result<String> {
     Ok(format!("{}.{}", found.len(), modified.unwrap_or_default().as_nanos()))
 }
 
-/// Keeps what was made of a file until the file changes: within a call, and where the host uses instances again, across calls. It keeps
-/// the last file only.
+/// Keeps what was made of a file until the file changes: within a call, and where the host uses instances again, across
+/// calls. It keeps the last file only.
 ///
 /// ```
 /// use mcp_provider::functions::Memo;

@@ -69,8 +69,8 @@ impl<F: 'static> Resource<F> {
         self
     }
 
-    /// Sets what differs when the content does, where reading is expensive. Without it, that is the size and time of a file, or a digest
-    /// of what is read.
+    /// Sets what differs when the content does, where reading is expensive. Without it, that is the size and time of a
+    /// file, or a digest of what is read.
     #[must_use]
     pub fn fingerprint<S: ToString>(mut self, of: impl Fn(&F, &Args) -> Result<S> + 'static) -> Self {
         self.fingerprint = Some(Box::new(move |provider, args| of(provider, args).map(|state| state.to_string())));
@@ -151,8 +151,8 @@ impl<F: 'static> Resource<F> {
         self
     }
 
-    /// Parses the template, and checks what is declared of its variables, and that the text between them is in the normal form of
-    /// paths: the host's are, and would not match.
+    /// Parses the template, and checks what is declared of its variables, and that the text between them is in the
+    /// normal form of paths: the host's are, and would not match.
     pub(super) fn parse(&self) -> Result<PathTemplate> {
         let template = &self.path_template;
         let fault = |text: String| Err(Failure::internal(format!("the template {template:?} {text}")));

@@ -29,8 +29,8 @@
 //!
 //! # Native targets
 //!
-//! There is no host on native targets, and [`Bucket::open`] fails. A provider with native tests accesses its bucket as a
-//! [`Store`]: a [`LazyBucket`] in a component, a [`MemoryStore`] in tests.
+//! There is no host on native targets, and [`Bucket::open`] fails. A provider with native tests accesses its bucket as
+//! a [`Store`]: a [`LazyBucket`] in a component, a [`MemoryStore`] in tests.
 //!
 //! ```
 //! use mcp_provider::keyvalue::{LazyBucket, MemoryStore, Store};

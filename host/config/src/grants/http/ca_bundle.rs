@@ -61,8 +61,8 @@ impl CaBundle {
         if certificates.is_empty() { Err(CaBundleError::None) } else { Ok(Self(certificates)) }
     }
 
-    /// Reads the certificates of a PEM file of at most 1 MiB. Fails like [`from_pem`](Self::from_pem), or if the file cannot be
-    /// read.
+    /// Reads the certificates of a PEM file of at most 1 MiB. Fails like [`from_pem`](Self::from_pem), or if the file
+    /// cannot be read.
     pub fn read(file: &Path) -> Result<Self, CaBundleError> {
         let pem = regular_file::read(file, MAX_FILE_SIZE).map_err(|error| CaBundleError::Read(error.to_string()))?;
         if pem.len() > MAX_FILE_SIZE { Err(CaBundleError::TooLarge) } else { Self::from_pem(&pem) }

@@ -101,8 +101,8 @@ impl fmt::Display for CredentialName {
 }
 
 impl CredentialValue {
-    /// Returns the value as a header that `Debug` does not show. Does not fail, because the value was validated when it was
-    /// parsed.
+    /// Returns the value as a header that `Debug` does not show. Does not fail, because the value was validated when it
+    /// was parsed.
     pub fn header(&self) -> Result<HeaderValue, InvalidHeaderValue> {
         let mut value = HeaderValue::from_str(&self.0)?;
         value.set_sensitive(true);

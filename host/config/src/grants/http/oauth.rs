@@ -57,8 +57,8 @@ pub enum AuthorizationGrant {
     },
     /// The credentials of a client (RFC 6749, section 4.4).
     ClientCredentials(OAuthClient),
-    /// The access token of a user, which a client exchanges for an access token for a server (RFC 8693). It has no config key:
-    /// the host makes one per user.
+    /// The access token of a user, which a client exchanges for an access token for a server (RFC 8693). It has no
+    /// config key: the host makes one per user.
     TokenExchange {
         /// The access token of the user.
         subject: Secret<String>,
@@ -92,15 +92,16 @@ table! {
         /// The secret of the client, from a variable or a file.
         #[read(NonEmptySecret)]
         client_secret: Option<Secret<String>>,
-        /// How the secret of the client is sent: `basic`, in the header `Authorization`, or `post`, in the body. `basic`
-        /// unless set.
+        /// How the secret of the client is sent: `basic`, in the header `Authorization`, or `post`, in the body.
+        /// `basic` unless set.
         client_authentication: ClientAuthentication,
         /// The token endpoint: `https`, or `http` to loopback. Unless set, the token endpoint in the key of the service
         /// account.
         token_uri: Option<EndpointUrl>,
         /// The scopes that are requested. Required for a service account.
         scopes: Vec<Scope>,
-        /// A PEM file of certificate authorities that are trusted for the token endpoint, in addition to the machine's own.
+        /// A PEM file of certificate authorities that are trusted for the token endpoint, in addition to the machine's
+        /// own.
         ca: Option<CaBundle>,
     }
 }

@@ -123,8 +123,8 @@ pub fn server_port(config: &tokio_postgres::Config, index: usize) -> u16 {
     ports.get(index).or(ports.first()).copied().unwrap_or(DEFAULT_PORT)
 }
 
-/// Parses a connection URL for the client library. The server's certificate is verified unless the URL has `sslmode=disable`, so
-/// libpq's verifying values of `sslmode` are equivalent.
+/// Parses a connection URL for the client library. The server's certificate is verified unless the URL has
+/// `sslmode=disable`, so libpq's verifying values of `sslmode` are equivalent.
 #[doc(hidden)]
 pub fn client_config(url: &str) -> Result<tokio_postgres::Config, SqlUrlError> {
     check_escapes(url)?;
@@ -137,8 +137,8 @@ pub fn client_config(url: &str) -> Result<tokio_postgres::Config, SqlUrlError> {
     }
 }
 
-/// Fails if a character in the user or the password would end it for the client library. The library would take the rest for a
-/// host and resolve it: no part of a password may leave the process.
+/// Fails if a character in the user or the password would end it for the client library. The library would take the
+/// rest for a host and resolve it: no part of a password may leave the process.
 fn check_escapes(url: &str) -> Result<(), SqlUrlError> {
     let (_, rest) = url.split_once("://").unwrap_or_default();
     // Addresses and parameters have no `@`, so the text before the last `@` is the user and the password.
