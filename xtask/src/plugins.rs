@@ -10,10 +10,9 @@
 //! ```
 //!
 //! A separate run of cargo builds each provider, because cargo unifies the features of all packages of one run. So the
-//! bytes of a component do not depend on the other packages, and it has no features that only they need. Nor do they
-//! depend on the directory of the repository ([`crate::reproducible`]). The fixtures, which are never shipped, are
-//! built by one run. A component is replaced atomically, and only if its bytes changed, so that a running host never
-//! reads a partial file.
+//! bytes of a component depend neither on the other packages and their features, nor on the directory of the repository
+//! ([`crate::reproducible`]). One run builds all fixtures, which are never shipped. A component is replaced atomically,
+//! and only if its bytes changed, so that a running host never reads a partial file.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,8 +1,8 @@
 //! `cargo xtask simulate`: the simulation of a cluster, at any size.
 //!
-//! The simulation is a test of the crate `mcp-host-cluster`, because it can plant bugs in its code. This task builds it
-//! with optimization and runs it, and fails if a world breaks the promise. The last lines are the totals, and the
-//! command that repeats each failed seed.
+//! The simulation is a test of the crate `mcp-host-cluster`, because it plants bugs in the code of this crate. This
+//! task builds the test with optimization and runs it. It fails if a replica in a simulated world loses a change. The
+//! last lines are the totals, and the command that repeats each failed seed.
 
 use anyhow::{Result, ensure};
 use clap::Args;

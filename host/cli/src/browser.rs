@@ -1,6 +1,6 @@
 //! The browser of `serve --open` and `admin open`.
 //!
-//! A confined process, as `serve` is one, starts no other programs. So a shell is started before the confinement, and
+//! A confined process such as `serve` cannot start other programs. So a shell is started before the confinement, and
 //! waits for the address. The address contains a login code: a pipe and a private file pass it on, because other users
 //! can read the arguments of a process. The file is removed when the code has expired. Without a desktop no browser is
 //! started, and the address is only printed.

@@ -3,7 +3,7 @@
 //! A line may hold a secret if it assigns a value to a key with the name of a secret: `token = "…"`, `API_KEY = 5`,
 //! `client-secret = "…"`. Only the text decides, because the check also applies to files that are not valid TOML, and
 //! to several entries on one line. The source of a value, `{ env = "…" }` or `{ file = "…" }`, is not a secret, nor is
-//! the digest of a token. token.
+//! the digest of a token.
 
 /// Words in the names of secrets.
 const SECRET_WORDS: [&str; 9] =

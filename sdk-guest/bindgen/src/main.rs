@@ -1,12 +1,12 @@
-//! Generates bindings by the generators of wit-bindgen, which are used as libraries because their command line takes
+//! Generates bindings with the generators of wit-bindgen. They are used as libraries, because the command line takes
 //! minutes to install.
 //!
-//! - `sdk-bindgen sdk WIT_DIR C_DIR GO_DIR`: those that the C and Go SDKs have committed, of the world `sdk.wit`.
-//! - `sdk-bindgen prepare WIT_DIR C_DIR GO_DIR`: the same of `prepare`, which only some components export.
+//! - `sdk-bindgen sdk WIT_DIR C_DIR GO_DIR`: the committed bindings of the C and Go SDKs, for the world `sdk.wit`.
+//! - `sdk-bindgen prepare WIT_DIR C_DIR GO_DIR`: the same for `prepare`, which only some components export.
 //! - `sdk-bindgen world WIT_DIR WORLD C_DIR GO_DIR`: bindings of a world of the contract, with stubs in Go, which the
 //!   tests compile.
 //!
-//! Files that are there already are replaced; others are left as they are.
+//! Existing files are replaced; other files stay.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -67,7 +67,7 @@ fn main() -> Result<()> {
     write(&mut resolve, world, bindings.build(), Path::new(go), with_own_runtime)
 }
 
-/// Replaces the module of the runtime by the copy of it, and tells it which calls of imports return lists.
+/// Replaces the module of the bindings' runtime by our copy of it, and marks the calls of imports that return lists.
 fn with_own_runtime(bytes: Vec<u8>) -> Vec<u8> {
     match String::from_utf8(bytes) {
         Ok(text) => enclose_calls(&text.replace("\"go.bytecodealliance.org/pkg/wit/", &format!("\"{GO_RUNTIME}/"))),
@@ -75,9 +75,9 @@ fn with_own_runtime(bytes: Vec<u8>) -> Vec<u8> {
     }
 }
 
-/// Encloses each call of an import that returns through memory in `Enter` and `Leave`, so that the lists that the host
-/// allocates meanwhile are kept until the function returns, and no longer. The function has a `pinner` then, which it
-/// unpins at its end.
+/// Encloses each call of an import that returns through memory in `Enter` and `Leave`: the lists that the host
+/// allocates during the call live until the function returns. Such a function has a `pinner`, which it unpins at its
+/// end.
 fn enclose_calls(text: &str) -> Vec<u8> {
     let is_call = |line: &str| line.trim().starts_with("wasm_import_") && line.trim().ends_with("returnArea)");
     let mut enclosed = String::with_capacity(text.len());

@@ -34,11 +34,11 @@ impl Changes {
         Self { changed: watched.to_vec(), listing_changed: true, ..Self::none(token) }
     }
 
-    /// Compares the state of the watched paths, and of the listing, with that at the token.
+    /// Compares the current state of the watched paths and of the listing with the state that the token identifies.
     ///
-    /// `state` returns what identifies the state of a path, such as the size and modification time of its file, and an
-    /// empty text if there is no such resource; `listing` identifies the state of the listing. The token has digests of
-    /// both.
+    /// `state` returns a text that identifies the state of a path, such as the size and modification time of its file;
+    /// the text is empty if the resource does not exist. `listing` identifies the state of the listing. The token
+    /// contains digests of both.
     ///
     /// # Errors
     ///

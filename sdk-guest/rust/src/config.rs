@@ -21,9 +21,9 @@ use std::str::FromStr;
 /// # Ok::<(), mcp_provider::Failure>(())
 /// ```
 ///
-/// A provider with several settings reads them once, in [`Provider::open`](crate::Provider::open), and refuses keys
-/// that it does not know, which are most likely typos. Every value that cannot be used is [`Failure::Internal`], which
-/// the host logs with the key, what was expected, and what was found.
+/// A provider with several settings reads them once, in [`Provider::open`](crate::Provider::open), and rejects unknown
+/// keys, which are most likely typos. An invalid value is [`Failure::Internal`]; the host logs it with the key, the
+/// expected form and the value.
 ///
 /// ```
 /// use mcp_provider::{Config, Result};
@@ -130,8 +130,9 @@ impl Config {
         Ok(size.map(|size| usize::try_from(size.as_u64()).unwrap_or(usize::MAX)))
     }
 
-    /// Parses the address of a server, `http` or `https`, and returns it without a slash at its end. It has no user, no
-    /// query and no fragment. `expected` says which server it is, for the fault.
+    /// Parses the address of a server, with the scheme `http` or `https`, and returns it without a trailing slash.
+    /// Addresses with a user, a query or a fragment are invalid. `expected` describes the address in the message of a
+    /// failure.
     ///
     /// # Errors
     ///

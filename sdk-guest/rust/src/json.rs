@@ -1,11 +1,11 @@
-//! JSON of servers that are not trusted.
+//! JSON from untrusted servers.
 
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Deserializes a list of at most `MAX` items, so that small items do not become many times their size in memory.
-/// `null` is an empty list, as some servers write it.
+/// Deserializes a list of at most `MAX` items: in memory, small items take many times the size of their JSON. `null` is
+/// read as an empty list, because some servers send it instead.
 ///
 /// ```
 /// use mcp_provider::json::bounded_list;

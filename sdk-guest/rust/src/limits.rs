@@ -1,11 +1,11 @@
-//! The limits of the plugin, as the host tells them.
+//! The limits of the plugin, as the host reports them.
 
 use std::time::Duration;
 
 /// The limits that an administrator has set for the plugin (`limits` in `mcp-host.toml`).
 ///
-/// A call that exceeds one ends without a result. A provider that can return a part of one, such as the beginning of a
-/// search, ends before.
+/// A call that exceeds a limit ends without a result. A provider that can return a partial result, such as the first
+/// matches of a search, should return it before the limit is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {

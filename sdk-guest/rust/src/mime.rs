@@ -2,8 +2,8 @@
 //!
 //! The crate `mime_guess` contains the registered types. The tables here override answers that are wrong in practice
 //! (TypeScript source as video, `go.mod` too), and add file names without an extension. Source code and configuration
-//! is `text/*`, because that is what clients show by lines: the registered type where it is of that kind, else the
-//! usual one, else `text/plain`.
+//! files have a type `text/*`, because clients show such types as lines: the registered type if it is `text/*`, else
+//! the common one, else `text/plain`.
 
 /// Overrides by extension, where the registered type is misleading.
 const BY_EXTENSION: &[(&str, &str)] = &[

@@ -1,7 +1,7 @@
-//! The macro that declares what a provider asks for.
+//! The macro that declares the needs of a provider.
 
-/// Declares what the provider would like to be granted. `mcp-host inspect` shows it as an entry `[[plugin]]`, and
-/// `mcp-host check` compares it with what is granted. Asking grants nothing.
+/// Declares the grants, settings and limits that the provider needs. `mcp-host inspect` shows them as an entry
+/// `[[plugin]]`, and `mcp-host check` compares them with the config. The declaration itself grants nothing.
 ///
 /// The macro takes the members of a JSON object, all optional, so strings are written as in JSON. Invoke it once in a
 /// component.
@@ -31,8 +31,8 @@
 /// | `config` | by key: `type` (`string`, `integer`, `float`, `boolean`, `array`, `table`), and `default`, or `required` (`true`); `address` (`true`) if it is the address of a server, or a list of them, that must be granted |
 /// | `limits` | by the key below `limits` of a plugin: `min`, the least that it works with: `memory`, `cpu`, `deadline`, `response-size`, `http.rate`, `http.body`, `http.timeout`, `prepare.cpu`, `prepare.memory` |
 ///
-/// Each may have a `why`. The JSON, of at most 64 KiB, becomes the custom section `mcp-host:needs/v1` of the component;
-/// on other targets than WebAssembly there is none.
+/// Each entry may have a `why`. The JSON, of at most 64 KiB, becomes the custom section `mcp-host:needs/v1` of the
+/// component. On other targets than WebAssembly the macro adds nothing.
 #[macro_export]
 macro_rules! needs {
     ($($member:tt)*) => {

@@ -1,11 +1,11 @@
-//! Notices: what a content is not.
+//! Notices about the limitations of a content.
 
 use serde_json::{Map, Value};
 
-/// Says what a content is not: a part of a larger whole, incomplete, or older than its source.
+/// A limitation of a content: it is a part of a larger whole, is incomplete, or may be older than its source.
 ///
-/// Clients get it as `mcp-host/notices` in `_meta`, models as the last line of the text of a tool, people from
-/// `mcp-host read`.
+/// Clients receive the notice as `mcp-host/notices` in `_meta`, models as the last line of the text of a tool, and
+/// people on the terminal from `mcp-host read`.
 ///
 /// ```
 /// use mcp_provider::{Entry, Notice};
@@ -38,16 +38,16 @@ impl Notice {
         Self { kind: "stale", text: text.into(), next: None, in_text: false }
     }
 
-    /// Names the next part by its path; one that begins with `?` is the path of the content with that query. Clients
-    /// get a whole URI.
+    /// Sets the path of the next part. A path that begins with `?` is the path of this content with that query. Clients
+    /// receive an absolute URI.
     #[must_use]
     pub fn next(mut self, path: impl Into<String>) -> Self {
         self.next = Some(path.into());
         self
     }
 
-    /// Says that the last line of the content's text says the same, for clients that show no `_meta`. Tools and
-    /// `mcp-host read` do not repeat it.
+    /// Declares that the last line of the content's text already contains the notice, for clients that do not show
+    /// `_meta`. Tools and `mcp-host read` then do not repeat it.
     #[must_use]
     pub fn in_text(mut self) -> Self {
         self.in_text = true;

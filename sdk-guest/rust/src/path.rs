@@ -41,7 +41,7 @@ const NOT_IN_A_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
 /// [`NOT_IN_A_SEGMENT`] without the segment separator.
 const NOT_IN_A_PATH: &AsciiSet = &NOT_IN_A_SEGMENT.remove(b'/');
 
-/// All characters but the unreserved ones, and those that separate nothing in a query.
+/// All characters except the unreserved ones, and the reserved ones that separate nothing in a query.
 const NOT_IN_A_QUERY: &AsciiSet = &NOT_IN_A_SEGMENT.add(b'&').add(b'=').add(b'+').add(b',').add(b';');
 
 /// Encodes one name as one segment. A slash in it is encoded.
@@ -54,8 +54,8 @@ pub fn encode(names: impl AsRef<[u8]>) -> String {
     percent_encode(names.as_ref(), NOT_IN_A_PATH).to_string()
 }
 
-/// Encodes one value of a query, as a client does that expands `{?name}` (RFC 6570, section 3.2.8), but for characters
-/// that stand for themselves in the host's normal form: `! $ ' ( ) * : @`.
+/// Encodes one value of a query, like a client that expands `{?name}` (RFC 6570, section 3.2.8). Exceptions are
+/// the characters that the host's normal form does not encode: `! $ ' ( ) * : @`.
 ///
 /// ```
 /// assert_eq!(mcp_provider::path::encode_query("R&D @ 50%"), "R%26D%20@%2050%25");

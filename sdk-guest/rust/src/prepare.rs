@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use crate::{Failure, Provider, Result, Retry};
 
-/// The time after which a client should ask again for what is being prepared.
+/// The time after which a client should retry a request for data that is being prepared.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// A provider that prepares its data: work that takes longer than a call, such as an index.
 ///
-/// It is exported by `export!(Type, prepare)`. Where the config has `limits.prepare`, the host calls
-/// [`prepare`](Self::prepare) in the background, after it has loaded the provider and after changes that
-/// [`Provider::changes`] reports. Results are kept in a granted directory or in a [bucket](crate::keyvalue): each call
-/// may get a fresh instance.
+/// `export!(Type, prepare)` exports it. If the config has `limits.prepare`, the host calls [`prepare`](Self::prepare)
+/// in the background, after it has loaded the provider and after changes that [`Provider::changes`] reports. The
+/// provider must store results in a granted directory or in a [bucket](crate::keyvalue), because each call may get a
+/// fresh instance.
 ///
 /// ```
 /// use mcp_provider::{Failure, Prepare, Progress, Provider, Result};
@@ -109,8 +109,8 @@ impl Progress {
 }
 
 impl Failure {
-    /// The failure of a call that needs what is not prepared yet: unavailable, with how much is done and a time to
-    /// retry; or that the config does not let the provider prepare anything.
+    /// The failure of a call that needs data that is not prepared yet: [`Failure::Unavailable`], with the progress and
+    /// a time to retry, or with the message that the config does not allow preparation.
     pub fn being_prepared() -> Self {
         #[cfg(target_family = "wasm")]
         let (may_prepare, percent) = (

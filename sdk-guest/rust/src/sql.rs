@@ -20,9 +20,9 @@
 //!
 //! # Failures
 //!
-//! A database that is not granted, and a statement that the database refuses, are [`Failure::Internal`]: the text goes
-//! to the log. A result that is too large is [`Failure::InvalidRequest`], and a database that cannot be reached, or
-//! takes too long, is [`Failure::Unavailable`]. Who wants another answer matches [`QueryError`].
+//! A database that is not granted and a statement that the database rejects are [`Failure::Internal`], whose text the
+//! host logs. A result that is too large is [`Failure::InvalidRequest`]. A database that cannot be reached, or takes
+//! too long, is [`Failure::Unavailable`]. To return other failures, match [`QueryError`].
 //!
 //! # Native targets
 //!

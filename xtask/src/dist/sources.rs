@@ -11,8 +11,8 @@ use crate::cargo;
 use crate::workspace::Workspace;
 
 /// Copies the tracked files of the working tree into `directory`, and removes other files there. The directory's
-/// `target/` and files with equal contents are kept, so that unchanged files are not compiled again. A file that
-/// changed has the time of the copy: cargo would take one that is older than the last build for a part of it.
+/// `target/` and files with equal contents are kept, so that unchanged files are not compiled again. A changed file
+/// gets the time of the copy: cargo would not rebuild for a file that is older than the last build.
 pub(super) fn copy(workspace: &Workspace, directory: &Path) -> Result<Workspace> {
     let listed = cargo::capture(Command::new("git").args(["ls-files", "-z"]).current_dir(workspace.root()))?;
     let tracked: BTreeSet<_> = listed.split('\0').filter(|path| !path.is_empty()).map(PathBuf::from).collect();

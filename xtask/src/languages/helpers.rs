@@ -1,8 +1,7 @@
 //! Compares the table of helpers in `docs/languages.md` with the SDKs.
 //!
-//! A cell has the names of what a user writes. Each is looked for among the declarations of the SDK of that language:
-//! one that is not there any more fails the test, and so does a table in the docs that is another one. No cell is
-//! empty: each helper is in all SDKs.
+//! A cell has the names that a provider uses. The test fails if the SDK of that language no longer declares one of
+//! them, or if the table in the docs differs. No cell is empty: all SDKs have each helper.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,8 +9,7 @@ use std::path::Path;
 
 use super::files;
 
-/// The languages of the table, with the folder of the SDK and what stands before the name of something that it
-/// declares.
+/// The languages of the table, each with the folder of its SDK and the texts that precede a declared name.
 const LANGUAGES: [(&str, &str, &[&str]); 5] = [
     ("Python", "sdk-guest/python/src", &["def ", "class "]),
     ("JavaScript, TypeScript", "sdk-guest/js/src", &["function ", "class ", "type ", "  "]),
@@ -20,7 +18,7 @@ const LANGUAGES: [(&str, &str, &[&str]); 5] = [
     ("C", "sdk-guest/c/include", &["mcp_result ", "bool ", "char *", "void ", "} ", "#define "]),
 ];
 
-/// A row: what it is for, and the names by language, in the order of [`LANGUAGES`]. A name `a.b` is the declaration of
+/// A row: its purpose, and the names by language, in the order of [`LANGUAGES`]. A name `a.b` is the declaration of
 /// `b`.
 const ROWS: [(&str, [&str; 5]); 17] = [
     ("a function is a resource", ["FunctionProvider", "resource", "Functions", "Functions", "MCP_FUNCTIONS"]),

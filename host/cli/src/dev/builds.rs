@@ -144,8 +144,8 @@ impl Builds {
         self.components.get(component).copied().flatten()
     }
 
-    /// Takes the time of the change whose effect is shown next. While a build is running, the effect that is shown is
-    /// that of an earlier one.
+    /// Takes the time of the change whose effect is shown next. `None` while a build is running: the effect shown then
+    /// belongs to an earlier change.
     pub(super) fn take_changed_at(&mut self) -> Option<Instant> {
         if self.running.is_some() {
             return None;

@@ -42,8 +42,8 @@ fn is_news(before: Option<&PreparationStatus>, now: &PreparationStatus) -> bool 
     is_shown(&now.state, now.cpu_limit.is_some()) && before.is_none_or(is_other)
 }
 
-/// Whether a state is worth a line. `Waiting` is not, nor is `Off` with permission, which precedes the start: another
-/// state follows in a moment.
+/// Whether a state is worth a line. `Waiting` and, with permission, `Off` are left out: they precede the start, and
+/// another state follows in a moment.
 fn is_shown(state: &PreparationState, is_permitted: bool) -> bool {
     match state {
         PreparationState::Off => !is_permitted,

@@ -110,8 +110,8 @@ fn describe(outcome: &Outcome) -> String {
     })
 }
 
-/// The end of a replay that came before a recorded host call. With the recorded outcome only the host calls differ,
-/// such as those of the garbage collector of Go, which reads the clock.
+/// The end of a replay that came before a recorded host call. If the outcome is the recorded one, only the host calls
+/// differ: for example, Go's garbage collector reads the clock.
 fn end_before(recorded: &Outcome, now: &Outcome) -> String {
     if now == recorded {
         "the end, with the recorded outcome".to_owned()

@@ -52,8 +52,8 @@ impl WritableDirs {
         let hosts = grants.filter(|grant| grant.mode != Mode::ReadOnly).map(|grant| grant.host.clone());
         let mut candidates: Vec<_> = hosts.map(|host| (Walk::of(&host), host)).collect();
         let mut outermost = Self(BTreeMap::new());
-        // A directory below an outermost one is none, and what is below it now does not count: a plugin may have
-        // replaced it by a link.
+        // A directory below an outermost directory is excluded, and so are the paths that lead through it: a plugin may
+        // have replaced it by a link.
         while !candidates.is_empty() {
             let every = Self(candidates.iter().map(|(walk, host)| (walk.resolved.clone(), host.clone())).collect());
             let (found, rest): (Vec<_>, Vec<_>) =

@@ -37,8 +37,8 @@ impl Config {
         granted.chain(replaceable).chain(writable.into_iter().map(|(file, mode)| Warning::WritableFile { file, mode }))
     }
 
-    /// Returns the paths that the host opens again and again, so that it finds what has replaced them. Each once. Paths
-    /// that it opens without following a plugin's links are not among them.
+    /// Returns the paths that the host opens repeatedly, and through which it would open a replacement. Each path
+    /// occurs once. Paths that the host opens without following a plugin's links are excluded.
     fn opened_paths(&self) -> Vec<OpenedPath> {
         let writable = WritableDirs::of(&self.plugins);
         let of_server = [&self.server.state, &self.server.cache].into_iter().flatten();
@@ -88,8 +88,8 @@ struct OpenedPath {
     places: Vec<PathBuf>,
 }
 
-/// Returns the paths below directories that a plugin may write to. The directory itself is none: the plugin has no
-/// access to its name.
+/// Returns the paths below directories that a plugin may write to, without the directories themselves: the plugin has
+/// no access to their names.
 fn replaceable_paths(plugin: &Plugin, opened: &[OpenedPath]) -> Vec<Warning> {
     let dirs = plugin.grants.dirs.values().filter(|grant| grant.mode != Mode::ReadOnly);
     let dirs: Vec<_> = dirs.map(|grant| resolve(&grant.host)).collect();

@@ -51,8 +51,8 @@ impl Args {
         }
     }
 
-    /// Converts a variable; `None` if it is missing, or empty. A number has one spelling only, so that one resource has
-    /// one path.
+    /// Converts a variable; `None` if it is missing or empty. Only the canonical spelling of a number is valid, so that
+    /// a resource has one path.
     ///
     /// # Errors
     ///
@@ -78,12 +78,12 @@ impl Args {
         Ok(self.parse(name)?.unwrap_or(default))
     }
 
-    /// Returns the file in a folder that a variable names: relative, and no part of it is hidden or leads out of the
-    /// folder.
+    /// Returns the path of the file in `folder` that a variable names. The name must be a relative path without hidden
+    /// segments, and cannot lead out of the folder (path traversal).
     ///
     /// # Errors
     ///
-    /// [`Failure::NotFound`] of any other name.
+    /// [`Failure::NotFound`] for any other name.
     pub fn file_in(&self, name: &str, folder: impl AsRef<Path>) -> Result<PathBuf> {
         let file = self.text(name)?;
         if is_file_name(file) { Ok(folder.as_ref().join(file)) } else { Err(Failure::NotFound) }

@@ -9,8 +9,8 @@ use super::file;
 use crate::changes::digest;
 use crate::{Body, Contents, Entry, Failure, Result};
 
-/// What a function returns as the content of a resource. A function returns it, or what converts to it: a text, bytes,
-/// a JSON value, the path of a file, contents, or an option of those.
+/// The content of a resource, as a function returns it. A function may also return a type that converts to `Content`: a
+/// text, bytes, a JSON value, the path of a file, contents, or an option of one of these types.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Content {

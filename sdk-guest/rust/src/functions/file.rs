@@ -9,18 +9,18 @@ use std::time::UNIX_EPOCH;
 
 use crate::{Entry, Failure, Result, mime};
 
-/// Whether a text leads to no hidden file, and not out of the folder that it is joined with.
+/// Whether a relative path has no hidden segments, and stays in the folder that it is joined with.
 pub(super) fn is_file_name(text: &str) -> bool {
     !text.is_empty()
         && text.split('/').all(|part| !part.is_empty() && !part.starts_with('.') && !part.contains(['\\', '\0']))
 }
 
-/// Returns the files of a folder, sorted by name, without hidden ones and folders: what
-/// [`Resource::list`](super::Resource::list) takes.
+/// Returns the files of a folder for [`Resource::list`](super::Resource::list), sorted by name, without hidden files
+/// and without folders.
 ///
 /// # Errors
 ///
-/// [`Failure::Internal`] if the folder cannot be read: it is the config's.
+/// [`Failure::Internal`] if the folder cannot be read, because it comes from the config and not from a client.
 pub fn files(folder: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
     let folder = folder.as_ref();
     let fault = |error| {
@@ -39,8 +39,8 @@ pub fn files(folder: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The status of a regular file; [`Failure::NotFound`] if there is none, and [`Failure::Internal`] if not even a folder
-/// above it is there.
+/// Returns the metadata of a regular file. Fails with [`Failure::NotFound`] if the file does not exist, and with
+/// [`Failure::Internal`] if no folder above it exists either.
 fn status(file: &Path) -> Result<Metadata> {
     match fs::metadata(file) {
         Ok(found) if found.is_file() => Ok(found),
@@ -86,8 +86,8 @@ pub fn file_state(file: impl AsRef<Path>) -> Result<String> {
     Ok(format!("{}.{}", found.len(), modified.unwrap_or_default().as_nanos()))
 }
 
-/// Keeps what was made of a file until the file changes: within a call, and where the host uses instances again, across
-/// calls. It keeps the last file only.
+/// A cache for a value that is computed from a file. The value is valid until the file changes: within a call, and
+/// across calls if the host reuses instances. Only the value of the last file is kept.
 ///
 /// ```
 /// use mcp_provider::functions::Memo;
@@ -121,7 +121,7 @@ impl<T> Default for Memo<T> {
 }
 
 impl<T> Memo<T> {
-    /// Returns what `make` makes of the file's bytes, or made of them before.
+    /// Returns the cached value, or computes it from the bytes of the file with `make`.
     ///
     /// # Errors
     ///

@@ -1,9 +1,10 @@
 //! Pages of iterators, whose cursors are data: another instance continues where the last page ended.
 //!
-//! A cursor has the number of the iterator, the position in it, and digests of the last paths before that position. The
-//! next page starts behind the last of these that the iterator still gives, wherever it is now. So the order may be
-//! any, as long as it is the same while the data are; entries that are added or removed meanwhile neither repeat nor
-//! hide others, unless all of the anchors are gone: then some entries may come twice.
+//! A cursor contains the number of the iterator, the position in it, and digests of the last paths before that
+//! position, the anchors. The next page begins after the last anchor that the iterator still yields, at any position.
+//! So the order may be arbitrary, as long as it is stable while the data do not change. Entries that are added or
+//! removed meanwhile neither repeat nor hide other entries, unless all anchors are gone: then some entries may occur
+//! twice.
 
 use super::{Args, Item, Resource};
 use crate::changes::digest;

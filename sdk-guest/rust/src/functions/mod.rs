@@ -57,8 +57,8 @@
 //! | completion | by a function; else by [`Resource::one_of`]; else by the first listing with a variable of that name |
 //! | changes | by the size and time of a file, or a digest of what is read, in the token; or by a function, [`Resource::fingerprint`] |
 //!
-//! A template that cannot be used, and two with the same paths or names, are a failure of every call, which a unit test
-//! finds.
+//! If a template is invalid, or two templates have the same paths or names, every call fails, so any unit test finds
+//! the mistake.
 
 mod args;
 mod content;

@@ -69,15 +69,16 @@ impl<F: 'static> Resource<F> {
         self
     }
 
-    /// Sets what differs when the content does, where reading is expensive. Without it, that is the size and time of a
-    /// file, or a digest of what is read.
+    /// Sets a function that computes the fingerprint of a content, for resources that are expensive to read: a value
+    /// that changes when the content changes. By default the fingerprint is the size and modification time of a file,
+    /// or a digest of the content.
     #[must_use]
     pub fn fingerprint<S: ToString>(mut self, of: impl Fn(&F, &Args) -> Result<S> + 'static) -> Self {
         self.fingerprint = Some(Box::new(move |provider, args| of(provider, args).map(|state| state.to_string())));
         self
     }
 
-    /// Completes a variable, by what was typed: of the values those that start with it are used.
+    /// Sets the completion of a variable. `values` gets the typed text; only returned values with this prefix are used.
     #[must_use]
     pub fn complete(
         mut self,
@@ -88,7 +89,7 @@ impl<F: 'static> Resource<F> {
         self
     }
 
-    /// Names all values of a variable: others are invalid requests, and these are completed.
+    /// Declares all values of a variable. Requests with other values are invalid; completion offers these values.
     #[must_use]
     pub fn one_of<S: Into<String>>(mut self, variable: impl Into<String>, values: impl IntoIterator<Item = S>) -> Self {
         self.one_of.push((variable.into(), values.into_iter().map(Into::into).collect()));
@@ -151,8 +152,8 @@ impl<F: 'static> Resource<F> {
         self
     }
 
-    /// Parses the template, and checks what is declared of its variables, and that the text between them is in the
-    /// normal form of paths: the host's are, and would not match.
+    /// Parses the template. Checks that the declared variables exist, and that the text between variables is in the
+    /// normal form of paths: the host normalizes paths, so other text would never match.
     pub(super) fn parse(&self) -> Result<PathTemplate> {
         let template = &self.path_template;
         let fault = |text: String| Err(Failure::internal(format!("the template {template:?} {text}")));

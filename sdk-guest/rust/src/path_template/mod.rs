@@ -128,9 +128,9 @@ impl PathTemplate {
 
     /// Expands the template to a path.
     ///
-    /// Values are not percent-encoded. The expansion follows RFC 6570, except that a value of `{+var}` is treated as
-    /// names separated by slashes, in which everything else is encoded: a `?` or a `%` in a file name is preserved. The
-    /// path is in the host's normal form: `@` is not encoded, whether a client's expansion encodes it or not.
+    /// Values are not percent-encoded. The expansion follows RFC 6570, except that a value of `{+var}` is a list of
+    /// names separated by slashes, each of which is encoded as a segment: a `?` or a `%` in a file name is preserved.
+    /// The path is in the host's normal form: `@` is not encoded, although the expansion of some clients encodes it.
     ///
     /// # Errors
     ///
