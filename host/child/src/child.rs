@@ -70,8 +70,8 @@ impl Child {
         &self.lacks
     }
 
-    /// Returns the connections that its proxy refused since the last call, each with the reason: different ones, at most 16
-    /// a minute.
+    /// Returns the connections that the program's proxy refused since the last call, with their reasons: no duplicates,
+    /// and at most 16 per minute.
     pub fn take_refused_connections(&self) -> Vec<String> {
         self.proxy.as_ref().map(Proxy::take_refused).unwrap_or_default()
     }

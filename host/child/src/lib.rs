@@ -1,4 +1,5 @@
-//! Runs existing MCP servers, ordinary programs that speak MCP over their standard streams, as sandboxed child processes.
+//! Runs existing MCP servers, ordinary programs that speak MCP over their standard streams, as sandboxed child
+//! processes.
 //!
 //! ```no_run
 //! use mcp_host_child::{Directory, Launcher, LauncherProgram, Spec};
@@ -37,36 +38,40 @@
 //! | control groups, if one is delegated to the host | memory (including kernel memory) and processes of the whole program |
 //! | the supervisor | measures all processes once a second, and kills them above `memory` and `cpu` |
 //!
-//! Without namespaces (in a container that forbids them) the other mechanisms still hold. Seccomp then refuses all sockets except pairs
-//! of Unix sockets. The program sees granted directories at their own paths and has no `/tmp`, and [`Launcher::program`] refuses
-//! origins and guest paths. Without Landlock or seccomp, no program is started, except with [`Sandbox::None`]. [`Kernel::lacks`] lists
-//! the missing features.
+//! Without namespaces (in a container that forbids them) the other mechanisms still hold. Seccomp then refuses all
+//! sockets except pairs of Unix sockets. The program sees granted directories at their own paths and has no `/tmp`, and
+//! [`Launcher::program`] refuses origins and guest paths. Without Landlock or seccomp, no program is started, except
+//! with [`Sandbox::None`]. [`Kernel::lacks`] lists the missing features.
 //!
 //! # Why not Bubblewrap
 //!
-//! Bubblewrap creates the same mounts and namespaces, but it would have to be installed in a known version. If it is set-user-id root,
-//! it is an additional risk. This crate would still need Landlock, the limits, the measurement, the socket in the program's network,
-//! and the compiler of the seccomp filters, because Bubblewrap only loads compiled ones. Bubblewrap would replace only the system calls
-//! of the modules `namespaces` and `mounts`.
+//! Bubblewrap creates the same mounts and namespaces, but it would have to be installed in a known version. If it is
+//! set-user-id root, it is an additional risk. This crate would still need Landlock, the limits, the measurement, the
+//! socket in the program's network, and the compiler of the seccomp filters, because Bubblewrap only loads compiled
+//! ones. Bubblewrap would replace only the system calls of the modules `namespaces` and `mounts`.
 //!
 //! # Why there is a launcher
 //!
-//! `mcp-host` confines itself before it creates a second thread: it may not create namespaces or mounts, and, with `server.confine`,
-//! may not open most files. A child process inherits this. So a process that was started earlier starts the programs: the launcher,
-//! which is the same executable with a hidden argument. The launcher has no threads, so its forked children may call any function. It
-//! shares no memory with the host. It can be restricted to the programs of the config ([`Launcher::start`]).
+//! `mcp-host` confines itself before it creates a second thread: it may not create namespaces or mounts, and, with
+//! `server.confine`, may not open most files. A child process inherits this. So a process that was started earlier
+//! starts the programs: the launcher, which is the same executable with a hidden argument. The launcher has no threads,
+//! so its forked children may call any function. It shares no memory with the host. It can be restricted to the
+//! programs of the config ([`Launcher::start`]).
 //!
 //! # The end of a program
 //!
-//! All processes of a program end when the [`Child`] is dropped, when the program ends, and when the host ends, even by `SIGKILL`: the
-//! supervisor holds one end of a socket, only the host holds the other end, and the kernel closes it. If the supervisor itself is
-//! killed, the kernel kills init (`PR_SET_PDEATHSIG`), and with init all processes of its namespace.
+//! All processes of a program end when the [`Child`] is dropped, when the program ends, and when the host ends, even by
+//! `SIGKILL`: the supervisor holds one end of a socket, only the host holds the other end, and the kernel closes it. If
+//! the supervisor itself is killed, the kernel kills init (`PR_SET_PDEATHSIG`), and with init all processes of its
+//! namespace.
 //!
 //! # Not restricted
 //!
-//! - How a program uses granted directories and origins, and how much it writes to a directory, except for the size of one file.
-//! - Without a control group: the kernel's own memory for a program (pipes, sockets, locks of files and the like), except for the
-//!   number of open files and processes, and the processor time of a process whose parent does not wait for it in its last second.
+//! - How a program uses granted directories and origins, and how much it writes to a directory, except for the size of
+//!   one file.
+//! - Without a control group: the kernel's own memory for a program (pipes, sockets, locks of files and the like),
+//!   except for the number of open files and processes, and the processor time of a process whose parent does not wait
+//!   for it in its last second.
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 #![cfg(target_os = "linux")]

@@ -1,7 +1,7 @@
 //! The proxy of a program: the only way out of its network namespace.
 //!
-//! It accepts connections at a socket that was created in the program's network, and connects from the host's. So the program
-//! needs no relay and no route, and cannot reach anything else.
+//! It accepts connections at a socket that was created in the program's network, and connects from the host's. So the
+//! program needs no relay and no route, and cannot reach anything else.
 //!
 //! | request | required grant | action |
 //! |---|---|---|
@@ -9,13 +9,13 @@
 //! | `GET http://HOST:PORT/…`, and other methods | an origin `http` with that host and port | one request, forwarded on a separate connection |
 //! | others | | status 400 |
 //!
-//! Requests without a grant get 403, before any name is resolved. The proxy resolves names itself, once per connection, and
-//! only to public addresses ([`is_public`](mcp_host_model::net::is_public)), as for `grants.http` of a plugin. An origin that
-//! names an address is exempt from this check.
+//! Requests without a grant get 403, before any name is resolved. The proxy resolves names itself, once per connection,
+//! and only to public addresses ([`is_public`](mcp_host_model::net::is_public)), as for `grants.http` of a plugin. An
+//! origin that names an address is exempt from this check.
 //!
-//! Bounds: at most [`MAX_CONNECTIONS`] concurrent connections. Each has [`HEAD_TIME`] for its request and [`CONNECT_TIME`] to
-//! connect to the server, and ends after [`IDLE_TIME`] without a byte, or after [`MAX_TIME`]. Buffers have hyper's sizes. All
-//! connections end with the program.
+//! Bounds: at most [`MAX_CONNECTIONS`] concurrent connections. Each has [`HEAD_TIME`] for its request and
+//! [`CONNECT_TIME`] to connect to the server, and ends after [`IDLE_TIME`] without a byte, or after [`MAX_TIME`].
+//! Buffers have hyper's sizes. All connections end with the program.
 
 mod connect;
 
@@ -311,7 +311,8 @@ async fn tunnel(
     idle_time: Duration,
 ) {
     let ((one_read, one_write), (other_read, other_write)) = (split(one), split(other));
-    // One direction may be silent for long while the other is not, as in a download. So a byte in either direction counts.
+    // One direction may be silent for long while the other is not, as in a download. So a byte in either direction
+    // counts.
     let moved = AtomicU64::new(0);
     let moved = &moved;
     let both = async {

@@ -35,8 +35,9 @@ pub struct Spec {
     pub environment: BTreeMap<String, String>,
     /// Directories of the host.
     pub directories: Vec<Directory>,
-    /// Absolute paths of files and directories of the host that it does not see in the directories of its own files, such as the
-    /// host's config. They need not exist. It sees them in granted directories, and below the system's, such as `/usr`.
+    /// Absolute paths of files and directories of the host, such as its config, which are hidden from the program in
+    /// the directories of its own files. They need not exist. They are visible in granted directories and below system
+    /// directories such as `/usr`.
     pub hidden: Arc<BTreeSet<PathBuf>>,
     /// Web servers that it may connect to, through the host's proxy. Needs namespaces.
     pub origins: Vec<OriginPattern>,
@@ -295,8 +296,9 @@ impl From<&Spec> for Job {
 }
 
 impl Job {
-    /// Returns the job without its hidden files. Two jobs that differ only there grant the same: what a config hides may change
-    /// while the launcher runs, and the host that asks for the program can read all of it.
+    /// Returns the job without its hidden files. Two jobs that differ only in hidden files grant the same access: the
+    /// config may hide other files while the launcher runs, and the host, which requests the program, can read all of
+    /// them.
     pub(crate) fn without_hidden(&self) -> Self {
         Self { hidden: BTreeSet::new(), ..self.clone() }
     }

@@ -2,8 +2,8 @@
 //! means.
 //!
 //! [`Polls`] is the state. A poll is a round of calls of `changes`, one for each group of paths, sequentially. A round
-//! uses a
-//! [`Caller`]: the provider, a clock, and the subscribers. So the watch of plugins and the simulation run the same code.
+//! uses a [`Caller`]: the provider, a clock, and the subscribers. So the watch of plugins and the simulation run the
+//! same code.
 //!
 //! | module | subject |
 //! |---|---|

@@ -3,8 +3,8 @@
 //! Metrics need no collection of their own: a scrape reads the counters and the state that the host has anyway. A
 //! protocol server collects its additional metrics itself.
 //!
-//! Series of a plugin exist while it is loaded. A reload that replaces the plugin keeps the counters of its calls; the counters
-//! of its faults, its log, its grants and its response cache restart at 0.
+//! Series of a plugin exist while it is loaded. A reload that replaces the plugin keeps the counters of its calls; the
+//! counters of its faults, its log, its grants and its response cache restart at 0.
 
 mod cluster_families;
 mod load_families;

@@ -7,8 +7,8 @@
 //! of them. Entries are unfiltered, except contents of which a principal may not see all: the caller decides access for
 //! each request, before and after the lookup. Concurrent misses for one key make one call (single flight). A request
 //! waits for another request's call at most once: if that call fails, is cancelled, or is not cacheable, the request
-//! makes its own call, under the limits of the plugin. A response that turns out not to be cacheable leaves a *hit-for-miss*
-//! entry, so that for a while requests for it do not wait for each other.
+//! makes its own call, under the limits of the plugin. A response that turns out not to be cacheable leaves a
+//! *hit-for-miss* entry, so that for a while requests for it do not wait for each other.
 //!
 //! # Invalidation
 //!

@@ -1,4 +1,5 @@
-//! The contract in wasmtime's generated types, and their conversion to the types of [`provider`](mcp_host_model::provider).
+//! The contract in wasmtime's generated types, and their conversion to the types of
+//! [`provider`](mcp_host_model::provider).
 //!
 //! No other crate sees the generated types. A conversion validates nothing: it moves strings, bodies and lists, without
 //! copies or allocations. It runs in one piece with lifting, which `limits.response-size` bounds.

@@ -106,18 +106,19 @@ impl EngineOptions {
         Self::default()
     }
 
-    /// Sets the maximum number of live component instances, including idle ones, over all plugins of all hosts that share the
-    /// engine; at least 1. The calls of one plugin may use a share of them. A call beyond the share waits, as it does when its
-    /// plugin is busy (`limits.concurrency`). The pool reserves gigabytes of address space for each instance, but no memory.
+    /// Sets the maximum number of live component instances, including idle ones, over all plugins of all hosts that
+    /// share the engine; at least 1. The calls of one plugin may use a share of them. A call beyond the share waits, as
+    /// it does when its plugin is busy (`limits.concurrency`). The pool reserves gigabytes of address space for each
+    /// instance, but no memory.
     #[must_use]
     pub fn max_instances(mut self, instances: u32) -> Self {
         self.max_instances = instances.max(1);
         self
     }
 
-    /// Sets the number of worker threads for calls that compute little; at least 1. Calls that compute much have twice as many
-    /// threads, with a lower priority. The host's own calls (`changes`, `describe`, probes) have as many, and half as many beyond
-    /// their CPU budget.
+    /// Sets the number of worker threads for calls that compute little; at least 1. Calls that compute much have twice
+    /// as many threads, with a lower priority. The host's own calls (`changes`, `describe`, probes) have as many, and
+    /// half as many beyond their CPU budget.
     #[must_use]
     pub fn worker_threads(mut self, threads: usize) -> Self {
         self.worker_threads = threads.max(1);

@@ -1,10 +1,10 @@
 //! Context: the best selection of passages within a budget of tokens.
 //!
-//! Candidates are the passages of the resources that a search finds, or, without a query, the beginnings of the resources with the
-//! highest priority. Each has a score from 0 to 1. It consists of the relevance (the rank of its resource, and the share of the
-//! query that the passage contains), the priority of its resource, and the recency of the resource's last change, relative to the
-//! newest candidate. Candidates are chosen in the order of their scores, if they fit the budget and are not near-copies of chosen
-//! ones. The result depends only on the index and the request.
+//! Candidates are the passages of the resources that a search finds, or, without a query, the beginnings of the
+//! resources with the highest priority. Each has a score from 0 to 1. It consists of the relevance (the rank of its
+//! resource, and the share of the query that the passage contains), the priority of its resource, and the recency of
+//! the resource's last change, relative to the newest candidate. Candidates are chosen in the order of their scores, if
+//! they fit the budget and are not near-copies of chosen ones. The result depends only on the index and the request.
 
 use std::collections::HashSet;
 use std::time::Instant;

@@ -47,9 +47,9 @@ pub(super) struct PassagesResult {
     pub(super) is_partial: bool,
 }
 
-/// Returns the passages of a document that match most of the query, among the passages that are compared before the deadline.
-/// `rank` is the rank of the document, from 0 to 1. The nearest passage by its vector counts as containing at least half of
-/// the query.
+/// Returns the passages of a document that match most of the query, among the passages that are compared before the
+/// deadline. `rank` is the rank of the document, from 0 to 1. The nearest passage by its vector counts as containing at
+/// least half of the query.
 pub(super) fn matching(
     connection: &Connection,
     candidate: &Candidate,

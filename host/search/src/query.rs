@@ -10,8 +10,9 @@
 //!
 //! # Cost
 //!
-//! FTS5 visits each document with a word, and compares the document with each word of the query, so the cost of n words with p
-//! matches in total is p · (c + n) steps. By measurement, a step takes about 20 ns, and c = 100 ([`STEPS_PER_MATCH`]).
+//! FTS5 visits each document with a word, and compares the document with each word of the query, so the cost of n words
+//! with p matches in total is p · (c + n) steps. By measurement, a step takes about 20 ns, and c = 100
+//! ([`STEPS_PER_MATCH`]).
 
 use std::cmp::Ordering;
 use std::collections::HashMap;

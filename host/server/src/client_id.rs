@@ -1,10 +1,10 @@
 //! The identity of a client for shared limits: no client can exhaust what clients share.
 //!
 //! An authenticated principal is one client, wherever it connects from, and several behind one address are several.
-//! Other clients over HTTP are distinguished by their peer address. An IPv6 client has a network of addresses (RFC 6177),
-//! so only the first 64 bits of an address count; an IPv4-mapped IPv6 address is the IPv4 address. All unauthenticated
-//! clients behind one proxy are one client, so the share of an address is large. Where another server accepts the
-//! connections and does not supply the peer address, every client is a principal.
+//! Other clients over HTTP are distinguished by their peer address. An IPv6 client has a network of addresses
+//! (RFC 6177), so only the first 64 bits of an address count; an IPv4-mapped IPv6 address is the IPv4 address. All
+//! unauthenticated clients behind one proxy are one client, so the share of an address is large. Where another server
+//! accepts the connections and does not supply the peer address, every client is a principal.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

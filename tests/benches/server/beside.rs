@@ -47,8 +47,7 @@ impl Hosts {
         }
     }
 
-    /// Measures each comparison, in turn, and prints the medians.
-    /// `file` is the name of the chart.
+    /// Measures each comparison, in turn, and prints the medians. `file` is the name of the chart.
     pub(crate) async fn compare(
         &self,
         options: &Options,

@@ -15,8 +15,8 @@ use super::sys::{set_loopback_up, unshare};
 /// The port of the proxy on the loopback interface, the only interface of the network namespace.
 pub(super) const PROXY_PORT: u16 = 3128;
 
-/// Limits of the program's user namespace: the kernel counts what is in it for the user of the program outside, too, who is
-/// perhaps the host's user.
+/// Limits of the program's user namespace. The kernel also counts its objects towards the limits of the program's user
+/// outside of the namespace, who may be the host's user.
 const USER_LIMITS: [(&str, u32); 3] =
     [("max_inotify_instances", 16), ("max_inotify_watches", 65_536), ("max_user_namespaces", 0)];
 

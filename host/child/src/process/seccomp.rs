@@ -1,4 +1,5 @@
-//! Seccomp: a filter of the program's system calls, in addition to the filter of all processes of this host ([`HOSTILE`]).
+//! Seccomp: a filter of the program's system calls, in addition to the filter of all processes of this host
+//! ([`HOSTILE`]).
 //!
 //! | refused system calls | error |
 //! |---|---|
@@ -70,7 +71,8 @@ fn files_with_a_user() -> Result<Rules, BackendError> {
         #[cfg(target_arch = "x86_64")]
         (libc::SYS_creat, 1),
     ];
-    /// Each call, and the numbers of its arguments with the flags and the mode. The mode is undefined if no file is created.
+    /// Each call, and the numbers of its arguments with the flags and the mode. The mode is undefined if no file is
+    /// created.
     const OPENINGS: &[(i64, u8, u8)] = &[
         (libc::SYS_openat, 2, 3),
         #[cfg(target_arch = "x86_64")]

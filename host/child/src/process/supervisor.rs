@@ -203,7 +203,8 @@ impl Running {
             next = Instant::now().checked_add(INTERVAL)?;
             let usage = meter.measure();
             outcome.memory = outcome.memory.max(usage.memory);
-            // Without a control group, the processor time of children that are not waited for is measured until their last second.
+            // Without a control group, the processor time of children that are not waited for is measured until their
+            // last second.
             let in_group = self.group.as_ref().map(Group::usage).unwrap_or_default();
             outcome.cpu = outcome.cpu.max(usage.cpu).max(in_group.cpu);
             let measured = Measured { memory: usage.memory, cpu: outcome.cpu, tasks: usage.tasks };

@@ -166,8 +166,8 @@ attempts() {
 }
 "#;
 
-/// Starts [`READER`] beside files that are hidden, if `hides`. Replaces these while it runs. Returns what it read at the start, and
-/// after that.
+/// Starts [`READER`] beside files, which are hidden if `hides`, and replaces the files while it runs. Returns the lines
+/// that it read at the start, and those after the replacement.
 pub(crate) async fn read_beside(launcher: &Launcher, hides: bool) -> (Vec<String>, Vec<String>) {
     let dir = shared_dir();
     let at = |name: &str| dir.path().join(name);

@@ -2,11 +2,10 @@
 //!
 //! A cursor holds the position at which a listing continues: the plugin, the provider's own cursor, and the number of
 //! entries to skip on that page. The position depends in part on hidden items, and the provider's cursor may be the key
-//! of one, so every cursor is padded to one of three lengths.
-//! It is encrypted and authenticated (XChaCha20-Poly1305) with the host's key, because a provider's cursor may contain
-//! data that the principal must not see. It is bound to the kind of listing, its scope and the principal, so that it
-//! is invalid for any other. The host stores nothing: any host with the same key can continue a listing, also after a
-//! restart.
+//! of one, so every cursor is padded to one of three lengths. It is encrypted and authenticated (XChaCha20-Poly1305)
+//! with the host's key, because a provider's cursor may contain data that the principal must not see. It is bound to
+//! the kind of listing, its scope and the principal, so that it is invalid for any other. The host stores nothing: any
+//! host with the same key can continue a listing, also after a restart.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -9,8 +9,7 @@
 //! A build in a granted directory causes a continuous stream of events, and every client of a database can notify its
 //! channels at any rate. Polls that events and notifications cause are debounced, and followed by a
 //! [pause](super::burst_pause) proportional to their duration. Events do not shorten the back-off of a failing
-//! provider. A notification shortens it, but not below
-//! [`MAX_POLL_PAUSE`]: it may mean that the database has recovered.
+//! provider. A notification shortens it, but not below [`MAX_POLL_PAUSE`]: it may mean that the database has recovered.
 //!
 //! In a cluster ([`replicas`](super::replicas)), another replica may poll for this one. Then nothing is polled here: a
 //! subscription or an event is a request to that replica, and its answer replaces a poll. This replica may also poll

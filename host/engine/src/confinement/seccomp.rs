@@ -54,8 +54,7 @@ pub(super) fn confine_compiler() -> Result<(), seccompiler::Error> {
     install(&[fatal, needed])
 }
 
-/// System calls that only an attacker makes a compiler issue, in addition to
-/// [`HOSTILE`]. They kill the compiler.
+/// System calls that only an attacker makes a compiler issue, in addition to [`HOSTILE`]. They kill the compiler.
 const FATAL_TO_COMPILER: &[i64] = &[
     // Programs and processes.
     libc::SYS_execve,

@@ -23,8 +23,8 @@ const MAX_LINES: usize = 64;
 const MAX_BYTES: usize = 8 << 10;
 /// The first line of a Python traceback.
 const PYTHON: &str = "Traceback (most recent call last):";
-/// The line before a stack of Python without an exception: of `stack_info` of its `logging`, and of a call that runs for
-/// long.
+/// The line before a Python stack without an exception: from `stack_info` of the module `logging`, or from a call that
+/// runs for a long time.
 const PYTHON_STACK: &str = "Stack (most recent call last):";
 /// The lines between an exception and its cause.
 const PYTHON_CAUSES: [&str; 2] = [

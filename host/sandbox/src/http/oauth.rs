@@ -207,7 +207,8 @@ impl AccessTokens {
         task::spawn(async move { self.refresh(cache).await })
     }
 
-    /// Drops a token that the origin answered with 401. Returns whether [`token`](Self::token) may now return another one.
+    /// Drops a token that the origin rejected with 401. Returns whether [`token`](Self::token) may now return a
+    /// different token.
     pub(super) async fn reject(&self, rejected: &AccessToken) -> bool {
         if !rejected.is_cached {
             return false;

@@ -1,9 +1,8 @@
 //! `wasi:keyvalue` in the previous draft, for components built for hosts that support only that.
 //!
 //! It has no compare-and-swap and no negative numbers, and its cursors are numbers: the count of keys to skip, or the
-//! revision of a shared bucket. A
-//! paginated listing may therefore miss or repeat a key when other keys are written meanwhile, as the standard
-//! allows.
+//! revision of a shared bucket. A paginated listing may therefore miss or repeat a key when other keys are written
+//! meanwhile, as the standard allows.
 
 use wasmtime::component::{Linker, Resource};
 

@@ -95,8 +95,8 @@ impl HttpsClient {
         Self { authorities, client: OnceCell::new() }
     }
 
-    /// Sends a request, and returns the body of the answer. Fails unless the status is 200. The future is type-erased, so that the
-    /// client is compiled in this crate only.
+    /// Sends a request, and returns the body of the answer. Fails unless the status is 200. The future is type-erased,
+    /// so that the client is compiled in this crate only.
     pub fn exchange(
         &self,
         request: Request<Full<Bytes>>,

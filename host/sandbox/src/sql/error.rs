@@ -1,8 +1,9 @@
 //! Query errors: without data and addresses for the guest and its clients, and with all details for the admin.
 //!
-//! Each kind of error is logged once a minute, with the number of occurrences ([`QueryError::log`]). Errors that the guest causes go
-//! through the guest's own log. Errors that only an admin can repair (a server that is down, a role that can write) are logged as
-//! the host's, with the reason: a guest that has exhausted its log allowance does not hide them.
+//! Each kind of error is logged once a minute, with the number of occurrences ([`QueryError::log`]). Errors that the
+//! guest causes go through the guest's own log. Errors that only an admin can repair (a server that is down, a role
+//! that can write) are logged as the host's, with the reason: a guest that has exhausted its log allowance does not
+//! hide them.
 
 use mcp_host_base::log_target;
 use mcp_host_base::text::prefix;
@@ -44,8 +45,8 @@ pub enum QueryError {
     /// All connections, or the client's share of them, were busy until the timeout.
     #[error("all {0} connections to the database, or the share of one client, are in use; try again")]
     Busy(usize),
-    // The last three are logged with their reasons. Most providers return them as failures, which are logged, too, so the texts
-    // do not refer to the log.
+    // The last three are logged with their reasons. Most providers return them as failures, which are logged, too, so
+    // the texts do not refer to the log.
     /// The host refuses to connect with the role of the grant. The text is the reason, for the admin.
     #[error("the host refuses to use the database")]
     Refused(String),

@@ -1,7 +1,7 @@
 //! Reciprocal rank fusion: merging of two rankings.
 //!
-//! The score of a document is the sum of 1 / ([`K`] + rank) over the rankings that contain it, with ranks from 1. Scores of the
-//! two rankings cannot be compared, and are not used (Cormack, Clarke and Büttcher, SIGIR 2009).
+//! The score of a document is the sum of 1 / ([`K`] + rank) over the rankings that contain it, with ranks from 1.
+//! Scores of the two rankings cannot be compared, and are not used (Cormack, Clarke and Büttcher, SIGIR 2009).
 
 use std::collections::HashMap;
 

@@ -22,10 +22,11 @@
 //! retained until the answer. A session is [opened](super::sessions) before `initialize` is answered. In a session, a
 //! request of the protocol itself is answered by an event stream of one event, and any other by JSON.
 //!
-//! Each message of a batch is dispatched separately, with the headers of the batch. The answers are the events of one stream,
-//! in the order in which they are ready; a batch without requests is accepted with 202. The errors of rejected messages, and one for
-//! each request whose answer will have no room, are charged to the client's [budget](crate::budget) before the requests are executed,
-//! whose answers may take all of it. A batch without room for these errors is rejected with 503, and none of its requests is executed.
+//! Each message of a batch is dispatched separately, with the headers of the batch. The answers are the events of one
+//! stream, in the order in which they are ready; a batch without requests is accepted with 202. The errors of rejected
+//! messages, and one for each request whose answer will have no room, are charged to the client's
+//! [budget](crate::budget) before the requests are executed, whose answers may take all of it. A batch without room for
+//! these errors is rejected with 503, and none of its requests is executed.
 //!
 //! Batches belong to revision 2025-03-26, whose clients do not send `MCP-Protocol-Version`. A batch is rejected if this
 //! header names another revision, or if the request names no session.

@@ -126,8 +126,8 @@ impl McpService {
         Self { endpoint: Arc::new(Endpoint::new(host, options, shutdown)) }
     }
 
-    /// Returns the service at `/mcp`, its health check at `/healthz`, and the metadata of the protected resource (RFC 9728),
-    /// as [`router`] does.
+    /// Returns the service at `/mcp`, its health check at `/healthz`, and the metadata of the protected resource
+    /// (RFC 9728), as [`router`] does.
     pub fn into_router(self) -> Router {
         self.other_routes(self.endpoint.options()).route_service(ENDPOINT_PATH, self)
     }

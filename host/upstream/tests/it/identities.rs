@@ -197,7 +197,7 @@ async fn each_identity_sees_its_own_content() {
 /// A server that notifies of changes, in the revision with sessions or without.
 struct Notifying {
     server: Server,
-    /// The event streams of each user. A connection without a token is one of the user without a name, like many others.
+    /// The event streams of each user. All connections without a token belong to the user without a name.
     streams: Arc<Mutex<HashMap<String, Vec<UnboundedSender<String>>>>>,
 }
 

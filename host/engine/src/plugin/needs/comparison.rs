@@ -22,8 +22,8 @@ const MAX_NOTES: usize = 20;
 const MAX_WHY: usize = 200;
 
 impl Needs {
-    /// Returns the settings of the plugin that have another type than its provider declares, or are addresses without a grant: one
-    /// line each, escaped, at most 20.
+    /// Returns the settings of the plugin that have another type than its provider declares, or are addresses without a
+    /// grant: one line each, escaped, at most 20.
     pub fn warnings(&self, plugin: &config::Plugin) -> Vec<String> {
         let settings = self.config.iter().filter_map(|(key, setting)| {
             let kind = setting.kind;

@@ -13,8 +13,8 @@ pub(super) enum TokenError {
     UnknownIssuer {
         /// The issuer that it names.
         named: String,
-        /// An issuer of the config that differs only by case or a trailing slash. Issuers are compared exactly (RFC 8414),
-        /// so it is a different one.
+        /// An issuer of the config that differs only by case or a trailing slash. Issuers are compared exactly
+        /// (RFC 8414), so it is a different one.
         similar: Option<String>,
     },
     /// The token is neither a JSON Web Token nor the token of a principal, and no issuer has an introspection endpoint.

@@ -4,10 +4,11 @@
 //! Only bodies of at least 1 KiB are compressed, at the fastest level. Event streams are not compressed, because
 //! compression would delay their events.
 //!
-//! An encoder exists until its response has been sent, so its memory is added to the [charge](ResponseCharge) of the response. Without
-//! room for it, and without a charge, the response is not compressed. The files of the console have no charge: their listener is for
-//! administrators, and limits its connections. The encoder gets pieces of at most [`MAX_CHUNK`] bytes. At level 1 it has
-//! [384](ENCODER_MEMORY) KiB: window 64, hash chains 64 + 128, output 64, symbols 48, state 12 (zlib-rs; miniz_oxide takes 320).
+//! An encoder exists until its response has been sent, so its memory is added to the [charge](ResponseCharge) of the
+//! response. Without room for it, and without a charge, the response is not compressed. The files of the console have
+//! no charge: their listener is for administrators, and limits its connections. The encoder gets pieces of at most
+//! [`MAX_CHUNK`] bytes. At level 1 it has [384](ENCODER_MEMORY) KiB: window 64, hash chains 64 + 128, output 64,
+//! symbols 48, state 12 (zlib-rs; miniz_oxide takes 320).
 
 use std::convert::Infallible;
 use std::future::ready;

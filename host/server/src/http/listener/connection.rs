@@ -433,8 +433,8 @@ fn http1_builder(config: &Http) -> http1::Builder {
 }
 
 fn http2_builder(config: &Http) -> http2::Builder<StreamExecutor> {
-    // Up to this size `head` answers a large head with 431. Beyond it, h2 answers and then resets the stream, and some clients report
-    // only the reset.
+    // Up to this size `head` answers a large head with 431. Beyond it, h2 answers and then resets the stream, and some
+    // clients report only the reset.
     let head = config.limits.headers.bytes().saturating_mul(2);
     let mut builder = http2::Builder::new(StreamExecutor);
     builder

@@ -1,5 +1,5 @@
-//! The version of HTTP that a client speaks: HTTP/2 if its first bytes are the connection preface (RFC 9113, section 3.4),
-//! else HTTP/1.1. Clients that agreed on HTTP/2 by ALPN send the preface as well.
+//! The version of HTTP that a client speaks: HTTP/2 if its first bytes are the connection preface (RFC 9113, section
+//! 3.4), else HTTP/1.1. Clients that agreed on HTTP/2 by ALPN send the preface as well.
 //!
 //! hyper-util detects the version, too, but passes the bytes that it has read to the connection in a separate read. The
 //! connection treats that read as an incomplete head, and doubles its buffer of 8 KiB, which it keeps while it is open.

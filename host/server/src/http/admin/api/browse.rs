@@ -8,8 +8,8 @@
 //! | `watch` | [`Host::subscriber`] ([`watch`](super::watch)) |
 //! | `search`, `context` | [`Host::search`], [`Host::context`], with the feature `search` |
 //!
-//! An administrator may take any view. The audit log records it as `admin-view`, in addition to the line of the request itself, whose
-//! `request_id` is the administrator's name.
+//! An administrator may take any view. The audit log records it as `admin-view`, in addition to the line of the request
+//! itself, whose `request_id` is the administrator's name.
 //!
 //! [`Host::list_bounded`]: mcp_resource_host::host::Host::list_bounded
 //! [`Host::read`]: mcp_resource_host::host::Host::read
@@ -129,7 +129,8 @@ impl AdminServer {
     }
 }
 
-/// The operations whose scopes an access token needs to browse. A search resource can be read, too, and lists resources.
+/// The operations whose scopes an access token needs to browse. A search resource can be read, too, and lists
+/// resources.
 fn operations(what: &str) -> &'static [Operation] {
     match what {
         "list" => &[Operation::List],

@@ -14,8 +14,8 @@ use super::types::{
     PluginConfig, PrepareLimitsView, RuleView, ServerView,
 };
 
-/// The config. Possible secrets are left out: values of variables and of the tables `config`, credentials, URLs of databases, digests of
-/// tokens.
+/// The config. Possible secrets are left out: values of variables and of the tables `config`, credentials, URLs of
+/// databases, digests of tokens.
 pub(super) fn config(config: &Config, generation: u64) -> ConfigView {
     let Config { server, http, admin, audit, plugins, principals, issuers, groups, rules, file, .. } = config;
     let mut declared: Vec<_> = plugins.iter().collect();

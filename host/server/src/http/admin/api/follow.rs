@@ -1,5 +1,5 @@
-//! `GET audit?follow`: the lines of the audit log as they are queued, and `GET updates?follow`: the updates that are sent to subscribers; as
-//! server-sent events.
+//! `GET audit?follow`: the lines of the audit log as they are queued, and `GET updates?follow`: the updates that are
+//! sent to subscribers; as server-sent events.
 //!
 //! | event | data |
 //! |---|---|
@@ -7,8 +7,9 @@
 //! | `missed` | `{"lines":3}`: the number of lines that were dropped because the client read too slowly |
 //! | `update` | an [update](SentUpdateView) that was sent to a subscriber |
 //!
-//! A comment every [`KEEP_ALIVE`] shows that the stream is open. A stream ends after [`STREAM_TIMEOUT`], and immediately when a reload
-//! revokes the administrator's token or when the session ends. At most [`MAX_STREAMS`] are open at the same time.
+//! A comment every [`KEEP_ALIVE`] shows that the stream is open. A stream ends after [`STREAM_TIMEOUT`], and
+//! immediately when a reload revokes the administrator's token or when the session ends. At most [`MAX_STREAMS`] are
+//! open at the same time.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -80,7 +81,8 @@ impl AdminServer {
         Ok(self.following(follower, audited, permit, credentials))
     }
 
-    /// Answers with the updates that are sent to subscribers from now on; with `principal` in the query only updates to its subscribers.
+    /// Answers with the updates that are sent to subscribers from now on; with `principal` in the query only updates to
+    /// its subscribers.
     pub(super) fn follow_updates(
         &self,
         query: Option<&str>,
@@ -172,8 +174,8 @@ pub(super) fn encoded(data: &impl Serialize) -> String {
     serde_json::to_string(data).unwrap_or_default()
 }
 
-/// A response with events. It ends with the events, or when the client loses the right to receive them. An idle stream has a comment every
-/// [`KEEP_ALIVE`].
+/// A response with events. It ends with the events, or when the client loses the right to receive them. An idle stream
+/// has a comment every [`KEEP_ALIVE`].
 pub(super) fn event_stream(
     events: impl Stream<Item = Bytes> + Send + 'static,
     revoked: impl Future<Output = ()> + Send + 'static,

@@ -5,11 +5,12 @@
 //! | `record` | `calls`, 1 to 1,000,000, 10,000 unless given; `seconds`, 1 to 3,000, 600 unless given | JSON Lines ([`recording`](mcp_resource_host::engine::recording)) until `calls` calls have ended, the time is over, or the client disconnects |
 //! | `profile` | `seconds`, 1 to 60, 10 unless given | after that time, a profile in the format of Firefox's profiler |
 //!
-//! A recording contains the data that the provider read and answered. It is therefore for administrators only, has a line of the audit log, and ends
-//! immediately when a reload revokes the token or when the plugin is unloaded. Lines that the client does not read in time are bounded by
-//! [`MAX_QUEUED`] bytes; calls beyond are counted as skipped, and never wait. After a revocation no line is sent, not even one that was queued
-//! before, and the response ends as an incomplete one; a profile is discarded. A plugin has at most one recording and one profile at the same
-//! time. Recordings, profiles and the streams of the audit log share one semaphore.
+//! A recording contains the data that the provider read and answered. It is therefore for administrators only, has a
+//! line of the audit log, and ends immediately when a reload revokes the token or when the plugin is unloaded. Lines
+//! that the client does not read in time are bounded by [`MAX_QUEUED`] bytes; calls beyond are counted as skipped, and
+//! never wait. After a revocation no line is sent, not even one that was queued before, and the response ends as an
+//! incomplete one; a profile is discarded. A plugin has at most one recording and one profile at the same time.
+//! Recordings, profiles and the streams of the audit log share one semaphore.
 
 use std::fmt;
 use std::future::ready;

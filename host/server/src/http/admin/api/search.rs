@@ -62,7 +62,8 @@ impl AdminServer {
     }
 }
 
-/// The languages of the texts of resources, by their URIs, as far as the index has them and the principal may read them.
+/// The languages of the texts of resources, by URI. Resources that are not indexed, or that the principal may not read,
+/// are absent.
 pub(super) async fn languages(host: &Host, viewer: &Principal, resources: &[Resource]) -> HashMap<String, String> {
     host.languages(viewer, resources).await
 }

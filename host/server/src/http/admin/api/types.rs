@@ -1,7 +1,7 @@
 //! The responses and requests of the administration API, and their JSON Schema.
 //!
-//! Pagination: a list is a [`Page`] of at most [`MAX_PAGE`] items, with the total number of items. Sizes are in bytes, times in UTC in the
-//! format of RFC 3339, and durations in the unit at the end of their names.
+//! Pagination: a list is a [`Page`] of at most [`MAX_PAGE`] items, with the total number of items. Sizes are in bytes,
+//! times in UTC in the format of RFC 3339, and durations in the unit at the end of their names.
 
 mod actions;
 mod config;
@@ -40,8 +40,9 @@ pub const MAX_LOG_SECONDS: u64 = 24 * 60 * 60;
 /// The default of this time.
 pub(super) const DEFAULT_LOG_SECONDS: u64 = 10 * 60;
 
-/// The JSON Schema of the API: an object with a member for each request line. Its value is the response, or the request and the
-/// response. It is stored in a file, which a test compares with the types, so that the program contains no code that generates it.
+/// The JSON Schema of the API: an object with a member for each request line. Its value is the response, or the request
+/// and the response. It is stored in a file, which a test compares with the types, so that the program contains no code
+/// that generates it.
 pub const JSON_SCHEMA: &str = include_str!("schema.json");
 
 /// A page of a list.

@@ -1,8 +1,8 @@
 //! The open streams of users, within an overall limit and a fair share for each user.
 //!
-//! A user has at most [`MAX_OF_USER`] of [`MAX`] streams. When all are open, a new stream replaces the newest stream of the user with the most
-//! streams, provided that this user keeps at least as many as the other user then has. So [`MAX`] users can have one stream each, however many
-//! some of them opened before.
+//! A user has at most [`MAX_OF_USER`] of [`MAX`] streams. When all are open, a new stream replaces the newest stream of
+//! the user with the most streams, provided that this user keeps at least as many as the other user then has. So
+//! [`MAX`] users can have one stream each, however many some of them opened before.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -40,7 +40,8 @@ impl UserStreams {
     ///
     /// # Errors
     ///
-    /// The user has its maximum number of streams, or all streams are open and no user has enough of them to give one up.
+    /// The user has its maximum number of streams, or all streams are open and no user has enough of them to give one
+    /// up.
     pub(super) fn open(&self, user: &str) -> Result<UserStream, LimitReached> {
         let mut open = self.0.lock();
         let mut counts: HashMap<&str, usize> = HashMap::new();

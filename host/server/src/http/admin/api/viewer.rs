@@ -45,7 +45,8 @@ impl AdminServer {
         }
     }
 
-    /// Runs a request of a client for itself, or of an administrator for another principal. The latter is recorded in the audit log.
+    /// Runs a request of a client for itself, or of an administrator for another principal. The latter is recorded in
+    /// the audit log.
     pub(super) async fn view_as<T>(
         &self,
         client: &ApiClient<'_>,

@@ -208,8 +208,8 @@ pub(super) fn search(host: &Host, request: &PageRequest) -> Page<SearchView> {
     page(indexed(host).into_iter(), request, |indexed| indexed.plugin.as_str())
 }
 
-/// The warnings about the served config, at most one page: those about each plugin, with its name in front, then those about the config
-/// as a whole.
+/// The warnings about the served config, at most one page: those about each plugin, with its name in front, then those
+/// about the config as a whole.
 pub(super) async fn config_warnings(host: &Host) -> Page<String> {
     let mut items = Vec::new();
     let mut total: usize = 0;

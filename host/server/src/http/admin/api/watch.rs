@@ -1,16 +1,18 @@
-//! `POST browse/watch`: changes in the view of one principal as server-sent events, so that a page does not have to poll.
+//! `POST browse/watch`: changes in the view of one principal as server-sent events, so that a page does not have to
+//! poll.
 //!
 //! | event | data |
 //! |---|---|
 //! | `updated` | `{"uri":"notes:///a"}`: this resource has changed, or may have changed; sent once for each resource when its subscription begins |
 //! | `listing` | `{}`: the listing has changed |
 //!
-//! The request is equivalent to `subscriptions/listen` of `/mcp` and uses the same subscriptions ([`Subscriptions`]), with the rules, scopes
-//! and memory limits of the principal. A stream without resources and without the listing has no events, and ends like any other stream.
+//! The request is equivalent to `subscriptions/listen` of `/mcp` and uses the same subscriptions ([`Subscriptions`]),
+//! with the rules, scopes and memory limits of the principal. A stream without resources and without the listing has no
+//! events, and ends like any other stream.
 //!
-//! A stream ends after [`STREAM_TIMEOUT`], and immediately when its credentials or its session end. Administrators have at most [`MAX_VIEWS`]
-//! open streams, and users have [shares](super::user_streams). The limits of streams, including the audit log's, and of user requests add up
-//! to less than the limit of connections.
+//! A stream ends after [`STREAM_TIMEOUT`], and immediately when its credentials or its session end. Administrators have
+//! at most [`MAX_VIEWS`] open streams, and users have [shares](super::user_streams). The limits of streams, including
+//! the audit log's, and of user requests add up to less than the limit of connections.
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -119,7 +121,8 @@ impl AdminServer {
         })
     }
 
-    /// Waits until a user loses the right to a stream: the token is rejected or loses a scope, the session has ended, or users are disabled.
+    /// Waits until a user loses the right to a stream: the token is rejected or loses a scope, the session has ended,
+    /// or users are disabled.
     fn until_user_ends(
         &self,
         user: Authenticated,
