@@ -34,8 +34,8 @@ pub(super) fn report(requirements: &Requirements) -> Vec<RequirementReport<'_>> 
 }
 
 /// One row per capability that takes a grant: its name, imports, grants, and status. If the provider declares its
-/// needs, imports that are neither declared nor granted are left out: the runtime of its language has them. So is a
-/// config without keys of which none is declared as required.
+/// needs, imports that are neither declared nor granted are left out: the runtime of its language has them. The row of
+/// the config is left out if the config has no keys and the provider requires none.
 pub(super) fn rows<'r>(
     requirements: &'r Requirements,
     asked: Option<&'r Needs>,
