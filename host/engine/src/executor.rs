@@ -400,10 +400,12 @@ mod tests {
             };
             executor.call(queue, CallOrigin::Client, Waits::OnWorker, Arc::default(), pieces).await.unwrap()
         };
+        // It is heavy for 300 ms only, and on a busy machine the call may end later.
+        let was_made_heavy = |queue: &PluginQueue| queue.heavy_until.load(Ordering::Relaxed) > 0;
         call(&on_callers, LONG_PIECE, Duration::ZERO).await;
-        assert!(on_callers.is_heavy());
+        assert!(was_made_heavy(&on_callers));
         call(&on_workers, Duration::ZERO, LONG_PIECE).await;
-        assert!(!on_workers.is_heavy());
+        assert!(!was_made_heavy(&on_workers));
     }
 
     #[tokio::test]
