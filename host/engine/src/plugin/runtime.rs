@@ -215,7 +215,7 @@ impl PluginRuntime {
         let ungranted = config::Plugin { grants: config::grants::Grants::default(), instances: None, ..config.clone() };
         let compiled = self.loader.load(&ungranted).await?;
         let component = self.loader.link(&ungranted, &compiled)?;
-        let replays = Replays::new(&self.engine, &compiled.component)
+        let replays = Replays::new(&compiled.component)
             .map_err(|error| RecordingError::Imports(format!("its imports cannot be replayed: {error:#}")))?;
         Ok(self.build_with(&ungranted, &compiled, component, Some(replays)))
     }

@@ -9,7 +9,6 @@ use wasmtime::Store;
 use wasmtime::component::Component;
 
 use super::format::{Outcome, RecordedCall};
-use crate::Engine;
 use crate::bindings::{Exports, ProviderPre};
 
 /// The result of a replay.
@@ -43,8 +42,8 @@ pub(crate) struct Replays {
 }
 
 impl Replays {
-    pub(crate) fn new(engine: &Engine, component: &Component) -> wasmtime::Result<Self> {
-        let linker = linker(engine.wasmtime(), &component.component_type(), None)?;
+    pub(crate) fn new(component: &Component) -> wasmtime::Result<Self> {
+        let linker = linker(component.engine(), &component.component_type(), None)?;
         let pre = linker.instantiate_pre(component).and_then(ProviderPre::new)?;
         Ok(Self { pre, next: Mutex::default(), replayed: Mutex::default() })
     }
@@ -79,5 +78,19 @@ impl Replays {
     pub(crate) fn end(&self, state: &GuestState, outcome: Outcome) {
         let difference = state.recording.as_ref().and_then(|recording| recording.difference());
         *self.replayed.lock() = Some(Replayed { outcome, difference });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::baseline::Baseline;
+
+    #[test]
+    fn a_component_is_linked_for_the_engine_that_its_code_is_for() {
+        let baseline = Baseline::new().unwrap();
+        let component = Component::new(baseline.wasmtime(), wat::parse_str("(component)").unwrap()).unwrap();
+        let refused = Replays::new(&component).err().unwrap().to_string();
+        assert!(refused.contains("no exported instance"), "{refused}");
     }
 }
