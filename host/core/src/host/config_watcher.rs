@@ -261,7 +261,9 @@ impl ConfigWatcher {
         let (file, map, validate) = (self.file.clone(), self.map.clone(), self.validate.clone());
         let read = move || match Config::load(&file) {
             Ok(config) => {
-                let config = map(config);
+                let mut config = map(config);
+                // On this thread, because it reads directories.
+                config.find_nested_grants();
                 let Err(message) = validate(&config) else { return Ok(config) };
                 let usable = Some((config.clone(), KeptSettings::new(&config, &*validate)));
                 Err(Box::new(RejectedConfig { message, files: BTreeSet::new(), usable }))

@@ -66,8 +66,8 @@ impl Host {
 }
 
 impl Host {
-    /// Returns the changes that a reload to this config would make. Component files are read, but not compiled. The
-    /// report's generation is the current one.
+    /// Returns the changes that a reload to this config would make, whose [nested grants](Config::find_nested_grants)
+    /// are known. Component files are read, but not compiled. The report's generation is the current one.
     ///
     /// # Errors
     ///
@@ -201,8 +201,7 @@ impl SettingsStep {
 }
 
 /// Returns the config with the settings that a running host keeps, and which settings would change.
-fn compare_settings(mut config: Config, old: &Generation) -> Result<(Config, ReloadReport), ReloadError> {
-    config.find_nested_grants();
+fn compare_settings(config: Config, old: &Generation) -> Result<(Config, ReloadReport), ReloadError> {
     config.check_features(FEATURES)?;
     check_conflicts(&config, &old.native)?;
     let (config, requires_restart) = pin_restart_only_settings(config, &old.config);
