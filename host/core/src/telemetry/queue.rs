@@ -130,7 +130,7 @@ mod tests {
         }
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn spans_beyond_the_queue_are_dropped_and_counted_and_the_rest_is_sent_in_batches() {
         let (counts, closing) = (SpanCounts::default(), CancellationToken::new());
         let (processor, mut queue) = QueueProcessor::new(counts.clone(), closing.clone());
