@@ -382,7 +382,7 @@ mod tests {
             executor.call(&queue, CallOrigin::Client, Waits::OnWorker, Arc::default(), call).await.unwrap()
         };
         let caller = compute(Duration::ZERO).await;
-        for cpu in [LIGHT_CPU_BUDGET * 2, Duration::ZERO, HEAVY_PLUGIN_CPU * 10] {
+        for cpu in [LIGHT_CPU_BUDGET * 3 / 2, Duration::ZERO, HEAVY_PLUGIN_CPU * 10] {
             assert_eq!(call(cpu).await, caller, "{cpu:?}");
         }
         assert_eq!(call(Duration::ZERO).await.as_deref(), Some("heavy-guest"));
@@ -413,7 +413,7 @@ mod tests {
         let executor = GuestExecutor::start(1).unwrap();
         let queue = executor.plugin_queue();
         let call = async {
-            compute(LIGHT_CPU_BUDGET * 2).await;
+            compute(LIGHT_CPU_BUDGET * 3 / 2).await;
             tokio::task::yield_now().await;
             compute(Duration::ZERO).await
         };
