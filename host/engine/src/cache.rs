@@ -116,13 +116,15 @@ impl Cache {
         CodeKey::derive(&self.secret, Purpose::new(engine, digest))
     }
 
-    /// Returns the files of compiled functions: of a component file's current version, and for its next version.
-    pub(crate) fn functions(&self, engine: &wasmtime::Engine, file: &Path) -> FunctionFiles {
+    /// Returns the files of compiled functions of a component file: of its last version, and for this one, which has
+    /// the given size.
+    pub(crate) fn functions(&self, engine: &wasmtime::Engine, file: &Path, component_size: u64) -> FunctionFiles {
         let file = Digest::compute(file.as_os_str().as_encoded_bytes());
         let purpose = Purpose::new(engine, &file);
-        let key = CodeKey::derive_for_functions(&self.secret, &file, purpose.engine_hash);
+        let key = CodeKey::derive_for_functions(&self.secret, purpose.engine_hash);
         let from = self.path(purpose).with_extension(functions::ENDING.trim_start_matches('.'));
-        FunctionFiles { into: from.with_extension(format!("next{}", functions::ENDING)), from, key }
+        let into = from.with_extension(format!("next{}", functions::ENDING));
+        FunctionFiles { from, into, key, component_size }
     }
 
     /// Returns the compiled component, if it is in the cache and authentic.
@@ -240,7 +242,7 @@ impl Cache {
     }
 }
 
-/// Removes the files of abandoned compilations.
+/// Removes the files of abandoned compilations, and the oldest functions beyond their bounds.
 fn remove_abandoned(dir: &PrivateDir) {
     let dir_path = dir.path().display();
     for (ending, age) in [(ANY_PENDING, MAX_PENDING_AGE), (functions::ENDING, functions::MAX_AGE)] {
@@ -254,6 +256,9 @@ fn remove_abandoned(dir: &PrivateDir) {
                 tracing::debug!(target: log_target::COMPILER, dir = %dir_path, %error, "files of abandoned compilations cannot be searched");
             }
         }
+    }
+    if let Err(error) = functions::remove_excess(dir.path(), functions::MAX_FILES, functions::MAX_TOTAL_SIZE) {
+        tracing::debug!(target: log_target::COMPILER, dir = %dir_path, %error, "files of functions cannot be searched");
     }
 }
 
@@ -287,7 +292,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::config::codegen_config;
+    use crate::config::{Codegen, codegen_config, engine_config};
 
     const COMPONENT: &[u8] = b"(component)";
     const OTHER: &[u8] = b"(component (core module))";
@@ -421,6 +426,37 @@ mod tests {
             caches.cache(None);
             assert_eq!(path.exists(), is_left);
         }
+    }
+
+    #[test]
+    fn component_files_have_a_key_for_functions_in_common_for_one_engine_and_one_secret() {
+        let caches = CacheFixture::new();
+        let (cache, other) = (caches.cache(Some("state")), caches.cache(Some("other")));
+        let debuggable = wasmtime::Engine::new(&engine_config(Codegen::Debuggable)).unwrap();
+        let functions = |cache: &Cache, engine: &wasmtime::Engine, file: &str| {
+            let files = cache.functions(engine, Path::new(file), 1);
+            let name = files.from.file_name().unwrap().to_str().unwrap().to_owned();
+            let (component, engine) = name.split_once('-').unwrap();
+            (component.to_owned(), engine.to_owned(), files.key.to_text())
+        };
+        let (component, engine, key) = functions(&cache, &caches.engine, "/a.wasm");
+        let another = functions(&cache, &caches.engine, "/b.wasm");
+        assert!(component != another.0);
+        assert_eq!((&engine, &key), (&another.1, &another.2));
+        for (cache, of_engine) in [(&other, &caches.engine), (&cache, &debuggable)] {
+            let different = functions(cache, of_engine, "/a.wasm");
+            assert!(engine != different.1 && key != different.2);
+        }
+    }
+
+    #[test]
+    fn functions_beyond_a_number_of_files_are_removed_by_the_next_start() {
+        let caches = CacheFixture::new();
+        let cache = caches.cache(None);
+        for number in 0..functions::MAX_FILES + 3 {
+            std::fs::write(cache.dir().join(format!("{number}{}", functions::ENDING)), "").unwrap();
+        }
+        assert_eq!(caches.files(&caches.cache(None)), functions::MAX_FILES);
     }
 
     #[test]

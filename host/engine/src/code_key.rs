@@ -19,7 +19,7 @@ use super::static_content::StaticContent;
 /// The domain separator of derived keys. The secret has no other use with it.
 const DOMAIN: &[u8] = b"mcp-host compiled component 4";
 /// The domain separator of keys for functions.
-const FUNCTIONS_DOMAIN: &[u8] = b"mcp-host compiled functions 1";
+const FUNCTIONS_DOMAIN: &[u8] = b"mcp-host compiled functions 2";
 /// The length of a tag in bytes: HMAC-SHA256.
 const TAG_LEN: u64 = 32;
 /// The length of the trailer after the code, in bytes.
@@ -57,12 +57,11 @@ impl CodeKey {
         Self(mac.finalize().into_bytes().into())
     }
 
-    /// Derives the key for the functions of a component file's versions (module `compiler::functions`), compiled for
-    /// this engine.
-    pub(super) fn derive_for_functions(secret: &[u8; SECRET_LEN], file: &Digest, engine_hash: u64) -> Self {
+    /// Derives the key for functions that component files share (module `compiler::functions`), compiled for this
+    /// engine.
+    pub(super) fn derive_for_functions(secret: &[u8; SECRET_LEN], engine_hash: u64) -> Self {
         let mut mac = private_dir::mac(secret);
         mac.update(FUNCTIONS_DOMAIN);
-        mac.update(file.bytes());
         mac.update(&engine_hash.to_le_bytes());
         Self(mac.finalize().into_bytes().into())
     }

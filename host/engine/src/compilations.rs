@@ -70,7 +70,7 @@ pub(crate) struct CompileContext {
     pub(crate) threads: FileThreads,
     pub(crate) queue: CompileQueue,
     pub(crate) metrics: CompileMetrics,
-    /// Whether functions of a component file's previous version are reused (module `compiler::functions`).
+    /// Whether functions of earlier compilations are reused (module `compiler::functions`).
     pub(crate) is_incremental: AtomicBool,
     /// The component files under development.
     pub(crate) developed: Mutex<HashMap<PathBuf, DevelopedFile>>,
@@ -180,7 +180,7 @@ impl Compilations {
         self.lock().retain(|_, compilation| !matches!(*compilation.outcome.borrow(), Some(Err(_))));
     }
 
-    /// Reuses the functions of a component file's previous version.
+    /// Reuses functions of earlier compilations.
     pub(crate) fn compile_incrementally(&self) {
         self.context.is_incremental.store(true, Ordering::Relaxed);
     }
@@ -358,14 +358,15 @@ impl CompileContext {
         cancelled: CancellationToken,
     ) -> io::Result<CompileRequest> {
         let is_developed = self.is_incremental.load(Ordering::Relaxed);
-        // The baseline compiler cannot reuse functions, and a pinned file has no next version.
+        // The baseline compiler cannot reuse functions. A pinned file has no next version, and may be by another
+        // author.
         let is_incremental = is_developed && work.codegen != Codegen::Baseline && !file.is_pinned;
         let engine = self.wasmtime(work);
         Ok(CompileRequest {
             component: file.reopen()?,
             digest: file.digest,
             key: self.cache.code_key(engine, &file.digest),
-            functions: is_incremental.then(|| self.cache.functions(engine, &file.path)),
+            functions: is_incremental.then(|| self.cache.functions(engine, &file.path, file.size)),
             into: pending.writer()?,
             codegen: work.codegen,
             is_urgent: is_developed && !work.is_background,

@@ -150,7 +150,7 @@ pub(crate) struct CompileRequest {
     pub(crate) digest: Digest,
     /// The key that authenticates the code.
     pub(crate) key: CodeKey,
-    /// The functions of the file's last compilation; none if all functions must be compiled.
+    /// The functions of earlier compilations; none if all functions must be compiled.
     pub(crate) functions: Option<FunctionFiles>,
     /// The file that the code and its tag are written to.
     pub(crate) into: File,

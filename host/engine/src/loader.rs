@@ -166,7 +166,7 @@ impl Loader {
         self.compilations.retain(wanted);
     }
 
-    /// Reuses the functions of a component file's previous version, if the compiler is a separate process.
+    /// Reuses functions of earlier compilations, if the compiler is a separate process.
     pub(crate) fn compile_incrementally(&self) {
         self.compilations.compile_incrementally();
     }

@@ -118,9 +118,10 @@ impl HostBuilder {
         self
     }
 
-    /// Compiles components incrementally if the compiler is a separate process: code that a component shares with the
-    /// previous version of its file is not compiled again. For components under development: the versions of a file are
-    /// trusted with each other's code.
+    /// Compiles components incrementally if the compiler is a separate process: functions that a component has in
+    /// common with the previous version of its file, or with another component that was compiled incrementally with the
+    /// same cache and state directory, are not compiled again. For components under development: these components are
+    /// trusted with each other's code. Those that are pinned by their digest have no part in this.
     #[must_use]
     pub fn incremental_compilation(mut self) -> Self {
         self.is_incremental = true;

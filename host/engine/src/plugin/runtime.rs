@@ -136,8 +136,8 @@ impl PluginRuntime {
         &self.load_counts
     }
 
-    /// Reuses the functions of a component file's previous version, if the compiler is a separate process: for a
-    /// component under development.
+    /// Reuses functions of earlier compilations, of other component files, too, if the compiler is a separate process:
+    /// for components under development.
     pub fn compile_incrementally(&self) {
         self.loader.compile_incrementally();
     }
