@@ -180,9 +180,15 @@ impl Incomplete {
     /// The budget is exceeded. The connection must end.
     pub(crate) fn set(&mut self, length: usize) -> Result<(), Excess> {
         let budget = self.budget();
-        let old = budget.incomplete.fetch_add(length, Ordering::Relaxed);
-        budget.incomplete.fetch_sub(self.length, Ordering::Relaxed);
-        let (all, max) = (old.saturating_sub(self.length).saturating_add(length), budget.max_incomplete);
+        // One operation, so that no other stream sees both lengths in the sum.
+        let all = match length.checked_sub(self.length) {
+            Some(more) => budget.incomplete.fetch_add(more, Ordering::Relaxed).saturating_add(more),
+            None => {
+                let less = self.length.saturating_sub(length);
+                budget.incomplete.fetch_sub(less, Ordering::Relaxed).saturating_sub(less)
+            }
+        };
+        let max = budget.max_incomplete;
         self.length = length;
         if all > max { Err(self.allowance.exceed(Excess::Incomplete(max))) } else { Ok(()) }
     }
