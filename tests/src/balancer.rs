@@ -17,6 +17,10 @@ const PROGRAM: &str = "/usr/sbin/haproxy";
 const STICKINESS: &str = "  stick-table type string len 64 size 100k expire 1h\n  \
     stick match req.hdr(mcp-session-id)\n  stick store-response res.hdr(mcp-session-id)\n";
 
+/// The time for the answer to a health check: a busy replica counts as healthy, as no client opens its streams again. A
+/// killed one refuses the connection of the check, and is found in less than a second all the same.
+const PATIENCE: &str = "  timeout check 1m\n";
+
 /// A balancer. It ends when it is dropped.
 #[derive(Debug)]
 pub struct Balancer {
@@ -35,23 +39,23 @@ impl Balancer {
         Self::start_with(addresses, STICKINESS).await
     }
 
-    /// The same, without stickiness.
+    /// The same, without stickiness, and with time for the answers to its health checks.
     ///
     /// # Panics
     ///
     /// HAProxy is not installed.
     pub async fn start_without_stickiness(addresses: impl IntoIterator<Item = String>) -> Self {
-        Self::start_with(addresses, "").await
+        Self::start_with(addresses, PATIENCE).await
     }
 
-    async fn start_with(addresses: impl IntoIterator<Item = String>, stickiness: &str) -> Self {
+    async fn start_with(addresses: impl IntoIterator<Item = String>, options: &str) -> Self {
         assert!(Path::new(PROGRAM).is_file(), "there is no {PROGRAM}: run `cargo xtask debian`");
         let (dir, port) = (tempfile::tempdir().expect("a directory for the balancer"), ReservedPort::new());
         let mut config = format!(
             "global\n  maxconn 8192\n\
              defaults\n  mode http\n  timeout connect 2s\n  timeout client 1h\n  timeout server 1h\n  retries 3\n  option redispatch\n\
              frontend mcp\n  bind {}\n  default_backend replicas\n\
-             backend replicas\n  balance roundrobin\n{stickiness}  option httpchk\n  \
+             backend replicas\n  balance roundrobin\n{options}  option httpchk\n  \
              http-check send meth GET uri /healthz ver HTTP/1.1 hdr Host 127.0.0.1\n  \
              default-server check inter 300ms fall 2 rise 1 on-marked-down shutdown-sessions\n",
             port.address()

@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 use crate::protocol::skills::file_of_skill;
 use crate::search::{search, uris, wait_until_found};
 
+/// The limits of an upstream whose calls have time, since they share the processors with all other tests.
+const PATIENT: &str = "limits = { cpu = '10s', deadline = '1m', queue-timeout = '1m' }";
 /// The URI of the guide at the host.
 const GUIDE: &str = "up+x://s/guide.md";
 const SKILL: &str = "---\nname: pdf\ndescription: Reads PDF files.\n---\nRun extract.py.\n";
@@ -99,7 +101,7 @@ async fn an_upstream_is_searched_called_by_tools_and_audited_like_a_plugin() {
     let config = ConfigFile::new()
         .server("tools", vec!["list", "read", "search", "context"])
         .audit("file", "audit.jsonl")
-        .append(&upstream(&origin, "search = {}"))
+        .append(&upstream(&origin, &format!("search = {{}}\n{PATIENT}")))
         .allow_all()
         .write();
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
@@ -127,7 +129,7 @@ async fn an_upstream_is_searched_called_by_tools_and_audited_like_a_plugin() {
 async fn answers_are_cached_for_the_time_that_the_server_gives_unless_they_are_private() {
     for (scope, is_cached) in [("public", true), ("private", false)] {
         let origin = origin(scope).await;
-        let config = ConfigFile::new().append(&upstream(&origin, "")).allow_all().write();
+        let config = ConfigFile::new().append(&upstream(&origin, PATIENT)).allow_all().write();
         let server = HttpServer::start(&config).await;
         let mut client = RawHttp::start(server.url(), Revision::V_2026_07_28).await;
         let read = json!({ "uri": GUIDE });
@@ -149,7 +151,8 @@ async fn answers_are_cached_for_the_time_that_the_server_gives_unless_they_are_p
 #[tokio::test]
 async fn an_upstream_has_skills() {
     let origin = origin("public").await;
-    let config = ConfigFile::new().append(&upstream(&origin, "skills = ['**/skills/*']")).allow_all().write();
+    let keys = format!("skills = ['**/skills/*']\n{PATIENT}");
+    let config = ConfigFile::new().append(&upstream(&origin, &keys)).allow_all().write();
     let mut wire = RawStdio::start(&config, Revision::V_2026_07_28).await;
     let discovered = wire.request("server/discover", json!({})).await;
     let extensions = &discovered.result()["capabilities"]["extensions"];
@@ -233,7 +236,8 @@ async fn an_upstream_and_a_plugin_are_in_one_listing_of_a_hundred_thousand_entri
     let origin = MockOrigin::http().await;
     origin.serve_with("/mcp", answer_with_pages);
     let sizes = Plugin::new("sizes", &fixture("sizes"), "sizes:///").config("count", i64::try_from(ENTRIES).unwrap());
-    let config = ConfigFile::new().plugin(sizes).append(&upstream(&origin, "")).allow_all().write();
+    let sizes = sizes.limit("cpu", "10s").limit("deadline", "1m").limit("queue-timeout", "1m");
+    let config = ConfigFile::new().plugin(sizes).append(&upstream(&origin, PATIENT)).allow_all().write();
     let server = StdioServer::start_in(&config, Revision::V_2026_07_28).await;
     let listed = server.client().uris().await;
     assert_eq!(listed.len(), 2 * ENTRIES);

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use mcp_host_tests::{Client, ConfigFile, Folder, GitRepo, Revision, StdioServer, client_program, node};
+use mcp_host_tests::{Client, ConfigFile, Folder, GitRepo, Revision, StdioServer, WrittenConfig, client_program, node};
 use rmcp::model::ResourceContents;
 use tokio::process::{Child, Command};
 
@@ -30,6 +30,13 @@ impl Server {
         let mut command = Command::new(&self.command[0]);
         command.args(&self.command[1..]).env(MEMORY, memory);
         Client::of_program(command, self.revision.clone()).await
+    }
+
+    /// A config with this server alone, whose calls have time.
+    fn config(&self) -> WrittenConfig {
+        let command: Vec<_> = self.command.iter().map(String::as_str).collect();
+        let keys = format!("{}\nlimits = {{ deadline = '1m' }}", self.keys);
+        ConfigFile::new().allow_all().append(&program(self.name, &command, &keys)).write()
     }
 
     fn mount(&self) -> String {
@@ -91,19 +98,13 @@ async fn official_servers_list_and_read_in_their_sandbox_as_they_do_directly() {
     open_to_all(repo.path());
     let memory = data.path().join("memory.json").display().to_string();
     let servers = servers(data.path(), &memory, repo.path());
-    let mut config = ConfigFile::new().allow_all();
-    for server in &servers {
-        let command: Vec<_> = server.command.iter().map(String::as_str).collect();
-        config = config.append(&program(server.name, &command, &server.keys));
-    }
-    let config = config.write();
-    if !confines(&config).await {
+    if !confines(&servers[0].config()).await {
         return;
     }
-    let host = StdioServer::start_in(&config, Revision::V_2026_07_28).await;
-    host.log_line(&format!("finished loading plugins loaded={} failed=0", servers.len())).await;
-    let listed = host.client().resources().await;
+    // One at a time: a program has half a minute to start, and these interpreters start slowly on a busy machine.
     for server in &servers {
+        let host = StdioServer::start_in(&server.config(), Revision::V_2026_07_28).await;
+        host.log_line("finished loading plugins loaded=1 failed=0").await;
         let (direct, _process) = server.directly(&memory).await;
         let (mount, mut expected) = (server.mount(), direct.resources().await);
         assert_eq!(expected.len(), server.resources, "{}", server.name);
@@ -114,13 +115,15 @@ async fn official_servers_list_and_read_in_their_sandbox_as_they_do_directly() {
             assert_eq!(host.client().read(&uri).await.unwrap(), contents, "{uri}");
         }
         expected.iter_mut().for_each(|resource| resource.uri.insert_str(0, &mount));
-        let through: Vec<_> = listed.iter().filter(|resource| resource.uri.starts_with(&mount)).cloned().collect();
-        assert_eq!(through, expected, "{}", server.name);
-    }
-    assert!(host.client().text("memory+memory://knowledge-graph").await.contains("Ada"));
-    assert_eq!(host.client().text("fastmcp+note://notes/x/text").await, "the note x");
-    let log = host.end().await.log;
-    for denial in ["Operation not permitted", "Permission denied", "EPERM", "EACCES", "was refused"] {
-        assert!(!log.contains(denial), "{denial}: {log}");
+        assert_eq!(host.client().resources().await, expected, "{}", server.name);
+        match server.name {
+            "memory" => assert!(host.client().text("memory+memory://knowledge-graph").await.contains("Ada")),
+            "fastmcp" => assert_eq!(host.client().text("fastmcp+note://notes/x/text").await, "the note x"),
+            _ => {}
+        }
+        let log = host.end().await.log;
+        for denial in ["Operation not permitted", "Permission denied", "EPERM", "EACCES", "was refused"] {
+            assert!(!log.contains(denial), "{denial}: {log}");
+        }
     }
 }

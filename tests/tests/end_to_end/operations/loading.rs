@@ -345,7 +345,7 @@ async fn a_server_can_be_ended_while_everything_compiles() {
         assert!(!is_failure, "what was not compiled has not failed: {log}");
     };
     // Before anything is served. The compiler continues without the server.
-    let config = config_with_compile_limit("deadline", "10s").plugin(never_compiles(&folder, "y")).write();
+    let config = config_with_compile_limit("deadline", "30s").plugin(never_compiles(&folder, "y")).write();
     let mut command = host_command();
     command.args(["serve", "--http", "127.0.0.1:0", "--config"]).arg(config.path());
     let mut server = command.stdin(Pipe::null()).stdout(Pipe::null()).stderr(Pipe::piped()).spawn().unwrap();

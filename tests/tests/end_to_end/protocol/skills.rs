@@ -277,7 +277,8 @@ async fn the_example_serves_the_skills_of_a_repository() {
     let mut plugin = example["plugin"][0].as_table().unwrap().clone();
     plugin["component"] = component("files").to_str().unwrap().into();
     plugin["grants"]["dirs"][0]["host"] = folder.path().to_str().unwrap().into();
-    let config = ConfigFile::new().plugin(Plugin::from_table(plugin)).write();
+    let plugin = Plugin::from_table(plugin).limit("cpu", "10s").limit("deadline", "1m").limit("queue-timeout", "1m");
+    let config = ConfigFile::new().plugin(plugin).write();
     let mut wire = RawStdio::start(&config, Revision::V_2026_07_28).await;
     let found = list(&mut wire).await;
     let manifests = ["skill://repository/plugins/logs/skills/log/SKILL.md", "skill://repository/skills/pdf/SKILL.md"];

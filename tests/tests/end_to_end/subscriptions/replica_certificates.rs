@@ -46,7 +46,7 @@ async fn while_the_certificate_of_nats_has_expired_each_replica_polls_for_itself
         replicas.push(Replica::serve_with(&nats, plugin, &[EDITED, STEADY], &trusted).await);
         have_roles(&replicas[..1], &["holding"]).await;
     }
-    have_roles(&replicas, &["holding", "following"]).await;
+    share(&replicas).await;
     for replica in &replicas {
         replica.knows(2, 0).await;
     }
@@ -80,7 +80,7 @@ async fn while_the_certificate_of_nats_has_expired_each_replica_polls_for_itself
         replica.knows(2, 0).await;
         assert_eq!(replica.value(HEARS).await, 1);
     }
-    share_again(&replicas).await;
+    share(&replicas).await;
     add(edit_and_check(&folder, &mut replicas, "xxxxx").await);
     let mut gaps = Vec::new();
     for replica in &replicas {
@@ -97,7 +97,7 @@ async fn while_the_certificate_of_nats_has_expired_each_replica_polls_for_itself
 }
 
 /// Waits until one replica polls for all, and the other one follows.
-async fn share_again(replicas: &[Replica]) {
+async fn share(replicas: &[Replica]) {
     let settle = async {
         loop {
             let mut roles = [replicas[0].role().await, replicas[1].role().await];

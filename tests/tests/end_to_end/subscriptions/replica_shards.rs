@@ -30,6 +30,7 @@ impl Replica {
     /// Starts a replica, and listens to all resources.
     async fn start(nats: &NatsServer, folder: &Folder) -> Self {
         let plugin = Plugin::watched("f", folder.path()).limit("log", "16MiB/m");
+        let plugin = plugin.limit("cpu", "10s").limit("deadline", "1m").limit("queue-timeout", "1m");
         let plugin = plugin.set("polling", "shared").set("watch-interval", "500ms");
         let cluster = format!(
             "\n[server.cursor-key]\nfile = \"key\"\n\n[admin]\nlisten = \"127.0.0.1:0\"\n\n[cluster]\nname = \"test\"\nnats = [{:?}]\nlease = \"3s\"\n",
