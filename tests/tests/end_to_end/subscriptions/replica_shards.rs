@@ -16,8 +16,6 @@ use super::UPDATED;
 /// A shard has 15,000 resources before there are two.
 const STREAMS: usize = 16;
 const URIS: usize = 1000;
-/// The time for 32,000 subscriptions on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(300);
 
 struct Replica {
     server: HttpServer,
@@ -78,7 +76,7 @@ impl Listener {
     async fn told_of_all(&mut self) {
         let mut left = self.uris.clone();
         while !left.is_empty() {
-            let chunk = timeout(PATIENCE, self.stream.chunk()).await;
+            let chunk = timeout(TIMEOUT, self.stream.chunk()).await;
             let chunk = chunk.unwrap_or_else(|_| panic!("it is not told of {left:?}")).unwrap();
             self.buffer.push_str(std::str::from_utf8(&chunk.expect("the stream goes on")).unwrap());
             let text = std::mem::take(&mut self.buffer);
@@ -104,7 +102,7 @@ async fn settle(replicas: &[Replica]) {
         if (holding, following, count("alone")) == (2, 2 * (replicas.len() - 1), 0) {
             return;
         }
-        assert!(began.elapsed() < PATIENCE, "the shards are not shared: {roles:?}");
+        assert!(began.elapsed() < TIMEOUT, "the shards are not shared: {roles:?}");
         sleep(Duration::from_millis(100)).await;
     }
 }
