@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::http::Method;
@@ -95,10 +95,10 @@ async fn a_stream_that_ends_at_once_is_opened_again_after_a_second_or_more() {
         let server = Server::start(move |method, message| answer(method, message, || events(end))).await;
         let _up = mcp_host_upstream::connect(&server.plugin("")).await.unwrap();
         wait_for(async || server.count("GET") >= 1).await;
-        let before = server.count("GET");
+        let (began, before) = (Instant::now(), server.count("GET"));
         tokio::time::sleep(Duration::from_secs(2)).await;
         let more = server.count("GET") - before;
-        assert!(more <= 3, "{end:?}: {more}");
+        assert!(more <= 1 + began.elapsed().as_secs() as usize, "{end:?}: {more}");
         wait_for(async || server.count("GET") > before).await;
         assert_eq!(server.count("initialize"), 1, "the connection is kept");
     }
@@ -333,5 +333,5 @@ async fn a_flood_that_a_failed_request_cuts_short_has_back_off_too() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     // Each delay is twice the one before, so there are few attempts even if these requests take minutes.
-    assert!(server.count("initialize") - before <= 20, "{}", server.count("initialize") - before);
+    assert!(server.count("initialize") - before <= 30, "{}", server.count("initialize") - before);
 }

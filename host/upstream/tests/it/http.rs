@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
@@ -531,20 +531,27 @@ async fn what_follows_an_answer_is_read_up_to_a_size_and_for_one_call_at_a_time(
     })
     .await;
     let up = mcp_host_upstream::connect(&server.plugin("")).await.unwrap();
-    let ends_before = async |count: &AtomicUsize, wanted: usize, time: Duration| {
-        let ended = wait_for(async || count.load(Ordering::SeqCst) == wanted);
-        assert!(tokio::time::timeout(time, ended).await.is_ok(), "{wanted}");
-    };
-    // 64 KiB take 64 ms or a little more, and without a bound the stream is read for a second.
-    let began = std::time::Instant::now();
-    assert!(up.read("x:comments").await.is_ok());
-    ends_before(&commenting, 1, Duration::from_millis(800)).await;
-    assert!(began.elapsed() < Duration::from_secs(1));
-    // Of four streams that stay open, one is waited for.
-    for _ in 0..4 {
-        assert!(up.read("x:silent").await.is_ok());
+    // Less than the time for which a stream is read. A busy machine needs several attempts.
+    let time = Duration::from_millis(800);
+    let (mut is_bounded, mut is_one_waited_for) = (false, false);
+    for _ in 0..10 {
+        // 64 KiB take 64 ms or a little more, and without a bound the stream is read for a second.
+        let (began, before) = (Instant::now(), commenting.load(Ordering::SeqCst));
+        assert!(up.read("x:comments").await.is_ok());
+        wait_for(async || commenting.load(Ordering::SeqCst) > before).await;
+        is_bounded |= began.elapsed() < time;
+        // Of four streams that stay open, one is waited for.
+        let (began, before) = (Instant::now(), silent.load(Ordering::SeqCst));
+        for _ in 0..4 {
+            assert!(up.read("x:silent").await.is_ok());
+        }
+        wait_for(async || silent.load(Ordering::SeqCst) >= before + 3).await;
+        is_one_waited_for |= silent.load(Ordering::SeqCst) == before + 3 && began.elapsed() < time;
+        wait_for(async || silent.load(Ordering::SeqCst) == before + 4).await;
+        if is_bounded && is_one_waited_for {
+            break;
+        }
     }
-    ends_before(&silent, 3, Duration::from_millis(800)).await;
-    ends_before(&silent, 4, Duration::from_secs(10)).await;
+    assert!(is_bounded && is_one_waited_for, "{is_bounded} {is_one_waited_for}");
     assert!(up.read("x:1").await.is_ok());
 }

@@ -61,7 +61,7 @@ async fn a_program_has_the_granted_variables_alone_and_ends_with_all_that_it_sta
     assert_eq!((pids.len(), pids.iter().all(|pid| is_running(pid))), (2, true));
     drop(up);
     let ended = wait_for(async || pids.iter().all(|pid| !is_running(pid)));
-    tokio::time::timeout(Duration::from_secs(20), ended).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(300), ended).await.unwrap();
 }
 
 #[tokio::test]
@@ -128,7 +128,7 @@ async fn with_views_each_principal_has_a_program_of_its_own_and_the_host_sees_no
     assert_eq!(Caller::scope(Some(Caller::new(None, [])), up.read("x:env")).await, Err(Failure::NotFound));
     drop(up);
     let ended = wait_for(async || [&ada, &eve].iter().all(|pid| !is_running(pid)));
-    tokio::time::timeout(Duration::from_secs(20), ended).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(300), ended).await.unwrap();
 }
 
 /// The timeout is the timeout of a connection, so the test takes half a minute.
@@ -137,7 +137,7 @@ async fn a_program_that_never_answers_has_one_time_out_which_says_what_was_waite
     let silent = Scripted::new(|_| Reply::Silence);
     let began = Instant::now();
     let Err(error) = silent.try_connect("").await else { panic!("it is silent") };
-    assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(55), "{:?}", began.elapsed());
     assert!(error.contains("does not answer over its standard output to `server/discover` or `initialize`"), "{error}");
     assert_eq!(silent.starts.load(Ordering::SeqCst), 1);
 }
@@ -149,5 +149,5 @@ async fn a_program_that_ends_is_unreachable_until_it_is_started_again() {
     assert_eq!(provider.outage(), None);
     up.end();
     let back = wait_for(async || up.starts.load(Ordering::SeqCst) == 2 && provider.outage().is_none());
-    tokio::time::timeout(Duration::from_secs(20), back).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(300), back).await.unwrap();
 }
