@@ -199,6 +199,9 @@ mod tests {
         assert_eq!(nested(&written, &deep), parts(&out, "sub/deep"));
         assert_eq!(nested(&written, &database), parts(&out, "x.db"));
         assert!(!written.plugins[0].grants.nested.contains_key(&out), "the directory itself is not below it");
+        let grants = &written.plugins[1].grants;
+        let without = Grants { nested: NestedPaths::new(), ..grants.clone() };
+        assert_eq!(format!("{grants:?}"), format!("{without:?}"), "it does not change the identity of a plugin");
         assert_eq!(nested(&config(&[&out, &deep], 0, None), &deep), None, "nobody may write");
         assert_eq!(nested(&config(&[&out, &dir("out2")], 1, None), &dir("out2")), None);
         // The outermost of several counts.
