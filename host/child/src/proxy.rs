@@ -106,7 +106,8 @@ impl Refused {
         }
         let refused = truncate(refused, MAX_REFUSED_LENGTH);
         // The first ones are kept, because they show which grants the program needs.
-        if self.known.len() < MAX_REFUSED && !self.known.contains(&refused) {
+        let has_room = self.known.len() < MAX_REFUSED && self.pending.len() < MAX_REFUSED;
+        if has_room && !self.known.contains(&refused) {
             self.known.push(refused.clone());
             self.pending.push(refused);
         }
@@ -373,5 +374,9 @@ mod tests {
         assert!(refused.pending.is_empty(), "it was reported already, or is one too many");
         refused.add("other".to_owned(), began + REFUSED_TIME);
         assert_eq!(refused.pending, ["other"]);
+        for minute in 2..100 {
+            refused.add(minute.to_string(), began + REFUSED_TIME * minute);
+        }
+        assert_eq!(refused.pending.len(), MAX_REFUSED, "nobody takes them");
     }
 }

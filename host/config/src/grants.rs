@@ -8,6 +8,7 @@ pub(crate) mod nested;
 mod sql;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use self::dirs::Dirs;
 use self::env::Env;
@@ -34,7 +35,7 @@ pub use super::guest_path::{GuestPath, GuestPathError};
 
 table! {
     /// The grants of a plugin: `grants` of a `[[plugin]]`.
-    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    #[derive(Clone, Default, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Grants as "a table of grants",
     such as "{ dirs = [{ host = \"~/src/linux\", guest = \"/repo\" }] }" {
@@ -59,6 +60,21 @@ table! {
     }
 }
 
+impl fmt::Debug for Grants {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The identities of shared polls, of search indexes and of configs have this text, so it has no part that is
+        // found on the machine.
+        let Self { dirs, env, http, keyvalue, sql, nested: _ } = self;
+        f.debug_struct("Grants")
+            .field("dirs", dirs)
+            .field("env", env)
+            .field("http", http)
+            .field("keyvalue", keyvalue)
+            .field("sql", sql)
+            .finish()
+    }
+}
+
 impl Grants {
     /// The values that must not appear in a recording of the plugin's calls: variables from a variable of the host or a
     /// file, variables with the name of a secret, and the host's secrets for grants.
@@ -68,7 +84,7 @@ impl Grants {
         self.secrets().filter(move |secret| !written.contains(secret))
     }
 
-    /// The values of secrets, in the order of the config's names. `Debug` shows everything else.
+    /// The values of secrets, in the order of the config's names. `Debug` shows everything else, except `nested`.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let Self { dirs: _, env, http, keyvalue: _, sql, nested: _ } = self;
         let variables = env.values().map(|value| value.expose().as_str());

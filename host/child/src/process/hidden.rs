@@ -82,6 +82,8 @@ impl Hidden {
                     continue;
                 }
                 match entry.file_type() {
+                    // Files of the program are shown at paths through the link, which is a directory then.
+                    Ok(kind) if kind.is_symlink() && files.keys().any(|file| file.starts_with(&seen)) => {}
                     Ok(kind) if kind.is_symlink() => drop(shown.insert(seen, Shown::Link(real))),
                     Ok(kind) if kind.is_dir() || kind.is_file() => pending.push((seen, real)),
                     _ => {}
@@ -192,6 +194,19 @@ mod tests {
             shown.contains_key(&real.join("sub/token")) && !shown.contains_key(&real.join("sub/later")),
             "{shown:?}"
         );
+    }
+
+    #[test]
+    fn files_of_a_program_are_shown_where_a_path_through_a_link_leads_to_them() {
+        let (_dir, real) = installed();
+        // The link comes before its target, which does not exist yet when the link is made.
+        symlink("lib", real.join("current")).unwrap();
+        let files =
+            BTreeMap::from([(real.clone(), real.clone()), (real.join("current/module"), real.join("lib/module"))]);
+        let shown = hidden(&real, &["secret"]).show(&files).unwrap();
+        assert_eq!(shown[&real.join("current/module")], Shown::Whole(real.join("lib/module")));
+        assert!(!shown.contains_key(&real.join("current")), "it is made as a directory: {shown:?}");
+        assert_eq!(shown[&real.join("link")], Shown::Link(real.join("link")));
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! | memory outside of any process: `memfd_create`, System V shared memory, messages and semaphores | `ENOSYS`, so that libraries work without it |
 //! | files with the set-user-id or set-group-id bit: others could execute them with the rights of the host's user | `EPERM` |
 //! | `openat2`, whose mode is in memory, where a filter cannot read it | `ENOSYS`, so that libraries use `openat` |
+//! | threads with their own descriptors (`clone`, `close_range`), which no measurement finds | `EPERM` |
 //! | `clone3`, whose flags a filter cannot read | `ENOSYS`, so that libraries use `clone` |
 //!
 //! [`HOSTILE`]: mcp_host_base::seccomp::HOSTILE
@@ -33,6 +34,8 @@ const UNACCOUNTED: [i64; 6] = [
 const PROTOCOLS: [libc::c_int; 4] = [libc::IPPROTO_IP, libc::IPPROTO_TCP, libc::IPPROTO_UDP, libc::IPPROTO_MPTCP];
 /// The bits of the type of a socket. The others are flags.
 const SOCKET_TYPE: libc::c_int = 0xf;
+/// The flag of `close_range` by which a thread gets its own descriptors.
+const UNSHARE: libc::c_int = 2;
 
 /// Filters the system calls of this process, and of everything that it starts.
 pub(super) fn confine(has_namespaces: bool) -> Result<(), seccompiler::Error> {
@@ -44,6 +47,7 @@ pub(super) fn confine(has_namespaces: bool) -> Result<(), seccompiler::Error> {
     let kinds = SeccompCmpOp::MaskedEq(bits(libc::CLONE_THREAD | libc::CLONE_FILES));
     let thread = rule([condition(0, kinds, bits(libc::CLONE_THREAD))?])?;
     refused.entry(libc::SYS_clone).or_default().push(thread);
+    refused.insert(libc::SYS_close_range, vec![rule([flag_is_set(2, UNSHARE)?])?]);
     let refused = filter(refused, SeccompAction::Allow, errno(libc::EPERM))?;
     let absent = UNACCOUNTED.into_iter().chain([libc::SYS_openat2]).collect::<Vec<_>>();
     let absent = filter(every(&absent), SeccompAction::Allow, errno(libc::ENOSYS))?;

@@ -1,6 +1,8 @@
 //! The processes of a program, which are all processes below its supervisor: measuring and killing them.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
 use std::time::Duration;
 
 use procfs::process::{Process, Status, all_processes};
@@ -155,22 +157,37 @@ fn resident(process: &Process) -> Option<u64> {
 pub(super) fn has_too_many_watches() -> bool {
     let mut count = 0_usize;
     for process in below(own_id()) {
-        let Ok(descriptors) = std::fs::read_dir(format!("/proc/{}/fd", process.pid)) else { continue };
-        for descriptor in descriptors.flatten() {
-            let target = std::fs::read_link(descriptor.path());
-            if !target.is_ok_and(|target| target.as_os_str() == "anon_inode:[eventpoll]") {
-                continue;
-            }
-            let number = descriptor.file_name();
-            let info = std::fs::read_to_string(format!("/proc/{}/fdinfo/{}", process.pid, number.display()));
-            let watches = info.unwrap_or_default().lines().filter(|line| line.starts_with("tfd:")).count();
-            count = count.saturating_add(watches);
-            if count > MAX_WATCHES {
-                return true;
-            }
+        // A first thread that has ended has no descriptors any more. The other threads have those of the process.
+        let mut threads = process.tasks().into_iter().flatten().flatten();
+        let watches = threads.find_map(|thread| watches_of(&format!("/proc/{}/task/{}", thread.pid, thread.tid)));
+        count = count.saturating_add(watches.unwrap_or(0));
+        if count > MAX_WATCHES {
+            return true;
         }
     }
     false
+}
+
+/// Returns the number of watches of a thread, but counts only a few more than [`MAX_WATCHES`]. None if it has no
+/// descriptors.
+fn watches_of(thread: &str) -> Option<usize> {
+    let mut known = None;
+    for descriptor in std::fs::read_dir(format!("{thread}/fd")).ok()?.flatten() {
+        let count = known.get_or_insert(0_usize);
+        let target = std::fs::read_link(descriptor.path());
+        if !target.is_ok_and(|target| target.as_os_str() == "anon_inode:[eventpoll]") {
+            continue;
+        }
+        let number = descriptor.file_name();
+        let Ok(info) = File::open(format!("{thread}/fdinfo/{}", number.display())) else { continue };
+        let lines = BufReader::new(info).lines().map_while(Result::ok);
+        let watches = lines.filter(|line| line.starts_with("tfd:")).take(MAX_WATCHES.saturating_add(1)).count();
+        *count = count.saturating_add(watches);
+        if *count > MAX_WATCHES {
+            break;
+        }
+    }
+    known
 }
 
 /// Kills the processes below this one, which adopts orphans, and waits for them, until none is left.

@@ -180,6 +180,32 @@ signal.pause()
 }
 
 #[tokio::test]
+async fn the_watches_of_a_process_count_after_its_first_thread_has_ended() {
+    if !has_namespaces() {
+        return;
+    }
+    let script = r#"
+import ctypes, os, select, threading, time
+EXIT = 60 if os.uname().machine == "x86_64" else 93
+libc = ctypes.CDLL(None)
+def watch():
+    events = [os.eventfd(0) for _ in range(400)]
+    sets = [select.epoll() for _ in range(400)]
+    for each in sets:
+        for event in events:
+            each.register(event, select.EPOLLIN)
+    time.sleep(60)
+    os._exit(0)
+if os.fork() == 0:
+    threading.Thread(target=watch, daemon=True).start()
+    libc.syscall(EXIT, 0)
+os.wait()
+"#;
+    let Some(spec) = python(script) else { return };
+    assert_eq!(run(spec).await.outcome.reason, EndReason::Watches);
+}
+
+#[tokio::test]
 async fn a_process_cannot_map_much_more_than_its_memory() {
     if !has_namespaces() {
         return;

@@ -50,7 +50,10 @@ impl WritableDirs {
     pub(crate) fn of(plugins: &[Plugin]) -> Self {
         let grants = plugins.iter().flat_map(|plugin| plugin.grants.dirs.values());
         let hosts = grants.filter(|grant| grant.mode != Mode::ReadOnly).map(|grant| grant.host.clone());
-        let mut candidates: Vec<_> = hosts.map(|host| (Walk::of(&host), host)).collect();
+        let walks = hosts.map(|host| (Walk::of(&host), host));
+        // A plugin can link a writable directory below another one to a directory above both. This must not make the
+        // outermost one look like one below.
+        let mut candidates: Vec<_> = walks.filter(|(walk, _)| !walk.leads_through_itself()).collect();
         let mut outermost = Self(BTreeMap::new());
         // A directory below an outermost directory is excluded, and so are the paths that lead through it: a plugin may
         // have replaced it by a link.
@@ -58,8 +61,10 @@ impl WritableDirs {
             let every = Self(candidates.iter().map(|(walk, host)| (walk.resolved.clone(), host.clone())).collect());
             let (found, rest): (Vec<_>, Vec<_>) =
                 candidates.into_iter().partition(|(walk, _)| every.nested(walk).is_none());
-            // Directories that are all below each other, by links: the warnings tell what can be replaced there.
+            // Directories that are all below each other, by links. It is unknown which of the links a plugin has made,
+            // so none is followed: these paths are opened from the root.
             if found.is_empty() {
+                outermost.0.extend(rest.into_iter().map(|(walk, _)| (walk.resolved, PathBuf::from("/"))));
                 break;
             }
             outermost.0.extend(found.into_iter().map(|(walk, host)| (walk.resolved, host)));
@@ -84,6 +89,8 @@ impl WritableDirs {
     pub(crate) fn nested(&self, walk: &Walk) -> Option<NestedPath> {
         walk.steps.iter().find_map(|step| {
             let writable = step.place.ancestors().skip(1).find_map(|dir| self.0.get(dir))?;
+            // Below the root, the rest is the whole path.
+            let step = if writable.parent().is_some() { step } else { walk.steps.first()? };
             Some(NestedPath { writable: writable.clone(), rest: step.rest.clone() })
         })
     }
@@ -136,6 +143,11 @@ impl Walk {
         }
         Self { steps, resolved }
     }
+
+    /// Returns whether the path leads through the directory that it names: who may write there can redirect it.
+    fn leads_through_itself(&self) -> bool {
+        self.steps.iter().any(|step| step.place != self.resolved && step.place.starts_with(&self.resolved))
+    }
 }
 
 #[cfg(test)]
@@ -187,6 +199,9 @@ mod tests {
         assert_eq!(nested(&written, &deep), parts(&out, "sub/deep"));
         assert_eq!(nested(&written, &database), parts(&out, "x.db"));
         assert!(!written.plugins[0].grants.nested.contains_key(&out), "the directory itself is not below it");
+        let grants = &written.plugins[1].grants;
+        let without = Grants { nested: NestedPaths::new(), ..grants.clone() };
+        assert_eq!(format!("{grants:?}"), format!("{without:?}"), "it does not change the identity of a plugin");
         assert_eq!(nested(&config(&[&out, &deep], 0, None), &deep), None, "nobody may write");
         assert_eq!(nested(&config(&[&out, &dir("out2")], 1, None), &dir("out2")), None);
         // The outermost of several counts.
@@ -224,6 +239,40 @@ mod tests {
             // The writable directory itself may be named by a link.
             let config = config(&[&dir("link"), &dir("out/sub")], 1, None);
             assert_eq!(nested(&config, &dir("out/sub")), parts(&dir("link"), "sub"));
+        }
+    }
+
+    #[test]
+    fn a_link_from_a_writable_directory_to_one_above_does_not_hide_what_is_nested() {
+        let temp = tempfile::tempdir().unwrap();
+        let (out, sub) = (temp.path().join("out"), temp.path().join("out/sub"));
+        fs::create_dir(&out).unwrap();
+        for target in [".", "..", "/"] {
+            symlink(target, &sub).unwrap();
+            for order in [[&out, &sub], [&sub, &out]] {
+                let config = config(&[order[0], order[1]], 2, None);
+                let found =
+                    |path: &Path| config.plugins.iter().find_map(|plugin| plugin.grants.nested.get(path).cloned());
+                assert_eq!(found(&sub), parts(&out, "sub"), "{target}");
+                assert_eq!(found(&out), None, "{target}");
+            }
+            fs::remove_file(&sub).unwrap();
+        }
+    }
+
+    #[test]
+    fn writable_directories_that_links_put_below_each_other_are_opened_without_following_any() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = |name: &str| temp.path().join(name);
+        fs::create_dir_all(dir("data/one")).unwrap();
+        fs::create_dir(dir("links")).unwrap();
+        symlink("../data/one", dir("links/one")).unwrap();
+        symlink("../../links", dir("data/one/sub")).unwrap();
+        let paths = [dir("links/one"), dir("data/one/sub")];
+        let config = config(&[&paths[0], &paths[1]], 2, None);
+        for (plugin, path) in config.plugins.iter().zip(&paths) {
+            let rest = path.strip_prefix("/").unwrap().to_str().unwrap();
+            assert_eq!(plugin.grants.nested.get(path).cloned(), parts(Path::new("/"), rest));
         }
     }
 }

@@ -8,6 +8,7 @@
 //! [warning](crate::Warning::RelativeArgument).
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,8 +22,8 @@ const MAX_ARGUMENTS: usize = 256;
 /// The maximum total length of the arguments in bytes, which is below Linux's limit.
 const MAX_LEN: usize = 64 * 1024;
 
-/// A program and its arguments.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A program and its arguments. `Debug` omits the hidden files.
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UpstreamCommand {
     /// The absolute path of the program.
@@ -38,6 +39,19 @@ pub struct UpstreamCommand {
     /// directories of the server, the audit log and the socket of the administration listener. An application that
     /// gives its host other directories adds these.
     pub hidden: Arc<BTreeSet<PathBuf>>,
+}
+
+impl fmt::Debug for UpstreamCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The key of a search index and the digest of a config have this text, and must not depend on the machine.
+        let Self { program, arguments, sandbox, user, hidden: _ } = self;
+        f.debug_struct("UpstreamCommand")
+            .field("program", program)
+            .field("arguments", arguments)
+            .field("sandbox", sandbox)
+            .field("user", user)
+            .finish()
+    }
 }
 
 impl FromNode for UpstreamCommand {

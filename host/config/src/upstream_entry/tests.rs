@@ -261,3 +261,17 @@ fn what_belongs_to_the_host_is_hidden_from_each_program() {
         ["admin.sock", "audit.jsonl", "cache", "mcp-host.toml", "other.token", "state", "state/components"].map(at);
     assert_eq!(hidden(keys), expected);
 }
+
+#[test]
+fn what_is_hidden_from_a_program_does_not_change_the_identity_of_its_plugin() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("server.sh"), "").unwrap();
+    let text = "[[upstream]]\nname = 'own'\nmount = 'own+'\ncommand = ['sh', 'server.sh']\n";
+    let plugins = |states: &str| {
+        let environment = Environment::empty().variable("PATH", "/usr/bin:/bin").variable("XDG_STATE_HOME", states);
+        Config::parse_in(text, &folder.path().join("mcp-host.toml"), &environment).unwrap().plugins
+    };
+    let (one, other) = (plugins("/states"), plugins("/others"));
+    assert_ne!(one, other);
+    assert_eq!(format!("{one:?}"), format!("{other:?}"));
+}

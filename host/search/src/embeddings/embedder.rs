@@ -92,6 +92,11 @@ enum PassError {
     Full,
 }
 
+/// Returns for each source whether another replica embeds it.
+fn followed_sources(sources: &[EmbeddedSource]) -> Vec<bool> {
+    sources.iter().map(|source| source.state.is_following()).collect()
+}
+
 /// The task that computes vectors.
 pub(super) struct Embedder {
     endpoint: Arc<Endpoint>,
@@ -143,6 +148,7 @@ impl Embedder {
         loop {
             let (changes, began) = (self.index.change_count(), Instant::now());
             let current = sources.borrow_and_update().clone();
+            let followed = followed_sources(&current);
             // None while any of them is being opened.
             let ids: Option<Vec<_>> = current.iter().map(|source| *source.state.id.lock()).collect();
             let Some(ids) = ids else {
@@ -163,8 +169,10 @@ impl Embedder {
                 Ok(()) => {
                     self.backoff = Backoff::default();
                     sleep(began.elapsed().saturating_mul(PAUSE_FACTOR).min(MAX_PAUSE)).await;
+                    // A replica that takes over an index embeds what the one before has not embedded.
                     while self.index.change_count() == changes
                         && !sources.has_changed().unwrap_or(true)
+                        && followed_sources(&current) == followed
                         && began.elapsed() < USE_INTERVAL
                     {
                         sleep(INTERVAL).await;

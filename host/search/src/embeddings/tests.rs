@@ -33,6 +33,7 @@ use crate::index::tests::UNHURRIED;
 use crate::lookup::{Found, Lookup};
 use crate::query::Conditions;
 use crate::query::Query;
+use crate::snapshot::IndexRole;
 use crate::space::Space;
 use crate::status::SourceId;
 use crate::status::SourceState;
@@ -320,6 +321,22 @@ async fn what_the_index_has_and_the_config_does_not_include_is_not_sent() {
     let hidden = (0..200).map(|number| document(&format!("hidden/{number}"), &format!("secret {number}")));
     fixture.apply(hidden.chain([document("a", "at 10")]).collect()).await;
     let embedder = RunningEmbedder::start(&fixture, &endpoint, fixture.embedded_source());
+    embedder.wait_until_stored(&fixture, 1).await;
+    assert_eq!(endpoint.texts(), ["at 10"]);
+}
+
+#[tokio::test]
+async fn a_replica_that_takes_over_an_index_embeds_what_the_one_before_has_not() {
+    let (fixture, endpoint) = (Fixture::start().await, StubEndpoint::start().await);
+    fixture.apply(vec![document("a", "at 10")]).await;
+    let source = fixture.embedded_source();
+    let state = source.state.clone();
+    state.set_role(IndexRole::Following, "");
+    let mut passes = state.status.subscribe();
+    let embedder = RunningEmbedder::start(&fixture, &endpoint, source);
+    timeout(TIMEOUT, passes.changed()).await.unwrap().unwrap();
+    assert!(endpoint.texts().is_empty());
+    state.set_role(IndexRole::Building, "");
     embedder.wait_until_stored(&fixture, 1).await;
     assert_eq!(endpoint.texts(), ["at 10"]);
 }

@@ -327,19 +327,20 @@ pub(crate) fn stored_vectors(
 }
 
 /// Stores the vectors of a document that another index has, unless the document is embedded, or one of them is not
-/// valid.
+/// valid. Returns whether they were stored.
 pub(crate) fn put_stored(
     transaction: &Transaction<'_>,
     space: VectorSpace,
     document: i64,
     dimensions: usize,
     vectors: &[StoredVector],
-) -> Result<(), IndexError> {
+) -> Result<bool, IndexError> {
     let valid: Option<Vec<_>> =
         vectors.iter().map(|one| Some((one, Vector::restored(&one.vector, dimensions)?))).collect();
-    let Some(valid) = valid.filter(|_| vectors.iter().all(|one| one.digest.len() == DIGEST_LEN)) else { return Ok(()) };
+    let valid = valid.filter(|_| vectors.iter().all(|one| one.digest.len() == DIGEST_LEN));
+    let Some(valid) = valid else { return Ok(false) };
     if is_embedded(transaction, document, space)? {
-        return Ok(());
+        return Ok(false);
     }
     let mut statement = transaction.prepare_cached("DELETE FROM vectors WHERE document = ?1 AND space = ?2")?;
     statement.execute(params![document, space.0])?;
@@ -351,7 +352,7 @@ pub(crate) fn put_stored(
     let mut statement =
         transaction.prepare_cached("INSERT OR REPLACE INTO embedded (document, space) VALUES (?1, ?2)")?;
     statement.execute(params![document, space.0])?;
-    Ok(())
+    Ok(true)
 }
 
 fn is_embedded(connection: &Connection, document: i64, space: VectorSpace) -> Result<bool, IndexError> {

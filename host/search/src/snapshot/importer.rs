@@ -46,7 +46,7 @@ pub(super) struct Fetched {
     /// The documents that the own index lacks.
     pub(super) gaps: Gaps,
     pub(super) size: SourceSize,
-    /// The number of changed documents.
+    /// The number of changes: of documents, and of documents with new vectors.
     pub(super) changed: usize,
 }
 
@@ -148,6 +148,10 @@ impl Import<'_> {
             .index
             .write(move |connection| stored::import(connection, source, documents, bounds, form, now_millis()));
         let applied = writing.await?;
+        if applied.changed > 0 {
+            // Not at the end, because what was written stays if fetching the rest fails.
+            self.target.index.mark_changed();
+        }
         self.seen.extend(applied.ids);
         self.omitted = self.omitted.saturating_add(u64::try_from(applied.omitted).unwrap_or(u64::MAX));
         self.changed = self.changed.saturating_add(applied.changed);

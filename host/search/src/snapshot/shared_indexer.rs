@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use mcp_host_base::backoff::Backoff;
 use mcp_host_base::log_target;
-use mcp_host_base::shared_snapshots::{Published, SNAPSHOT_LIFETIME, Snapshot};
+use mcp_host_base::shared_snapshots::{Published, SNAPSHOT_LIFETIME, Snapshot, SnapshotError};
 use tokio::time::{Instant, sleep};
 
 use super::importer::{Fetched, ImportTarget};
@@ -243,8 +243,7 @@ impl Indexer {
             Err(error) => {
                 state.failed = state.failed.saturating_add(1);
                 pause = pause.max(publication.backoff.next_delay());
-                publication.failed_uploads = publication.failed_uploads.saturating_add(1);
-                let is_lasting = error.is_lasting() || publication.failed_uploads >= MAX_FAILED_UPLOADS;
+                let is_lasting = publication.failed(&error);
                 let (plugin, error) = (reader.plugin.name(), error.to_string());
                 tracing::warn!(
                     target: log_target::SEARCH, plugin, error,
@@ -263,6 +262,15 @@ impl Indexer {
 }
 
 impl Publication {
+    /// Records a failed upload. Returns whether the failure lasts. It does not if another replica publishes.
+    fn failed(&mut self, error: &TransferError) -> bool {
+        if matches!(error, TransferError::LeaseLost | TransferError::Store(SnapshotError::Conflict)) {
+            return false;
+        }
+        self.failed_uploads = self.failed_uploads.saturating_add(1);
+        error.is_lasting() || self.failed_uploads >= MAX_FAILED_UPLOADS
+    }
+
     /// Whether this version is published. `own` is the revision of the snapshot that this replica has published last.
     fn is_due(&self, published: &Published, own: Option<u64>, version: &Version) -> bool {
         let is_valid = matches!(published, Published::Snapshot { .. });
@@ -306,6 +314,21 @@ mod tests {
         assert!(!publication.is_due(&snapshot(3), Some(3), &version(3, false)));
         assert!(publication.is_due(&snapshot(4), Some(3), &version(2, true)), "another replica has published");
         assert!(publication.is_due(&Published::Nothing, Some(3), &version(2, true)), "the store has lost it");
+    }
+
+    #[test]
+    fn while_another_replica_publishes_no_failure_is_published() {
+        let mut publication = Publication::default();
+        for _ in 0..MAX_FAILED_UPLOADS {
+            assert!(!publication.failed(&TransferError::LeaseLost));
+            assert!(!publication.failed(&TransferError::Store(SnapshotError::Conflict)));
+        }
+        let failed = TransferError::Store(SnapshotError::NoAnswer("not connected".to_owned()));
+        for _ in 1..MAX_FAILED_UPLOADS {
+            assert!(!publication.failed(&failed));
+        }
+        assert!(publication.failed(&failed));
+        assert!(Publication::default().failed(&TransferError::TooLarge(1)));
     }
 
     #[tokio::test(start_paused = true)]

@@ -63,7 +63,8 @@ pub(super) fn page_after(
     Ok(page)
 }
 
-/// Puts documents of a snapshot into a source. Unchanged ones are not written again.
+/// Puts documents of a snapshot into a source. Unchanged ones are not written again. New vectors of a document are a
+/// change.
 pub(super) fn import(
     connection: &mut Connection,
     source: SourceId,
@@ -78,7 +79,7 @@ pub(super) fn import(
         changes.push(Change::Put(Box::new(document)));
         others.push((checked, vectors));
     }
-    let applied = store::apply(connection, source, &changes, bounds, now)?;
+    let mut applied = store::apply(connection, source, &changes, bounds, now)?;
     let known = store::find_documents(connection, source, &paths)?;
     let used = store::used_bytes(connection)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -92,7 +93,9 @@ pub(super) fn import(
             let more = growth.saturating_add(vector_store::growth(vectors.len(), form.dimensions));
             if bounds.index.fits(used, more) {
                 growth = more;
-                vector_store::put_stored(&transaction, form.space, known.id, form.dimensions, &vectors)?;
+                if vector_store::put_stored(&transaction, form.space, known.id, form.dimensions, &vectors)? {
+                    applied.changed = applied.changed.saturating_add(1);
+                }
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mcp_host_base::shared_snapshots::{Published, Snapshot, SnapshotStore};
+use mcp_host_base::shared_snapshots::{Published, Slot, Snapshot, SnapshotStore};
 use mcp_host_cluster::engine::model::{ModelFault, ModelSnapshots};
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -90,6 +90,40 @@ impl Replica {
         self.shared.fetch(snapshot, &self.target).await
     }
 
+    /// The chunks of a slot.
+    async fn chunks(&self, slot: Slot) -> Vec<Vec<u8>> {
+        let (mut chunks, mut position) = (Vec::new(), 0);
+        while let Some(chunk) = self.shared.place.chunk_after(slot, position).await.unwrap() {
+            position = chunk.position;
+            chunks.push(chunk.bytes);
+        }
+        chunks
+    }
+
+    async fn replace_chunks(&self, slot: Slot, chunks: Vec<Vec<u8>>) {
+        self.shared.place.clear(slot).await.unwrap();
+        for chunk in chunks {
+            self.shared.place.append(slot, chunk).await.unwrap();
+        }
+    }
+
+    /// Stores the vector of the only passage of a document, as it is.
+    async fn embed(&self, path: &str, vector: Vec<u8>) {
+        let (source, paths) = (self.target.source, [path.to_owned()]);
+        let embedding = self.target.index.write(move |connection| {
+            let ids = store::find_documents(connection, source, &paths)?;
+            for id in ids.into_iter().flatten() {
+                connection.execute(
+                    "INSERT INTO vectors (document, space, passage, digest, vector) VALUES (?1, ?2, 0, ?3, ?4)",
+                    rusqlite::params![id.id, form_id(), vec![9_u8; 16], vector],
+                )?;
+                connection.execute("INSERT INTO embedded (document, space) VALUES (?1, ?2)", [id.id, form_id()])?;
+            }
+            Ok(())
+        });
+        embedding.await.unwrap();
+    }
+
     /// The path, the text, and the time of the last read of each document, by path.
     async fn documents(&self) -> Vec<(String, String, i64)> {
         let (source, mut after, mut documents) = (self.target.source, i64::MIN, Vec::new());
@@ -154,22 +188,9 @@ async fn vectors_are_part_of_a_snapshot_and_invalid_ones_are_left_out() {
     let store = ModelSnapshots::new(LEASE);
     let (one, other) = (replica(&store, 1).await, replica(&store.replica(), 1).await);
     one.put(vec![document("a", "text"), document("b", "text"), document("c", "text")]).await;
-    // The vector (1, 0), as it is stored, and one with another number of dimensions.
-    let valid = [(1.0_f32 / 127.0).to_le_bytes().as_slice(), &[127, 0]].concat();
-    let invalid = valid[..5].to_vec();
-    let source = one.target.source;
-    let embedding = one.target.index.write(move |connection| {
-        let ids = store::find_documents(connection, source, &["a".to_owned(), "b".to_owned()])?;
-        for (id, vector) in ids.into_iter().flatten().zip([valid, invalid]) {
-            connection.execute(
-                "INSERT INTO vectors (document, space, passage, digest, vector) VALUES (?1, ?2, 0, ?3, ?4)",
-                rusqlite::params![id.id, form_id(), vec![9_u8; 16], vector],
-            )?;
-            connection.execute("INSERT INTO embedded (document, space) VALUES (?1, ?2)", [id.id, form_id()])?;
-        }
-        Ok(())
-    });
-    embedding.await.unwrap();
+    one.embed("a", valid_vector()).await;
+    // One with another number of dimensions.
+    one.embed("b", valid_vector()[..5].to_vec()).await;
     // A stored vector of another length cannot be distinguished from the next one, so the reader rejects it, or what
     // follows.
     let snapshot = one.publish(complete()).await;
@@ -195,6 +216,42 @@ async fn vectors_are_part_of_a_snapshot_and_invalid_ones_are_left_out() {
 /// The id of the space in the index.
 fn form_id() -> i64 {
     form().space.id()
+}
+
+/// The vector (1, 0), as it is stored.
+fn valid_vector() -> Vec<u8> {
+    [(1.0_f32 / 127.0).to_le_bytes().as_slice(), &[127, 0]].concat()
+}
+
+#[tokio::test]
+async fn vectors_that_come_after_their_document_are_a_change() {
+    let store = ModelSnapshots::new(LEASE);
+    let (one, other) = (replica(&store, 1).await, replica(&store.replica(), 1).await);
+    one.put(vec![document("a", "text"), document("b", "text")]).await;
+    assert_eq!(other.fetch(&one.publish(complete()).await).await.unwrap().changed, 2);
+    one.embed("a", valid_vector()).await;
+    let snapshot = one.publish(complete()).await;
+    let before = other.target.index.change_count();
+    assert_eq!(other.fetch(&snapshot).await.unwrap().changed, 1);
+    assert!(other.target.index.change_count() > before, "what depends on vectors looks at them");
+    assert_eq!(other.fetch(&snapshot).await.unwrap().changed, 0);
+}
+
+#[tokio::test]
+async fn what_was_fetched_before_a_failure_is_a_change() {
+    let store = ModelSnapshots::new(LEASE);
+    let (one, other) = (replica(&store, 1).await, replica(&store.replica(), 1).await);
+    one.put((0..100).map(|number| document(&format!("n/{number}"), "text")).collect()).await;
+    one.put(vec![document("z", &random_text(600_000))]).await;
+    let snapshot = one.publish(complete()).await;
+    let mut chunks = one.chunks(snapshot.slot).await;
+    assert!(chunks.len() > 1);
+    chunks.pop();
+    one.replace_chunks(snapshot.slot, chunks).await;
+    let before = other.target.index.change_count();
+    assert!(matches!(other.fetch(&snapshot).await, Err(TransferError::Rejected(_))));
+    assert!(!other.documents().await.is_empty());
+    assert!(other.target.index.change_count() > before);
 }
 
 #[tokio::test]
@@ -247,25 +304,14 @@ async fn a_chunk_that_an_earlier_builder_has_added_late_is_skipped() {
     let (one, other) = (replica(&store, 1).await, replica(&store.replica(), 1).await);
     one.put(vec![document("a", &random_text(600_000)), document("b", "text")]).await;
     let snapshot = one.publish(complete()).await;
-    let (place, slot, mut position) = (&one.shared.place, snapshot.slot, 0);
-    let mut chunks = Vec::new();
-    while let Some(chunk) = place.chunk_after(slot, position).await.unwrap() {
-        position = chunk.position;
-        chunks.push(chunk.bytes);
-    }
+    let mut chunks = one.chunks(snapshot.slot).await;
     assert!(chunks.len() > 1);
     let late = one.shared.key.new_cipher().seal_chunk(1, b"of another snapshot").unwrap();
     chunks.insert(1, late.clone());
-    place.clear(slot).await.unwrap();
-    for chunk in chunks {
-        place.append(slot, chunk).await.unwrap();
-    }
+    one.replace_chunks(snapshot.slot, chunks).await;
     assert_eq!(other.fetch(&snapshot).await.unwrap().end.documents, 2);
     // What fills the slot is not read to its end.
-    place.clear(slot).await.unwrap();
-    for _ in 0..20 {
-        place.append(slot, late.clone()).await.unwrap();
-    }
+    one.replace_chunks(snapshot.slot, vec![late; 20]).await;
     let before = store.fetched();
     assert!(matches!(other.fetch(&snapshot).await, Err(TransferError::Rejected(_))));
     assert!(store.fetched() - before < 10);

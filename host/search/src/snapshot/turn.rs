@@ -167,8 +167,8 @@ mod tests {
         matches!(turn, Turn::Fetch(found, _) if *found == revision)
     }
 
-    #[test]
-    fn a_snapshot_is_fetched_once_and_a_rejected_one_is_not_fetched_again() {
+    #[tokio::test(start_paused = true)]
+    async fn a_snapshot_is_fetched_once_and_a_rejected_one_is_not_fetched_again() {
         let mut state = TurnState::new();
         assert_eq!(state.decide(Published::Nothing, LEASE), Turn::Wait);
         assert!(is_fetched(&state.decide(published(1), LEASE), 1));
@@ -185,8 +185,8 @@ mod tests {
         assert!(matches!(state.decide(invalid, LEASE), Turn::Alone(_)));
     }
 
-    #[test]
-    fn a_snapshot_that_is_replaced_while_it_is_fetched_is_not_rejected() {
+    #[tokio::test(start_paused = true)]
+    async fn a_snapshot_that_is_replaced_while_it_is_fetched_is_not_rejected() {
         let mut state = TurnState::new();
         let missing = TransferError::Rejected("a chunk is missing".to_owned());
         for _ in 1..MAX_FAILURES {
