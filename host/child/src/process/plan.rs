@@ -62,7 +62,6 @@ impl Plan {
     /// Makes the plan of a program. Fails if a part that the program needs does not exist.
     pub(super) fn new(job: &Job, has_namespaces: bool) -> Result<Self, String> {
         let path = job.environment.get("PATH").map_or(SYSTEM_PATH, String::as_str);
-        let files = ProgramFiles::find(&job.command, path)?;
         let hidden = match job.sandbox {
             Sandbox::Full => Hidden::find(&job.hidden),
             Sandbox::None => Hidden::default(),
@@ -76,6 +75,9 @@ impl Plan {
             }
             directories.push(Directory { host, guest: Some(directory.path().to_owned()), ..directory.clone() });
         }
+        let writable =
+            directories.iter().filter(|directory| directory.writable).map(|directory| directory.host.as_path());
+        let files = ProgramFiles::find(&job.command, path, &writable.collect::<Vec<_>>())?;
         let becomes = user_of(job.user.as_deref(), job.sandbox)?;
         let home = Path::new("/tmp");
         let user = becomes.unwrap_or_else(own_user);

@@ -14,6 +14,9 @@
 //!
 //! A directory with more than one program's files, such as a home directory or `/opt`, never belongs to a
 //! program: then only the file does. Files that these rules do not find must be granted as a directory.
+//!
+//! No file of the chain may be in a directory that the program may write to. Otherwise the program could link or name
+//! any file of the host there, and would see the files that belong to it after its next start.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -49,8 +52,9 @@ pub(super) struct ProgramFiles {
 }
 
 impl ProgramFiles {
-    /// Finds the files of a command. Its program may be looked up in `search_path`.
-    pub(super) fn find(command: &[String], search_path: &str) -> Result<Self, String> {
+    /// Finds the files of a command. Its program may be looked up in `search_path`. The program may write to the
+    /// directories `writable`, which have no links in their paths.
+    pub(super) fn find(command: &[String], search_path: &str, writable: &[&Path]) -> Result<Self, String> {
         let (program, arguments) = command.split_first().ok_or("the command is empty")?;
         let program = look_up(program, search_path)?;
         let mut files = Self { program: program.clone(), ..Self::default() };
@@ -62,6 +66,14 @@ impl ProgramFiles {
         }
         for _ in 0..MAX_STEPS {
             let Some(file) = pending.pop() else { return Ok(files) };
+            if let Some(dir) = writable.iter().find(|dir| leads_through(&file, dir)) {
+                return Err(format!(
+                    "{} is in {}, which the program may write to, so it could give itself other files of the host: install it in \
+                     another directory, or remove `mode = \"rw\"` from the grant of {1} (`grants.dirs`)",
+                    file.display(),
+                    dir.display()
+                ));
+            }
             files.add(&file);
             match fs::read_link(&file) {
                 Ok(target) => pending.extend(link_target(&file, &target)),
@@ -91,6 +103,12 @@ impl ProgramFiles {
             self.dirs.push(dir.to_owned());
         }
     }
+}
+
+/// Returns whether the path of a file, or the file itself, is in a directory.
+fn leads_through(file: &Path, dir: &Path) -> bool {
+    let is_below = |path: &Path| path.canonicalize().is_ok_and(|real| real.starts_with(dir));
+    is_below(file) || file.ancestors().skip(1).any(is_below)
 }
 
 /// Returns whether a program is an interpreter of this name, in any version: `python3.12`.
@@ -229,13 +247,13 @@ mod tests {
 
     fn find(command: &[&Path]) -> ProgramFiles {
         let command: Vec<_> = command.iter().map(|word| word.to_str().unwrap().to_owned()).collect();
-        ProgramFiles::find(&command, "/usr/bin:/bin").unwrap()
+        ProgramFiles::find(&command, "/usr/bin:/bin", &[]).unwrap()
     }
 
     #[test]
     fn a_program_of_the_system_has_no_files_of_its_own() {
         assert_eq!(find(&[Path::new("/bin/sh")]), ProgramFiles { program: "/bin/sh".into(), ..Default::default() });
-        let error = ProgramFiles::find(&["no-such-program".to_owned()], "/usr/bin").unwrap_err();
+        let error = ProgramFiles::find(&["no-such-program".to_owned()], "/usr/bin", &[]).unwrap_err();
         assert!(error.contains("absolute path"), "{error}");
     }
 
@@ -285,10 +303,30 @@ mod tests {
     }
 
     #[test]
+    fn a_program_does_not_choose_its_own_files() {
+        let root = tempfile::tempdir().unwrap();
+        let real = root.path().canonicalize().unwrap();
+        let at = |path: &str| real.join(path);
+        write(&at("data/server.py"), &format!("#!{}\n", at("other/key").display()));
+        write(&at("other/key"), "");
+        symlink(at("data/server.py"), at("other/link")).unwrap();
+        symlink(at("data"), at("alias")).unwrap();
+        for script in ["data/server.py", "other/link", "alias/server.py"] {
+            let find = |writable: &[&Path]| {
+                ProgramFiles::find(&["/bin/sh".to_owned(), at(script).display().to_string()], "", writable)
+            };
+            assert!(find(&[]).unwrap().paths.contains_key(&at("other")), "{script}");
+            let error = find(&[&at("data")]).unwrap_err();
+            assert!(error.contains("may write to"), "{script}: {error}");
+            assert_eq!(find(&[&at("dat")]), find(&[]), "{script}");
+        }
+    }
+
+    #[test]
     fn links_that_lead_nowhere_are_an_error() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("loop");
         symlink(&path, &path).unwrap();
-        assert!(ProgramFiles::find(&[path.to_str().unwrap().to_owned()], "").is_err());
+        assert!(ProgramFiles::find(&[path.to_str().unwrap().to_owned()], "", &[]).is_err());
     }
 }

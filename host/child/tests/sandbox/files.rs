@@ -124,6 +124,21 @@ async fn what_is_not_there_is_named() {
 }
 
 #[tokio::test]
+async fn a_program_that_may_write_to_its_own_script_does_not_start() {
+    if !has_namespaces() {
+        return;
+    }
+    let dir = shared_dir();
+    let script = dir.path().join("main.sh");
+    fs::write(&script, "echo started\n").unwrap();
+    let mut spec = Spec::new(["/bin/sh", script.to_str().unwrap()]);
+    assert_eq!(run(spec.clone()).await.success(), "started\n");
+    spec.directories = vec![Directory::writable(dir.path())];
+    let error = program(spec).launch().await.unwrap_err().to_string();
+    assert!(error.contains("may write to"), "{error}");
+}
+
+#[tokio::test]
 async fn a_script_is_started_with_the_files_beside_it() {
     if !has_namespaces() {
         return;
