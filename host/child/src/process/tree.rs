@@ -5,11 +5,13 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::time::Duration;
 
-use procfs::process::{Process, Status, all_processes};
+use procfs::process::{Process, Stat, Status, all_processes};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 
 /// The maximum number of measured processes.
 const MAX_PROCESSES: usize = 65_536;
+/// The maximum number of walks of a measurement.
+const MAX_WALKS: usize = 8;
 /// The maximum number of watches of epoll. The kernel counts them for the user, not for the namespace: at the user's
 /// maximum, a host of the same user accepts no connection.
 const MAX_WATCHES: usize = 65_536;
@@ -21,8 +23,8 @@ const ROUND: Duration = Duration::from_millis(5);
 /// The resource use of the processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Usage {
-    /// Resident memory that is not backed by a file: of the processes themselves, shared memory that they have
-    /// mapped, and page tables.
+    /// Resident or swapped memory that is not backed by a file: of the processes themselves, shared memory that they
+    /// have mapped, and page tables.
     pub(super) memory: u64,
     /// Processor time of running processes, and of ended children that they have waited for.
     pub(super) cpu: Duration,
@@ -99,24 +101,24 @@ pub(super) struct Meter {
 
 impl Meter {
     /// Measures once.
+    ///
+    /// A process that ends after the children of its parent were listed may have left its memory to a child of its own,
+    /// which has another parent then. So the processes are walked again, up to [`MAX_WALKS`] times, until none has
+    /// ended meanwhile. Processes that were measured in an earlier walk are not measured again, so that a new one is
+    /// measured as soon as it is listed.
     pub(super) fn measure(&mut self) -> Usage {
-        let ticks = procfs::ticks_per_second().max(1);
-        let time = |of: u64| Duration::from_millis(of.saturating_mul(1000).checked_div(ticks).unwrap_or(0));
-        let (mut usage, mut running) = (Usage::default(), BTreeMap::new());
-        for process in below(own_id()) {
-            let Ok(stat) = process.stat() else { continue };
-            let of_children = [stat.cutime, stat.cstime].map(|ticks| u64::try_from(ticks).unwrap_or(0));
-            let own = time(stat.utime.saturating_add(stat.stime));
-            let waited = time(of_children.into_iter().fold(0, u64::saturating_add));
-            running.insert((stat.pid, stat.starttime), own);
-            usage.cpu = usage.cpu.saturating_add(own).saturating_add(waited);
-            usage.tasks = usage.tasks.saturating_add(u64::try_from(stat.num_threads).unwrap_or(1));
-            let bytes = match resident(&process) {
-                Some(kibibytes) => kibibytes.saturating_mul(1024),
-                None => stat.rss.saturating_mul(procfs::page_size()),
-            };
-            usage.memory = usage.memory.saturating_add(bytes);
+        let (mut usage, mut measured) = (Usage::default(), BTreeMap::new());
+        for _ in 0..MAX_WALKS {
+            let (walked, is_complete) = walk(&mut measured);
+            usage.memory = usage.memory.max(walked.memory);
+            usage.cpu = usage.cpu.max(walked.cpu);
+            usage.tasks = walked.tasks;
+            if is_complete {
+                break;
+            }
         }
+        let mut running: BTreeMap<_, _> =
+            measured.into_iter().map(|(id, process)| ((id, process.start), process.own)).collect();
         for (process, own) in std::mem::take(&mut self.running) {
             // A process may be missed once, while the kernel lists the children of its parent.
             if running.contains_key(&process) {
@@ -135,6 +137,93 @@ impl Meter {
     }
 }
 
+/// The measurement of one process.
+#[derive(Clone, Copy, Debug)]
+struct Measurement {
+    /// The time of its start, which tells it from another process with the same id.
+    start: u64,
+    /// Its processor time.
+    own: Duration,
+    /// The processor time of the children that it has waited for.
+    waited: Duration,
+    /// Its memory in bytes.
+    memory: u64,
+    /// The number of its threads.
+    tasks: u64,
+    /// Whether it had ended.
+    has_ended: bool,
+}
+
+impl Measurement {
+    /// Measures a process. None if it does not exist any more.
+    fn of(id: i32) -> Option<Self> {
+        let process = Process::new(id).ok()?;
+        let resident = resident(&process);
+        let stat = process.stat().ok()?;
+        let ticks = procfs::ticks_per_second().max(1);
+        let time = |of: u64| Duration::from_millis(of.saturating_mul(1000).checked_div(ticks).unwrap_or(0));
+        let of_children = [stat.cutime, stat.cstime].map(|ticks| u64::try_from(ticks).unwrap_or(0));
+        Some(Self {
+            start: stat.starttime,
+            own: time(stat.utime.saturating_add(stat.stime)),
+            waited: time(of_children.into_iter().fold(0, u64::saturating_add)),
+            memory: match resident {
+                Some(kibibytes) => kibibytes.saturating_mul(1024),
+                None => stat.rss.saturating_mul(procfs::page_size()),
+            },
+            tasks: u64::try_from(stat.num_threads).unwrap_or(1),
+            has_ended: is_over(&stat),
+        })
+    }
+}
+
+/// Walks the processes below this one, and measures those that are not in `measured`. Returns the resource use of the
+/// walked ones, and whether none has ended during the walk.
+fn walk(measured: &mut BTreeMap<i32, Measurement>) -> (Usage, bool) {
+    let (mut usage, mut is_complete, mut count) = (Usage::default(), true, 0_usize);
+    let (mut pending, mut table) = (vec![own_id()], None);
+    while let Some(parent) = pending.pop() {
+        let children = match children_of(parent) {
+            Some(children) => children,
+            None => table.get_or_insert_with(processes_by_parent).get(&parent).cloned().unwrap_or_default(),
+        };
+        // The children of a process that has ended have another parent.
+        if children.is_empty()
+            && let Some(process) = measured.get_mut(&parent).filter(|process| !process.has_ended)
+            && Process::new(parent).and_then(|process| process.stat()).map_or(true, |stat| is_over(&stat))
+        {
+            process.has_ended = true;
+            is_complete = false;
+        }
+        // The kernel lists the newest child last, which may be the first to end.
+        for child in children.iter().rev() {
+            let known = measured.get(child).copied();
+            let Some(process) = known.or_else(|| Measurement::of(*child)) else {
+                is_complete = false;
+                continue;
+            };
+            if known.is_none() {
+                measured.insert(*child, process);
+                is_complete &= !process.has_ended;
+            }
+            usage.memory = usage.memory.saturating_add(process.memory);
+            usage.cpu = usage.cpu.saturating_add(process.own).saturating_add(process.waited);
+            usage.tasks = usage.tasks.saturating_add(process.tasks);
+            count = count.saturating_add(1);
+            if count >= MAX_PROCESSES {
+                return (usage, true);
+            }
+        }
+        pending.extend(children);
+    }
+    (usage, is_complete)
+}
+
+/// Returns whether a process has ended. If only its first thread has, the state is the same.
+fn is_over(stat: &Stat) -> bool {
+    matches!(stat.state, 'Z' | 'X') && stat.num_threads <= 1
+}
+
 /// Returns whether a process with this id and this start exists.
 fn is_running((process, start): (i32, u64)) -> bool {
     Process::new(process).and_then(|process| process.stat()).is_ok_and(|stat| stat.starttime == start)
@@ -144,8 +233,9 @@ fn is_running((process, start): (i32, u64)) -> bool {
 /// has ended.
 fn resident(process: &Process) -> Option<u64> {
     let of = |status: Status| {
-        let huge = status.hugetlbpages.unwrap_or(0);
-        Some([status.rssanon?, status.rssshmem?, status.vmpte?, huge].into_iter().fold(0, u64::saturating_add))
+        // A kernel without swap, or without huge pages, does not have these.
+        let [swapped, huge] = [status.vmswap, status.hugetlbpages].map(Option::unwrap_or_default);
+        Some([status.rssanon?, status.rssshmem?, status.vmpte?, swapped, huge].into_iter().fold(0, u64::saturating_add))
     };
     // A first thread that has ended has no memory any more. The other threads have the memory of the process.
     let of_other_threads = || process.tasks().ok()?.flatten().find_map(|task| of(task.status().ok()?));
