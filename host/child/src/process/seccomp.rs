@@ -8,6 +8,8 @@
 //! | shared anonymous memory (`mmap`), which the kernel keeps after a process has unmapped all of it but one page | `EPERM` |
 //! | memory outside of any process: `memfd_create`, System V shared memory, messages and semaphores | `ENOSYS`, so that libraries work without it |
 //! | files with the set-user-id or set-group-id bit: others could execute them with the rights of the host's user | `EPERM` |
+//! | without namespaces, limits and priorities of other processes: the host's processes have the same user | `EPERM` |
+//! | without namespaces, owners, modes, times and extended attributes of files by path: Landlock does not restrict them | `EPERM` |
 //! | `openat2`, whose mode is in memory, where a filter cannot read it | `ENOSYS`, so that libraries use `openat` |
 //! | threads with their own descriptors (`clone`, `close_range`), which no measurement finds | `EPERM` |
 //! | `clone3`, whose flags a filter cannot read | `ENOSYS`, so that libraries use `clone` |
@@ -17,7 +19,7 @@
 use mcp_host_base::seccomp::{
     Rules, bits, condition, errno, every, filter, flag_is_set, hostile, install, rule, unreadable,
 };
-use seccompiler::{BackendError, SeccompAction, SeccompCmpOp, SeccompRule};
+use seccompiler::{BackendError, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 
 /// Memory that is not resident in a process, so that a measurement would miss it. `io_setup` takes from a number of
 /// requests that all users of the machine share.
@@ -48,6 +50,10 @@ pub(super) fn confine(has_namespaces: bool) -> Result<(), seccompiler::Error> {
     let thread = rule([condition(0, kinds, bits(libc::CLONE_THREAD))?])?;
     refused.entry(libc::SYS_clone).or_default().push(thread);
     refused.insert(libc::SYS_close_range, vec![rule([flag_is_set(2, UNSHARE)?])?]);
+    if !has_namespaces {
+        refused.extend(other_processes()?);
+        refused.extend(attributes_by_path()?);
+    }
     let refused = filter(refused, SeccompAction::Allow, errno(libc::EPERM))?;
     let absent = UNACCOUNTED.into_iter().chain([libc::SYS_openat2]).collect::<Vec<_>>();
     let absent = filter(every(&absent), SeccompAction::Allow, errno(libc::ENOSYS))?;
@@ -97,6 +103,60 @@ fn files_with_a_user() -> Result<Rules, BackendError> {
         }
         rules.insert(call, all);
     }
+    Ok(rules)
+}
+
+/// Calls that set the limits or the priority of another process.
+fn other_processes() -> Result<Rules, BackendError> {
+    /// Each call, and the number of its argument with the process; 0 is the caller.
+    const CALLS: [(i64, u8); 7] = [
+        (libc::SYS_prlimit64, 0),
+        (libc::SYS_sched_setaffinity, 0),
+        (libc::SYS_sched_setattr, 0),
+        (libc::SYS_sched_setparam, 0),
+        (libc::SYS_sched_setscheduler, 0),
+        (libc::SYS_setpriority, 1),
+        (libc::SYS_ioprio_set, 1),
+    ];
+    let of_other = |process| rule([condition(process, SeccompCmpOp::Ne, 0)?]);
+    CALLS.iter().map(|(call, process)| Ok((*call, vec![of_other(*process)?]))).collect()
+}
+
+/// Calls that change a file's attributes by its path. A program can still change those of files that it has opened.
+fn attributes_by_path() -> Result<Rules, BackendError> {
+    /// Not declared for all processors.
+    const SYS_FCHMODAT2: i64 = 452;
+    /// Not declared for all processors.
+    const SYS_SETXATTRAT: i64 = 463;
+    /// Not declared for all processors.
+    const SYS_REMOVEXATTRAT: i64 = 466;
+    const CALLS: &[i64] = &[
+        libc::SYS_fchmodat,
+        SYS_FCHMODAT2,
+        libc::SYS_fchownat,
+        libc::SYS_setxattr,
+        libc::SYS_lsetxattr,
+        SYS_SETXATTRAT,
+        libc::SYS_removexattr,
+        libc::SYS_lremovexattr,
+        SYS_REMOVEXATTRAT,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_chmod,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_chown,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_lchown,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_utime,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_utimes,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_futimesat,
+    ];
+    let mut rules = every(CALLS);
+    // Without a path, it sets the times of an open file. A path is an address, of which all bits count.
+    let has_path = SeccompCondition::new(1, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?;
+    rules.insert(libc::SYS_utimensat, vec![rule([has_path])?]);
     Ok(rules)
 }
 

@@ -70,6 +70,34 @@ async fn the_memory_of_all_processes_counts() {
 }
 
 #[tokio::test]
+async fn memory_that_a_chain_of_processes_hands_on_counts() {
+    if !has_namespaces() {
+        return;
+    }
+    // Each process of the chain forks the next one, and ends before the processes that sleep are measured.
+    let script = r#"
+import mmap, os, time
+for _ in range(90):
+    os.posix_spawn("/bin/sleep", ["sleep", "60"], {})
+if os.fork() != 0:
+    time.sleep(25)
+    os._exit(0)
+block = mmap.mmap(-1, 200 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+block.madvise(mmap.MADV_HUGEPAGE)
+end, filled = time.monotonic() + 20, 0
+while time.monotonic() < end:
+    if filled < len(block):
+        block[filled : filled + (1 << 20)] = b"x" * (1 << 20)
+        filled += 1 << 20
+    if os.fork() != 0:
+        os._exit(0)
+"#;
+    let Some(mut spec) = python(script) else { return };
+    spec.limits.memory = 100 << 20;
+    assert_eq!(run(spec).await.outcome.reason, EndReason::Memory);
+}
+
+#[tokio::test]
 async fn the_memory_of_a_process_counts_after_its_first_thread_has_ended() {
     if !has_namespaces() {
         return;

@@ -148,6 +148,47 @@ async fn other_processes_are_not_signalled() {
 }
 
 #[tokio::test]
+async fn limits_of_other_processes_and_attributes_of_files_by_path_are_not_changed() {
+    let Some(launcher) = without_namespaces() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let script = r#"
+import os, resource, signal
+PATH = "DIR/file"
+FILES = resource.RLIMIT_NOFILE
+file = os.open(PATH, os.O_CREAT | os.O_RDWR)
+child = os.fork()
+if child == 0:
+    signal.pause()
+def attempt(what, function):
+    try:
+        function()
+        print(what, "done")
+    except OSError as error:
+        print(what, error.errno)
+attempt("limits", lambda: resource.prlimit(child, FILES, (64, 64)))
+attempt("priority", lambda: os.setpriority(os.PRIO_PROCESS, child, 10))
+attempt("processors", lambda: os.sched_setaffinity(child, os.sched_getaffinity(0)))
+attempt("mode", lambda: os.chmod(PATH, 0o600))
+attempt("owner", lambda: os.chown(PATH, -1, -1))
+attempt("times", lambda: os.utime(PATH, (0, 0)))
+attempt("attribute", lambda: os.setxattr(PATH, "user.a", b"b"))
+attempt("own limits", lambda: resource.setrlimit(FILES, (64, 64)))
+attempt("mode of an open file", lambda: os.fchmod(file, 0o600))
+attempt("times of an open file", lambda: os.utime(file, (0, 0)))
+os.kill(child, signal.SIGKILL)
+"#;
+    let Some(mut spec) = python(&script.replace("DIR", dir.path().to_str().unwrap())) else { return };
+    spec.directories = vec![Directory::writable(dir.path())];
+    let refused = ["limits", "priority", "processors", "mode", "owner", "times", "attribute"];
+    let done = ["own limits", "mode of an open file", "times of an open file"];
+    // EPERM.
+    let expected = refused.iter().map(|what| format!("{what} 1\n"));
+    let expected: String = expected.chain(done.iter().map(|what| format!("{what} done\n"))).collect();
+    assert_eq!(run_with(&launcher, spec).await.success(), expected);
+}
+
+#[tokio::test]
 async fn orphans_and_fork_bombs_end_with_the_program() {
     let Some(launcher) = without_namespaces() else { return };
     let marker = marker();
