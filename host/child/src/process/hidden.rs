@@ -6,6 +6,9 @@
 //!
 //! An entry is hidden if it has the path of a hidden file, this path with a number appended (`audit.jsonl.1`), or the
 //! same inode (a hard link, another mount). Sockets, pipes and devices in such a directory are never shown.
+//!
+//! Directories that the program may write to are hidden in the same way, because it may execute its own files. It sees
+//! them at the paths of their grants.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Metadata};
@@ -56,7 +59,8 @@ impl Hidden {
     pub(super) fn show(&self, files: &BTreeMap<PathBuf, PathBuf>) -> Result<ShownFiles, String> {
         if let Some(path) = files.values().find(|path| self.has(path)) {
             return Err(format!(
-                "{} belongs to the host, and the files of the program are there: install the program in another directory",
+                "{} belongs to the host, or the program may write to it, and the files of the program are there: install the \
+                 program in another directory",
                 path.display()
             ));
         }

@@ -1,6 +1,6 @@
 //! The plan of a program's environment, made before its namespaces are created: its own files, its user, its variables.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -62,10 +62,6 @@ impl Plan {
     /// Makes the plan of a program. Fails if a part that the program needs does not exist.
     pub(super) fn new(job: &Job, has_namespaces: bool) -> Result<Self, String> {
         let path = job.environment.get("PATH").map_or(SYSTEM_PATH, String::as_str);
-        let hidden = match job.sandbox {
-            Sandbox::Full => Hidden::find(&job.hidden),
-            Sandbox::None => Hidden::default(),
-        };
         let mut directories = Vec::new();
         for directory in &job.directories {
             let real = directory.host.canonicalize();
@@ -78,6 +74,10 @@ impl Plan {
         let writable =
             directories.iter().filter(|directory| directory.writable).map(|directory| directory.host.as_path());
         let files = ProgramFiles::find(&job.command, path, &writable.collect::<Vec<_>>())?;
+        let hidden = match job.sandbox {
+            Sandbox::Full => Hidden::find(&hidden_paths(job, &directories)),
+            Sandbox::None => Hidden::default(),
+        };
         let becomes = user_of(job.user.as_deref(), job.sandbox)?;
         let home = Path::new("/tmp");
         let user = becomes.unwrap_or_else(own_user);
@@ -156,6 +156,13 @@ impl Plan {
     pub(super) fn other_processes(&self) -> u64 {
         self.other_processes
     }
+}
+
+/// Returns the paths that are hidden in the directories of a program's own files: the host's, and the directories that
+/// the program may write to, because it may execute its own files.
+fn hidden_paths(job: &Job, directories: &[Directory]) -> BTreeSet<PathBuf> {
+    let writable = directories.iter().filter(|directory| directory.writable).map(|directory| directory.host.clone());
+    job.hidden.iter().cloned().chain(writable).collect()
 }
 
 /// Returns the variables of a program. Granted ones take precedence.

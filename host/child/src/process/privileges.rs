@@ -32,10 +32,13 @@ impl User {
         Self { user: entry.uid.as_raw(), group: entry.gid.as_raw() }.checked()
     }
 
-    /// Refuses root: limits on processes do not apply to root, and root can write to all its files.
+    /// Refuses root, and the number that is no user: limits on processes do not apply to root, and root can write to all
+    /// its files.
     fn checked(self) -> Result<Self, String> {
         match self.user {
             0 => Err("a program is not started as root: name another `user`".to_owned()),
+            // For the kernel, this number means that the user stays the same.
+            u32::MAX => Err(format!("{} is no user: name another `user`", u32::MAX)),
             _ => Ok(self),
         }
     }
@@ -70,7 +73,7 @@ mod tests {
     #[test]
     fn a_user_is_found_by_name_and_by_number_and_is_not_root() {
         assert!(User::find("root").unwrap_err().contains("name another"));
-        assert!(User::find("0").is_err());
+        assert!(User::find("0").is_err() && User::find("4294967295").is_err());
         assert!(User::find("no-such-user").unwrap_err().contains("there is no user"));
         assert_eq!(User::find("4000000").unwrap(), User { user: 4_000_000, group: 4_000_000 });
     }

@@ -139,6 +139,26 @@ async fn a_program_that_may_write_to_its_own_script_does_not_start() {
 }
 
 #[tokio::test]
+async fn a_program_does_not_execute_what_it_writes_beside_its_own_files() {
+    if !has_namespaces() {
+        return;
+    }
+    let dir = shared_dir();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir(at("data")).unwrap();
+    fs::set_permissions(at("data"), fs::Permissions::from_mode(0o777)).unwrap();
+    let script = format!(
+        "cp /bin/true /data/true; for f in /data/true {}/true; do $f 2>/dev/null || echo not executed; done\n",
+        at("data").display()
+    );
+    fs::write(at("main.sh"), script).unwrap();
+    let main = at("main.sh");
+    let mut spec = Spec::new(["/bin/sh", main.to_str().unwrap()]);
+    spec.directories = vec![Directory { guest: Some("/data".into()), ..Directory::writable(at("data")) }];
+    assert_eq!(run(spec).await.success(), "not executed\nnot executed\n");
+}
+
+#[tokio::test]
 async fn a_script_is_started_with_the_files_beside_it() {
     if !has_namespaces() {
         return;
