@@ -76,24 +76,25 @@ async fn memory_that_a_chain_of_processes_hands_on_counts() {
     }
     // Each process of the chain forks the next one, and ends before the processes that sleep are measured.
     let script = r#"
-import mmap, os, time
-for _ in range(90):
+import ctypes, mmap, os, time
+libc = ctypes.PyDLL(None)
+for _ in range(100):
     os.posix_spawn("/bin/sleep", ["sleep", "60"], {})
 if os.fork() != 0:
     time.sleep(25)
     os._exit(0)
-block = mmap.mmap(-1, 200 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+block = mmap.mmap(-1, 500 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 block.madvise(mmap.MADV_HUGEPAGE)
 end, filled = time.monotonic() + 20, 0
 while time.monotonic() < end:
     if filled < len(block):
-        block[filled : filled + (1 << 20)] = b"x" * (1 << 20)
+        block[filled : filled + (1 << 20)] = bytes(1 << 20)
         filled += 1 << 20
-    if os.fork() != 0:
-        os._exit(0)
+    if libc.fork() != 0:
+        libc._exit(0)
 "#;
     let Some(mut spec) = python(script) else { return };
-    spec.limits.memory = 100 << 20;
+    spec.limits.memory = 256 << 20;
     assert_eq!(run(spec).await.outcome.reason, EndReason::Memory);
 }
 
