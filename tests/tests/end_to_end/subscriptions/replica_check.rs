@@ -1,6 +1,7 @@
 //! The check of what replicas notify finds what is lost: when they stand still, and when a client of NATS does to them
 //! what a bug would do that moves the token without polling.
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mcp_host_tests::{LEASE, Load, ReplicaSet, TIMEOUT};
@@ -8,6 +9,9 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 /// The promised maximum delay, with tolerance for a machine that runs other tests.
@@ -50,42 +54,16 @@ async fn the_check_finds_what_a_replica_that_stands_still_does_not_tell() {
     assert!(set.end(BOUND).await.lost.is_empty());
 }
 
-/// A client of NATS that claims, in the name of the replica that polls the tables for all, rounds that nobody makes.
-struct FalseHolder {
-    connection: BufReader<TcpStream>,
+/// What a client of NATS has received.
+#[derive(Debug, Default)]
+struct Heard {
     /// The subject of the plugin with the tables, once one of them has changed.
     subject: Option<String>,
     /// The last message that a round was written, of each subject.
     written: Vec<(String, Value)>,
 }
 
-impl FalseHolder {
-    async fn connect(url: &str) -> Self {
-        let mut connection = TcpStream::connect(url.trim_start_matches("nats://")).await.unwrap();
-        connection.write_all(b"CONNECT {\"verbose\":false}\r\nSUB mcp-host.1.test.> 1\r\n").await.unwrap();
-        Self { connection: BufReader::new(connection), subject: None, written: Vec::new() }
-    }
-
-    /// Reads the messages that its server has received so far.
-    async fn listen(&mut self) {
-        self.connection.write_all(b"PING\r\n").await.unwrap();
-        loop {
-            let mut line = String::new();
-            timeout(TIMEOUT, self.connection.read_line(&mut line)).await.unwrap().unwrap();
-            match line.split_whitespace().collect::<Vec<_>>()[..] {
-                ["PONG"] => return,
-                ["PING"] => self.connection.write_all(b"PONG\r\n").await.unwrap(),
-                ["INFO", ..] => {}
-                ["MSG", subject, .., length] => {
-                    let mut payload = vec![0; length.parse::<usize>().unwrap() + 2];
-                    self.connection.read_exact(&mut payload).await.unwrap();
-                    self.hear(subject, serde_json::from_slice(&payload).unwrap());
-                }
-                _ => panic!("{line}"),
-            }
-        }
-    }
-
+impl Heard {
     fn hear(&mut self, subject: &str, message: Value) {
         match message["kind"].as_str() {
             Some("changes") if message["changed"].as_array().unwrap().iter().any(|path| path == TABLE) => {
@@ -98,18 +76,82 @@ impl FalseHolder {
             _ => {}
         }
     }
+}
+
+/// The part of a connection to NATS that sends, for the client and for the answers to each `PING`.
+type Writer = Arc<tokio::sync::Mutex<OwnedWriteHalf>>;
+
+async fn write(writer: &Writer, text: &str) {
+    writer.lock().await.write_all(text.as_bytes()).await.unwrap();
+}
+
+/// Reads until the connection ends, and sends an item for each `PONG`.
+async fn read(half: OwnedReadHalf, writer: Writer, heard: Arc<Mutex<Heard>>, pongs: mpsc::UnboundedSender<()>) {
+    let mut connection = BufReader::new(half);
+    let mut line = String::new();
+    while connection.read_line(&mut line).await.is_ok_and(|length| length > 0) {
+        match line.split_whitespace().collect::<Vec<_>>()[..] {
+            // Nobody waits for it if the client is dropped.
+            ["PONG"] => pongs.send(()).unwrap_or_default(),
+            ["PING"] => write(&writer, "PONG\r\n").await,
+            ["INFO", ..] => {}
+            ["MSG", subject, .., length] => {
+                let mut payload = vec![0; length.parse::<usize>().unwrap() + 2];
+                connection.read_exact(&mut payload).await.unwrap();
+                heard.lock().unwrap().hear(subject, serde_json::from_slice(&payload).unwrap());
+            }
+            _ => panic!("{line}"),
+        }
+        line.clear();
+    }
+}
+
+/// A client of NATS that claims, in the name of the replica that polls the tables for all, rounds that nobody makes.
+struct FalseHolder {
+    writer: Writer,
+    heard: Arc<Mutex<Heard>>,
+    pongs: mpsc::UnboundedReceiver<()>,
+    /// The task that reads, also while the test waits: NATS ends a connection that is not read, or answers no `PING`.
+    _reading: JoinSet<()>,
+}
+
+impl FalseHolder {
+    async fn connect(url: &str) -> Self {
+        let connection = TcpStream::connect(url.trim_start_matches("nats://")).await.unwrap();
+        let (half, writer) = connection.into_split();
+        let writer = Arc::new(tokio::sync::Mutex::new(writer));
+        write(&writer, "CONNECT {\"verbose\":false}\r\nSUB mcp-host.1.test.> 1\r\n").await;
+        let (heard, (sender, pongs)) = (Arc::default(), mpsc::unbounded_channel());
+        let mut reading = JoinSet::new();
+        reading.spawn(read(half, writer.clone(), Arc::clone(&heard), sender));
+        Self { writer, heard, pongs, _reading: reading }
+    }
+
+    /// Waits until the messages that its server has received so far are read.
+    async fn listen(&mut self) {
+        write(&self.writer, "PING\r\n").await;
+        timeout(TIMEOUT, self.pongs.recv()).await.unwrap().expect("the connection to NATS has not ended");
+    }
+
+    /// Returns whether a table has changed.
+    fn knows_the_tables(&self) -> bool {
+        self.heard.lock().unwrap().subject.is_some()
+    }
 
     /// Claims that the next round was made, has found nothing, and is written.
-    async fn claim_round(&mut self) {
-        let wanted = self.subject.as_deref().expect("a table has changed");
-        let (subject, message) = self.written.iter_mut().find(|(subject, _)| subject == wanted).expect("a holder");
-        message["revision"] = (message["revision"].as_u64().unwrap() + 1).into();
-        message["round"]["seq"] = (message["round"]["seq"].as_u64().unwrap() + 1).into();
-        message["round"]["epoch"] = message["epoch"].clone();
-        message["round"]["parts"] = 0.into();
-        let text = message.to_string();
-        let publication = format!("PUB {subject} {}\r\n{text}\r\n", text.len());
-        self.connection.write_all(publication.as_bytes()).await.unwrap();
+    async fn claim_round(&self) {
+        let publication = {
+            let Heard { subject, written } = &mut *self.heard.lock().unwrap();
+            let wanted = subject.as_deref().expect("a table has changed");
+            let (subject, message) = written.iter_mut().find(|(subject, _)| subject == wanted).expect("a holder");
+            message["revision"] = (message["revision"].as_u64().unwrap() + 1).into();
+            message["round"]["seq"] = (message["round"]["seq"].as_u64().unwrap() + 1).into();
+            message["round"]["epoch"] = message["epoch"].clone();
+            message["round"]["parts"] = 0.into();
+            let text = message.to_string();
+            format!("PUB {subject} {}\r\n{text}\r\n", text.len())
+        };
+        write(&self.writer, &publication).await;
     }
 }
 
@@ -118,7 +160,7 @@ async fn the_check_finds_what_is_not_told_when_rounds_are_claimed_that_nobody_ma
     const RESOURCES: usize = 10;
     let mut set = ReplicaSet::start(Load::of_all(RESOURCES, 12)).await;
     let mut liar = FalseHolder::connect(&set.nats.urls()[0]).await;
-    while liar.subject.is_none() {
+    while !liar.knows_the_tables() {
         set.round().await;
         liar.listen().await;
     }
