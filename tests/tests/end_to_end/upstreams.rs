@@ -8,27 +8,29 @@ use mcp_host_tests::{
 };
 use rmcp::model::ErrorCode;
 
+use super::upstreams_programs::PATIENT;
+
 /// The official TypeScript server with all features. It has sessions.
 fn everything() -> String {
     client_program("servers/node_modules/@modelcontextprotocol/server-everything/dist/index.js").display().to_string()
 }
 
-/// Returns the config section of a program.
-fn program(name: &str, command: &[&str], more: &str) -> String {
+/// Returns the config section of a program whose calls have time.
+fn program(name: &str, command: &[&str]) -> String {
     let command = serde_json::to_string(command).unwrap();
-    format!("[[upstream]]\nname = '{name}'\ncommand = {command}\nsandbox = 'none'\nmount = '{name}+'\n{more}\n")
+    format!("[[upstream]]\nname = '{name}'\ncommand = {command}\nsandbox = 'none'\nmount = '{name}+'\n{PATIENT}\n")
 }
 
 /// The official TypeScript server, over pipes.
 fn typescript() -> String {
-    program("ts", &[&node().display().to_string(), &everything(), "stdio"], "")
+    program("ts", &[&node().display().to_string(), &everything(), "stdio"])
 }
 
 /// A server of the official Python SDK, without sessions, over pipes.
 fn python() -> String {
     let python = client_program("python/bin/python").display().to_string();
     let server = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/servers/server.py");
-    program("py", &[&python, &server.display().to_string()], "")
+    program("py", &[&python, &server.display().to_string()])
 }
 
 const DOCUMENT: &str = "demo://resource/static/document/architecture.md";
@@ -117,7 +119,7 @@ async fn the_example_serves_an_installed_server_twice() {
     let _upstream = EverythingOverHttp::start(&port).await;
     let installed = [node().display().to_string(), everything(), "stdio".to_owned()];
     // The sandbox has tests of its own (`upstreams_programs`), and this one runs on any kernel.
-    let command = format!("{}\nsandbox = \"none\"", serde_json::to_string(&installed).unwrap());
+    let command = format!("{}\nsandbox = \"none\"\n{PATIENT}", serde_json::to_string(&installed).unwrap());
     let mut text = EXAMPLE.to_owned();
     for (from, to) in [
         (r#"["mcp-server-everything", "stdio"]"#, command.as_str()),

@@ -12,10 +12,14 @@ use rustix::process::Signal;
 use serde_json::json;
 use tokio::process::Command;
 
-/// Returns the config section of a confined program.
+/// The limits of a program that starts with an interpreter, on processors that all other tests use, too.
+pub(super) const PATIENT: &str = "limits = { deadline = '2m' }";
+
+/// Returns the config section of a confined program. Its calls have time, unless `more` has limits.
 pub(super) fn program(name: &str, command: &[&str], more: &str) -> String {
     let command = serde_json::to_string(command).unwrap();
-    format!("[[upstream]]\nname = '{name}'\ncommand = {command}\nmount = '{name}+'\n{more}\n")
+    let limits = if more.contains("limits = ") { "" } else { PATIENT };
+    format!("[[upstream]]\nname = '{name}'\ncommand = {command}\nmount = '{name}+'\n{limits}\n{more}\n")
 }
 
 fn python_server(name: &str, script: &str, more: &str) -> String {
@@ -188,7 +192,7 @@ async fn a_program_without_grants_has_no_network() {
 
 #[tokio::test]
 async fn a_program_that_forks_or_allocates_without_end_is_stopped_and_comes_back() {
-    let limits = "limits = { memory = '128MiB', deadline = '30s' }";
+    let limits = "limits = { memory = '128MiB', deadline = '2m' }";
     let config = ConfigFile::new().append(&probe(limits)).allow_all().write();
     if !confines(&config).await {
         return;
@@ -215,7 +219,7 @@ async fn a_program_that_forks_or_allocates_without_end_is_stopped_and_comes_back
 async fn administrators_see_a_program_with_its_use_and_how_the_last_one_ended() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("admin.sock");
-    let limits = "limits = { memory = '128MiB', deadline = '30s' }";
+    let limits = "limits = { memory = '128MiB', deadline = '2m' }";
     let admin = format!("\n[admin]\nlisten = \"unix:{}\"\n", socket.display());
     let config = ConfigFile::new().append(&probe(limits)).allow_all().append(&admin).write();
     if !confines(&config).await {
@@ -260,7 +264,7 @@ async fn administrators_see_a_program_with_its_use_and_how_the_last_one_ended() 
 async fn a_program_above_its_processor_time_ends_and_is_started_again() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("admin.sock");
-    let limits = "limits = { program-cpu = '2s', deadline = '30s' }";
+    let limits = "limits = { program-cpu = '2s', deadline = '2m' }";
     let admin = format!("\n[admin]\nlisten = \"unix:{}\"\n", socket.display());
     let config = ConfigFile::new().append(&probe(limits)).allow_all().append(&admin).write();
     if !confines(&config).await {

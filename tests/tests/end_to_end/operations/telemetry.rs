@@ -365,9 +365,25 @@ async fn a_collector_costs_requests_nothing_whatever_it_does() {
     assert_eq!(elsewhere.requests(), [], "redirects are not followed");
 }
 
+/// Sends requests, and returns the time of the slowest.
+async fn slowest_read(client: &mut RawHttp, requests: usize) -> Duration {
+    let mut slowest = Duration::ZERO;
+    for _ in 0..requests {
+        let began = Instant::now();
+        let answer = read(client, "files://f/a.txt").await;
+        slowest = slowest.max(began.elapsed());
+        assert!(answer["result"].is_object(), "{answer}");
+    }
+    slowest
+}
+
 /// Sends requests whose spans exceed the queue by far.
 async fn serve_many(folder: &Folder, collector: &Collector, name: &str) {
     const REQUESTS: usize = 1500;
+    /// Far less than the export timeout.
+    const SOON: Duration = Duration::from_secs(5);
+    /// A busy machine may be late.
+    const ATTEMPTS: usize = 5;
     let server = HttpServer::start(&notes(folder, collector, ALL)).await;
     let mut client = server.raw_client(REVISION).await;
     read(&mut client, "files://f/a.txt").await;
@@ -375,15 +391,12 @@ async fn serve_many(folder: &Folder, collector: &Collector, name: &str) {
     if name != "gone" {
         wait_until("the collector is asked", || !collector.requests().is_empty()).await;
     }
-    let (before, began) = (server.rss(), Instant::now());
-    let mut slowest = Duration::ZERO;
-    for _ in 0..REQUESTS {
-        let began = Instant::now();
-        assert!(read(&mut client, "files://f/a.txt").await["result"].is_object(), "{name}");
-        slowest = slowest.max(began.elapsed());
+    let before = server.rss();
+    let mut slowest = Vec::new();
+    while slowest.iter().all(|time| *time >= SOON) {
+        assert!(slowest.len() < ATTEMPTS, "{name}: {slowest:?}");
+        slowest.push(slowest_read(&mut client, REQUESTS).await);
     }
-    // Far less than the export timeout, although the machine may be busy.
-    assert!(slowest < Duration::from_secs(5), "{name}: {slowest:?}, {:?} for all", began.elapsed());
     let grown = server.rss().saturating_sub(before);
     assert!(grown < 32 << 20, "{name}: {grown} bytes");
     let [exported, dropped, failed] = counts(&server).await;
