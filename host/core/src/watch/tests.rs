@@ -22,6 +22,8 @@ use crate::host::Host;
 use crate::response_cache::{EncodedResources, EncodingForm, ListedResources, ReadResponse};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// The maximum number of attempts where the subject is time, and a busy machine may be late.
+const ATTEMPTS: usize = 5;
 const FORM: EncodingForm = EncodingForm(0);
 
 /// A provider of any path. Its `changes` fails while it watches a path that begins with `bad`.
@@ -192,20 +194,24 @@ async fn a_list_that_lacks_memory_goes_on_when_its_client_unsubscribes() {
     });
     let (host, ada) = (host.await, Principal::new("ada"));
     let [first, second] = ["a", "b"].map(|letter| letter.repeat(1000));
-    let before = host.subscriber(&ada);
-    subscribe(&host, &before, &first).await;
-    let (subscriber, uris) = (host.subscriber(&ada), [format!("paths:///{second}")]);
-    let told = async {
-        // The second back-off, of 10 s, has begun.
-        assert!(timeout(Duration::from_secs(6), subscriber.next()).await.is_err());
-        let began = Instant::now();
-        drop(before);
-        assert_eq!(timeout(TIMEOUT, subscriber.next()).await.unwrap(), Update::Resource(uris[0].clone()));
-        assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
-    };
-    tokio::select! {
-        never = host.maintain_subscriptions(&subscriber, &uris) => match never {},
-        () = told => {}
+    let mut times: Vec<Duration> = Vec::new();
+    while times.iter().all(|time| *time >= Duration::from_secs(6)) {
+        assert!(times.len() < ATTEMPTS, "{times:?}");
+        let before = host.subscriber(&ada);
+        subscribe(&host, &before, &first).await;
+        let (subscriber, uris) = (host.subscriber(&ada), [format!("paths:///{second}")]);
+        let told = async {
+            // The second back-off, of 10 s, has begun.
+            assert!(timeout(Duration::from_secs(6), subscriber.next()).await.is_err());
+            let began = Instant::now();
+            drop(before);
+            assert_eq!(timeout(TIMEOUT, subscriber.next()).await.unwrap(), Update::Resource(uris[0].clone()));
+            began.elapsed()
+        };
+        tokio::select! {
+            never = host.maintain_subscriptions(&subscriber, &uris) => match never {},
+            time = told => times.push(time),
+        }
     }
 }
 
@@ -258,21 +264,27 @@ async fn a_client_that_subscribes_in_a_loop_forces_some_polls_per_second() {
     let host = start(&provider, dir.path(), "1h").await;
     let ada = host.subscriber(&Principal::new("ada"));
     subscribe(&host, &ada, "a").await;
-    let (mallory, began, before) = (host.subscriber(&Principal::new("mallory")), Instant::now(), provider.polls());
-    for number in 0..28 {
-        let path = format!("b-{number}");
-        subscribe(&host, &mallory, &path).await;
-        host.unsubscribe(&mallory, &format!("paths:///{path}")).unwrap();
+    let mallory = host.subscriber(&Principal::new("mallory"));
+    let mut times: Vec<Duration> = Vec::new();
+    while times.iter().all(|time| *time >= Duration::from_secs(4)) {
+        let attempt = times.len();
+        assert!(attempt < ATTEMPTS, "{times:?}");
+        let (began, before) = (Instant::now(), provider.polls());
+        for number in 0..28 {
+            let path = format!("b-{attempt}-{number}");
+            subscribe(&host, &mallory, &path).await;
+            host.unsubscribe(&mallory, &format!("paths:///{path}")).unwrap();
+        }
+        let (polls, seconds) = (provider.polls() - before, began.elapsed().as_secs_f64());
+        assert!(polls as f64 <= 21.0 + 4.0 * seconds, "{polls} polls in {seconds} s");
+        // No other client waits for this: with the tokens of the first one, 20 polls would take 5 s.
+        let bob = host.subscriber(&Principal::new(format!("bob-{attempt}")));
+        let began = Instant::now();
+        for number in 0..20 {
+            subscribe(&host, &bob, &format!("c-{attempt}-{number}")).await;
+        }
+        times.push(began.elapsed());
     }
-    let (polls, seconds) = (provider.polls() - before, began.elapsed().as_secs_f64());
-    assert!(polls as f64 <= 21.0 + 4.0 * seconds, "{polls} polls in {seconds} s");
-    // No other client waits for this: with the tokens of the first one, 20 polls would take 5 s.
-    let bob = host.subscriber(&Principal::new("bob"));
-    let began = Instant::now();
-    for number in 0..20 {
-        subscribe(&host, &bob, &format!("c-{number}")).await;
-    }
-    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
 }
 
 /// Reads a resource, and returns whether the response was cached.

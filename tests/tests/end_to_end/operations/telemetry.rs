@@ -392,7 +392,7 @@ async fn serve_many(folder: &Folder, collector: &Collector, name: &str) {
         wait_until("the collector is asked", || !collector.requests().is_empty()).await;
     }
     let before = server.rss();
-    let mut slowest = Vec::new();
+    let mut slowest: Vec<Duration> = Vec::new();
     while slowest.iter().all(|time| *time >= SOON) {
         assert!(slowest.len() < ATTEMPTS, "{name}: {slowest:?}");
         slowest.push(slowest_read(&mut client, REQUESTS).await);
