@@ -37,7 +37,7 @@ fn csv_component(component: &Path, folder: &Path) -> Plugin {
 
 /// A plugin with long time limits: each call starts an interpreter, on a machine that runs all other tests.
 fn patient(name: &str, component: &Path, mount: &str) -> Plugin {
-    Plugin::new(name, component, mount).limit("deadline", "1m")
+    Plugin::new(name, component, mount).limit("deadline", "1m").limit("cpu", "10s")
 }
 
 /// Returns the output of `inspect` for a component. A server compiles it before, within the limits of the tests.

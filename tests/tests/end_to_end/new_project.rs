@@ -20,8 +20,12 @@ const COMPILE_TIMEOUT: Duration = Duration::from_secs(300);
 const BINARY: (&[u8], &str) = (b"\xff\x00", "/wA=");
 
 fn plugin(language: &str, folder: &Path) -> Plugin {
-    let plugin = Plugin::new("notes", &fixture(&format!("new-{language}")), "notes:///").limit("deadline", "1m");
-    plugin.dir(folder, "/data").config("lines", 1)
+    patient(&fixture(&format!("new-{language}"))).dir(folder, "/data").config("lines", 1)
+}
+
+/// A plugin with long time limits: each call starts an interpreter, on a machine that runs all other tests.
+fn patient(component: &Path) -> Plugin {
+    Plugin::new("notes", component, "notes:///").limit("deadline", "1m").limit("cpu", "10s")
 }
 
 /// Starts a server and waits until its plugin is loaded.
@@ -79,8 +83,7 @@ async fn a_new_project_keeps_the_contract_in_every_language() {
         // contract.
         start(plugin(language, folder.path())).await.end().await;
         let component = fixture(&format!("new-{language}"));
-        let limits = Plugin::new("notes", &component, "notes:///").limit("deadline", "1m");
-        let config = ConfigFile::new().plugin(limits).write();
+        let config = ConfigFile::new().plugin(patient(&component)).write();
         let config_file = config.path();
         let folder = folder.path().display();
         let (grant, edit) = (format!("{folder}=/data"), format!("echo two >> '{folder}/a.md'"));

@@ -58,6 +58,7 @@ async fn a_flood_in_a_stream_of_notifications_ends_the_connection_which_is_opene
         let up = mcp_host_upstream::connect(&server.plugin("")).await.unwrap();
         wait_for(async || server.count("initialize") >= 2).await;
         // A subscriber asks again and again, which does not shorten the back-off.
+        let began = Instant::now();
         let (before, watched) = (server.count("initialize"), vec!["x:1".to_owned()]);
         let mut reason = None;
         for _ in 0..100 {
@@ -66,7 +67,9 @@ async fn a_flood_in_a_stream_of_notifications_ends_the_connection_which_is_opene
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        assert!(server.count("initialize") - before <= 3, "{flood:?}");
+        // A busy machine takes longer.
+        let more = server.count("initialize") - before;
+        assert!(more <= 3 + began.elapsed().as_secs() as usize, "{flood:?}: {more}");
         assert!(reason.is_some_and(|reason| reason.contains("not answers to requests")), "{flood:?}");
     }
 }

@@ -101,10 +101,10 @@ async fn a_trap_has_its_place_in_the_source_and_the_last_host_calls() {
 async fn a_call_that_waits_too_long_names_the_host_call_and_one_that_computes_its_stack() {
     let folder = Folder::with_files([("a.txt", "x")]);
     injecting(&folder, "read.hang");
-    let plugin_of_folder = Plugin::faulty("faulty", folder.path()).limit("deadline", "500ms");
+    let plugin_of_folder = Plugin::faulty("faulty", folder.path()).limit("deadline", "5s");
     let config = ConfigFile::new().plugin(plugin_of_folder).write();
     let waits = command(&config, &["read", "faulty://faulty/a.txt"]).await;
-    assert!(waits.stderr.contains("no response within `limits.deadline` (500ms)"), "{}", waits.stderr);
+    assert!(waits.stderr.contains("no response within `limits.deadline` (5s)"), "{}", waits.stderr);
     let open = waits.stderr.lines().find(|line| line.contains("had not returned"));
     assert!(open.is_some_and(|line| line.contains("wasi:")), "{}", waits.stderr);
 

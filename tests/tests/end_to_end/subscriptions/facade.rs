@@ -20,7 +20,11 @@ async fn next_update(subscriber: &Subscriber) -> Update {
 }
 
 fn faulty_config(folder: &Folder) -> ConfigFile {
-    ConfigFile::new().plugin(Plugin::faulty("m", folder.path()).limit("deadline", "2s"))
+    faulty_config_with_deadline(folder, "1m")
+}
+
+fn faulty_config_with_deadline(folder: &Folder, deadline: &str) -> ConfigFile {
+    ConfigFile::new().plugin(Plugin::faulty("m", folder.path()).limit("deadline", deadline))
 }
 
 #[tokio::test]
@@ -57,9 +61,10 @@ async fn a_listing_that_cannot_be_walked_is_told_of_whenever_it_may_have_changed
 
 #[tokio::test]
 async fn what_changed_while_a_provider_was_broken_is_told_when_it_is_back() {
-    for fault in ["changes.trap", "changes.hang", "changes.fail"] {
+    // A call that hangs lasts until its deadline.
+    for (fault, deadline) in [("changes.trap", "1m"), ("changes.hang", "2s"), ("changes.fail", "1m")] {
         let folder = Folder::with_files([("a", "a"), ("b", "b"), ("c", "c")]);
-        let host = start(&faulty_config(&folder).write()).await;
+        let host = start(&faulty_config_with_deadline(&folder, deadline).write()).await;
         let subscriber = host.subscriber(&Principal::LOCAL);
         for uri in ["faulty://m/a", "faulty://m/b"] {
             host.subscribe(&subscriber, uri).await.unwrap();

@@ -2,6 +2,7 @@
 //! as replicas. And the effects of a NATS client that publishes arbitrary messages.
 
 use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -120,6 +121,17 @@ async fn that_nats_is_lost_and_back_is_in_the_log_and_everything_that_is_shown_a
     }
 }
 
+/// Sends requests from this address until one is refused, and returns how many were answered before: at most `max`.
+async fn answered_requests(server: &HttpServer, address: IpAddr, max: usize) -> usize {
+    let mut wire = server.uninitialized(Revision::V_2026_07_28).from_address(address);
+    let mut answered = 0;
+    while wire.request_builder("resources/list", json!({})).send().await.unwrap().status() == 200 {
+        answered += 1;
+        assert!(answered <= max, "the rate is not limited");
+    }
+    answered
+}
+
 #[tokio::test]
 async fn each_replica_allows_a_client_its_part_of_a_rate() {
     const RATE: usize = 12;
@@ -143,16 +155,15 @@ async fn each_replica_allows_a_client_its_part_of_a_rate() {
         };
         timeout(TIMEOUT, looking).await.expect("rates are divided by two");
     }
-    // The limits follow that number within a second.
-    tokio::time::sleep(Duration::from_secs(2)).await;
     for (server, _config) in replicas {
-        let mut wire = server.uninitialized(Revision::V_2026_07_28);
-        let mut answered = 0;
-        while wire.request_builder("resources/list", json!({})).send().await.unwrap().status() == 200 {
-            answered += 1;
-            assert!(answered <= RATE, "the rate is not limited");
+        let mut answered: Vec<usize> = Vec::new();
+        // The limits follow that number within a second, and a busy machine may be late. Each address is another client.
+        while answered.last() != Some(&(RATE / 2)) {
+            assert!(answered.len() < 30, "{answered:?}");
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let address = Ipv4Addr::from(0x7f00_0002 + answered.len() as u32);
+            answered.push(answered_requests(&server, address.into(), RATE).await);
         }
-        assert_eq!(answered, RATE / 2);
         server.end().await;
     }
 }

@@ -272,17 +272,27 @@ async fn while_the_store_is_gone_each_call_fails_at_once_and_the_next_one_after_
 #[tokio::test]
 async fn while_the_store_is_silent_a_call_fails_in_half_of_its_deadline_and_few_wait() {
     let store = ModelBuckets::default();
-    let deadline = Duration::from_millis(600);
-    let host = Host::with(&store, |plugin| plugin.limits.deadline = "600ms".parse().unwrap());
     store.set_fault(Some(ModelFault::Silent));
-    let began = Instant::now();
-    let results = join_all((0..MAX_OPERATIONS + 2).map(|_| host.get("a"))).await;
-    assert!(began.elapsed() >= deadline / 2 && began.elapsed() < deadline, "{:?}", began.elapsed());
-    let count = |wanted: fn(&StoreError) -> bool| results.iter().filter(|one| one.as_ref().is_err_and(wanted)).count();
-    // Those that wait for a permit get it, if at all, when their time is over, too.
-    let (unreachable, busy) =
-        (count(|error| matches!(error, StoreError::Unreachable(_))), count(|error| *error == StoreError::Busy));
-    assert!(unreachable >= MAX_OPERATIONS && unreachable + busy == MAX_OPERATIONS + 2, "{results:?}");
+    let mut is_in_time = false;
+    // A busy machine may be late.
+    for (text, deadline) in [600, 2400, 9600].map(|ms| (format!("{ms}ms"), Duration::from_millis(ms))) {
+        let host = Host::with(&store, |plugin| plugin.limits.deadline = text.parse().unwrap());
+        let began = Instant::now();
+        let results = join_all((0..MAX_OPERATIONS + 2).map(|_| host.get("a"))).await;
+        let took = began.elapsed();
+        assert!(took >= deadline / 2, "{took:?} of {deadline:?}");
+        let count =
+            |wanted: fn(&StoreError) -> bool| results.iter().filter(|one| one.as_ref().is_err_and(wanted)).count();
+        // Those that wait for a permit get it, if at all, when their time is over, too.
+        let (unreachable, busy) =
+            (count(|error| matches!(error, StoreError::Unreachable(_))), count(|error| *error == StoreError::Busy));
+        assert!(unreachable >= MAX_OPERATIONS && unreachable + busy == MAX_OPERATIONS + 2, "{results:?}");
+        is_in_time = took < deadline;
+        if is_in_time {
+            break;
+        }
+    }
+    assert!(is_in_time);
     let time = |deadline: &str| {
         let host = Host::with(&store, |plugin| plugin.limits.deadline = deadline.parse().unwrap());
         host.pages().shared().unwrap().unwrap().0.requests.time

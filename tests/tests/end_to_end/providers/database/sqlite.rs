@@ -157,7 +157,7 @@ async fn a_query_has_the_processor_time_of_its_call() {
 #[tokio::test]
 async fn the_queries_of_one_client_leave_connections_for_others() {
     let (_folder, _, url) = shop();
-    let plugin = connections(4, &url, "50s");
+    let plugin = connections(4, &url, "8m").limit("deadline", "10m").limit("cpu", "10m");
     let server = HttpServer::start(&ConfigFile::new().plugin(plugin).allow_all().write()).await;
     let request = |sql: &str| json!({ "uri": statement_uri(sql) });
     let mut queries = JoinSet::new();
@@ -172,7 +172,7 @@ async fn the_queries_of_one_client_leave_connections_for_others() {
     let mut other = server.uninitialized(Revision::V_2026_07_28);
     for number in 0..5 {
         let sql = request(&format!("SELECT {number}"));
-        let answer = timeout(Duration::from_secs(20), other.request("resources/read", sql)).await.unwrap();
+        let answer = timeout(Duration::from_mins(2), other.request("resources/read", sql)).await.unwrap();
         assert!(answer.result()["contents"][0]["text"].as_str().is_some(), "{number}");
     }
     queries.shutdown().await;
