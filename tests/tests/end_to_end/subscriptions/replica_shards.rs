@@ -31,7 +31,7 @@ impl Replica {
         let plugin = plugin.limit("cpu", "10s").limit("deadline", "1m").limit("queue-timeout", "1m");
         let plugin = plugin.set("polling", "shared").set("watch-interval", "500ms");
         let cluster = format!(
-            "\n[server.cursor-key]\nfile = \"key\"\n\n[admin]\nlisten = \"127.0.0.1:0\"\n\n[cluster]\nname = \"test\"\nnats = [{:?}]\nlease = \"3s\"\n",
+            "\n[server.cursor-key]\nfile = \"key\"\n\n[admin]\nlisten = \"127.0.0.1:0\"\n\n[cluster]\nname = \"test\"\nnats = [{:?}]\nlease = \"10s\"\n",
             nats.url()
         );
         let config = ConfigFile::new().http_limit("client-share", "1/1").plugin(plugin).allow_all().append(&cluster);
