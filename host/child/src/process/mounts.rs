@@ -19,6 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use rustix::fs::Mode;
 use rustix::process::{pivot_root, umask};
@@ -63,7 +64,10 @@ pub(super) fn build(plan: &Plan) -> Result<Vec<Lack>, String> {
     // After `/tmp`, because a program may be installed there.
     for (target, shown) in plan.files() {
         match shown {
-            Shown::Whole(source) => root.bind(source, target, Access::Programs)?,
+            Shown::Whole(source) => {
+                // It may have been removed since its directory was listed, such as an editor's temporary file.
+                root.bind_existing(source, target, Access::Programs)?;
+            }
             Shown::Link(source) => link(source, target)?,
             Shown::Listed => root.mount_point(target, true).map_err(at("make the directory", target))?,
         }
@@ -156,14 +160,31 @@ impl Root {
         }
     }
 
-    /// Shows a path of the host. The path must not contain links, because they would be followed in the new root.
+    /// Shows a path of the host, which must exist.
     fn bind(&self, source: &Path, target: &Path, access: Access) -> Result<(), String> {
+        match self.bind_existing(source, target, access)? {
+            true => Ok(()),
+            false => Err(format!("find {}: it does not exist", target.display())),
+        }
+    }
+
+    /// Shows a path of the host, if it exists. Returns whether it does. The path must not contain links, because they
+    /// would be followed in the new root.
+    fn bind_existing(&self, source: &Path, target: &Path, access: Access) -> Result<bool, String> {
         let source = on_host(source);
-        let metadata = fs::symlink_metadata(&source).map_err(at("find", target))?;
+        let metadata = match fs::symlink_metadata(&source) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            found => found.map_err(at("find", target))?,
+        };
         self.mount_point(target, metadata.is_dir()).map_err(at("make the mount point", target))?;
         let none = None::<&str>;
-        mount(Some(&source), target, none, MsFlags::MS_BIND | MsFlags::MS_REC, none).map_err(at("mount", target))?;
-        set_attributes(target, access.attributes(), true)
+        match mount(Some(&source), target, none, MsFlags::MS_BIND | MsFlags::MS_REC, none) {
+            // The mount point exists, so it is the source that does not any more.
+            Err(Errno::ENOENT) => return Ok(false),
+            mounted => mounted.map_err(at("mount", target))?,
+        }
+        set_attributes(target, access.attributes(), true)?;
+        Ok(true)
     }
 
     /// Creates an empty directory or file as a mount point, unless the path exists.
@@ -251,9 +272,12 @@ impl Root {
     }
 }
 
-/// Shows a symbolic link of the host.
+/// Shows a symbolic link of the host, unless it was removed meanwhile.
 fn link(source: &Path, path: &Path) -> Result<(), String> {
-    let target = fs::read_link(on_host(source)).map_err(at("read the link", source))?;
+    let target = match fs::read_link(on_host(source)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        target => target.map_err(at("read the link", source))?,
+    };
     symlink(target, path).map_err(at("make the link", path))
 }
 

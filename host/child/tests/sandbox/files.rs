@@ -250,6 +250,32 @@ async fn files_of_the_host_beside_a_program_are_hidden_also_after_they_are_repla
 }
 
 #[tokio::test]
+async fn a_program_starts_although_files_beside_it_are_removed_meanwhile() {
+    if !has_namespaces() {
+        return;
+    }
+    let dir = shared_dir();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("reader.sh"), "echo started\n").unwrap();
+    fs::write(at("secret"), "").unwrap();
+    let temporary: Vec<_> = (0..200).map(|number| at(&format!("temporary.{number}"))).collect();
+    let (done, is_done) = std::sync::mpsc::channel::<()>();
+    let editor = std::thread::spawn(move || {
+        while is_done.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+            temporary.iter().for_each(|file| fs::write(file, "").unwrap());
+            temporary.iter().for_each(|file| fs::remove_file(file).unwrap());
+        }
+    });
+    let mut spec = Spec::new(["/bin/sh", at("reader.sh").to_str().unwrap()]);
+    spec.hidden = std::sync::Arc::new([at("secret")].into());
+    for _ in 0..20 {
+        assert_eq!(run(spec.clone()).await.success(), "started\n");
+    }
+    drop(done);
+    editor.join().unwrap();
+}
+
+#[tokio::test]
 async fn a_program_inherits_no_descriptor_and_no_variable() {
     if !has_namespaces() {
         return;
