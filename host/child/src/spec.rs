@@ -39,6 +39,9 @@ pub struct Spec {
     /// the directories of its own files. They need not exist. They are visible in granted directories and below system
     /// directories such as `/usr`.
     pub hidden: Arc<BTreeSet<PathBuf>>,
+    /// The absolute path of the host's audit log, which is hidden in the same way, with all files whose names begin
+    /// with its name: its rotated files.
+    pub hidden_log: Option<PathBuf>,
     /// Web servers that it may connect to, through the host's proxy. Needs namespaces.
     pub origins: Vec<OriginPattern>,
     /// Its resource limits.
@@ -178,6 +181,7 @@ impl Spec {
             environment: BTreeMap::new(),
             directories: Vec::new(),
             hidden: Arc::default(),
+            hidden_log: None,
             origins: Vec::new(),
             limits: Limits::default(),
             user: None,
@@ -214,10 +218,11 @@ impl Spec {
         if size > MAX_SIZE || self.directories.len() > MAX_DIRECTORIES {
             return Err(SpecError::TooLarge);
         }
-        if let Some(path) = self.hidden.iter().find(|path| !path.is_absolute()) {
+        let mut hidden = self.hidden.iter().chain(&self.hidden_log);
+        if let Some(path) = hidden.find(|path| !path.is_absolute()) {
             return Err(SpecError::Path(path.clone()));
         }
-        let hidden_size = self.hidden.iter().map(|path| path.as_os_str().len()).sum::<usize>();
+        let hidden_size = self.hidden.iter().chain(&self.hidden_log).map(|path| path.as_os_str().len()).sum::<usize>();
         if hidden_size > MAX_HIDDEN_SIZE || self.hidden.len() > MAX_HIDDEN {
             return Err(SpecError::TooManyHidden);
         }
@@ -274,6 +279,7 @@ pub(crate) struct Job {
     pub(crate) environment: BTreeMap<String, String>,
     pub(crate) directories: Vec<Directory>,
     pub(crate) hidden: BTreeSet<PathBuf>,
+    pub(crate) hidden_log: Option<PathBuf>,
     pub(crate) has_proxy: bool,
     pub(crate) limits: Limits,
     pub(crate) user: Option<String>,
@@ -287,6 +293,7 @@ impl From<&Spec> for Job {
             environment: spec.environment.clone(),
             directories: spec.directories.clone(),
             hidden: (*spec.hidden).clone(),
+            hidden_log: spec.hidden_log.clone(),
             has_proxy: !spec.origins.is_empty(),
             limits: spec.limits.clone(),
             user: spec.user.clone(),
@@ -300,7 +307,7 @@ impl Job {
     /// config may hide other files while the launcher runs, and the host, which requests the program, can read all of
     /// them.
     pub(crate) fn without_hidden(&self) -> Self {
-        Self { hidden: BTreeSet::new(), ..self.clone() }
+        Self { hidden: BTreeSet::new(), hidden_log: None, ..self.clone() }
     }
 }
 
@@ -349,6 +356,7 @@ mod tests {
         assert_eq!(hidden(BTreeSet::from(["a".into()])), Err(SpecError::Path("a".into())));
         let many: BTreeSet<_> = (0..=MAX_HIDDEN).map(|number| PathBuf::from(format!("/{number}"))).collect();
         assert_eq!(hidden(many), Err(SpecError::TooManyHidden));
+        assert_eq!(spec(&|spec| spec.hidden_log = Some("a".into())), Err(SpecError::Path("a".into())));
     }
 
     #[test]

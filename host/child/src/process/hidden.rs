@@ -4,8 +4,11 @@
 //! Landlock rule of its own. So a file that replaces a hidden one while the program runs is hidden, too. A file that is
 //! created in such a directory later is not shown before the next start of the program.
 //!
-//! An entry is hidden if it has the path of a hidden file, this path with a number appended (`audit.jsonl.1`), or the
-//! same inode (a hard link, another mount). Sockets, pipes and devices in such a directory are never shown.
+//! An entry is hidden if it has the path of a hidden file, a path that begins with the path of the audit log
+//! (`audit.jsonl.1.gz`, `audit.jsonl-20261201`), or the same inode as a hidden file (a hard link, another mount).
+//! Sockets, pipes and devices in such a directory are never shown. Inodes are compared in the directories of the
+//! program's own files, in directories with hidden files, and in the directories directly in those. They are not
+//! compared further below, because that would read all directories of the program at each start.
 //!
 //! Directories that the program may write to are hidden in the same way, because it may execute its own files. It sees
 //! them at the paths of their grants.
@@ -41,23 +44,31 @@ pub(super) struct Hidden {
     places: BTreeSet<PathBuf>,
     /// The devices and inodes of those that exist.
     identities: BTreeSet<(u64, u64)>,
+    /// The paths of the audit log without links. Its rotated files have longer ones.
+    logs: BTreeSet<PathBuf>,
 }
 
 impl Hidden {
-    /// Finds the files and directories with these paths. A link is hidden, and so is its target.
-    pub(super) fn find(paths: &BTreeSet<PathBuf>) -> Self {
+    /// Finds the files and directories with these paths, and the audit log. A link is hidden, and so is its target.
+    pub(super) fn find(paths: &BTreeSet<PathBuf>, log: Option<&PathBuf>) -> Self {
         let mut hidden = Self::default();
-        for path in paths {
+        for path in paths.iter().chain(log) {
             hidden.places.insert(place(path));
             hidden.places.extend(path.canonicalize());
             hidden.identities.extend(fs::metadata(path).map(|metadata| identity(&metadata)));
+        }
+        if let Some(log) = log {
+            hidden.logs.insert(place(log));
+            hidden.logs.extend(log.canonicalize());
         }
         hidden
     }
 
     /// Returns what a program sees of its own files: the paths that it sees, each with the real path.
     pub(super) fn show(&self, files: &BTreeMap<PathBuf, PathBuf>) -> Result<ShownFiles, String> {
-        if let Some(path) = files.values().find(|path| self.has(path)) {
+        // A directory is no rotated file.
+        let is_hidden = |path: &&Path| self.places.contains(*path) || self.has_same(path);
+        if let Some(path) = files.values().find_map(|path| path.ancestors().find(is_hidden)) {
             return Err(format!(
                 "{} belongs to the host, or the program may write to it, and the files of the program are there: install the \
                  program in another directory",
@@ -67,7 +78,7 @@ impl Hidden {
         let (mut shown, mut entries) = (ShownFiles::new(), 0_usize);
         let mut pending: Vec<_> = files.iter().map(|(target, source)| (target.clone(), source.clone())).collect();
         while let Some((target, source)) = pending.pop() {
-            if !self.has_below(&source) {
+            if !self.has_below(&source) && !self.has_same_in(&source) {
                 shown.insert(target, Shown::Whole(source));
                 continue;
             }
@@ -100,10 +111,21 @@ impl Hidden {
 
     /// Returns whether a file is hidden. Its path has no links, but may name one.
     fn has(&self, path: &Path) -> bool {
-        let is_number = |text: &std::ffi::OsStr| text.as_encoded_bytes().iter().all(u8::is_ascii_digit);
-        let is_rotated = || path.extension().is_some_and(is_number) && self.places.contains(&path.with_extension(""));
-        let is_same = || fs::symlink_metadata(path).is_ok_and(|found| self.identities.contains(&identity(&found)));
-        self.places.contains(path) || is_rotated() || is_same()
+        let bytes = path.as_os_str().as_encoded_bytes();
+        let is_of_log = || self.logs.iter().any(|log| bytes.starts_with(log.as_os_str().as_encoded_bytes()));
+        self.places.contains(path) || is_of_log() || self.has_same(path)
+    }
+
+    /// Returns whether a file is a hidden one, by whatever path.
+    fn has_same(&self, path: &Path) -> bool {
+        fs::symlink_metadata(path).is_ok_and(|found| self.identities.contains(&identity(&found)))
+    }
+
+    /// Returns whether a directory has another name of a hidden file, not at any depth. If it cannot be listed, it has
+    /// none: the program's user cannot list it, either.
+    fn has_same_in(&self, dir: &Path) -> bool {
+        let entries = if self.identities.is_empty() { None } else { fs::read_dir(dir).ok() };
+        entries.is_some_and(|entries| entries.flatten().any(|entry| self.has_same(&entry.path())))
     }
 
     /// Returns whether a directory has a hidden file, at any depth.
@@ -141,7 +163,7 @@ mod tests {
         for name in ["lib", "sub", "state"] {
             fs::create_dir(real.join(name)).unwrap();
         }
-        for name in ["main", "secret", "sub/token", "sub/module", "lib/module", "audit", "audit.1", "audit.txt"] {
+        for name in ["main", "secret", "sub/token", "sub/module", "lib/module", "auditor", "audit", "audit.1.gz"] {
             fs::write(real.join(name), "").unwrap();
         }
         fs::hard_link(real.join("secret"), real.join("copy")).unwrap();
@@ -150,7 +172,7 @@ mod tests {
     }
 
     fn hidden(dir: &Path, names: &[&str]) -> Hidden {
-        Hidden::find(&names.iter().map(|name| dir.join(name)).collect())
+        Hidden::find(&names.iter().map(|name| dir.join(name)).collect(), None)
     }
 
     #[test]
@@ -164,7 +186,8 @@ mod tests {
         let expected = [
             listed("/seen"),
             listed("/seen/sub"),
-            whole("audit.txt"),
+            whole("audit.1.gz"),
+            whole("auditor"),
             whole("lib"),
             whole("main"),
             whole("sub/module"),
@@ -183,6 +206,31 @@ mod tests {
         let files = BTreeMap::from([(real.join("lib"), real.join("lib"))]);
         let shown = hidden(&real, &["secret", "li", "library/token"]).show(&files).unwrap();
         assert_eq!(shown, ShownFiles::from([(real.join("lib"), Shown::Whole(real.join("lib")))]));
+    }
+
+    #[test]
+    fn the_audit_log_is_hidden_with_all_files_whose_names_begin_with_its_name() {
+        let (_dir, real) = installed();
+        fs::write(real.join("audit-20261201"), "").unwrap();
+        symlink("audit", real.join("log")).unwrap();
+        let files = BTreeMap::from([(real.clone(), real.clone())]);
+        for log in ["audit", "log"] {
+            let shown = Hidden::find(&BTreeSet::new(), Some(&real.join(log))).show(&files).unwrap();
+            assert!(shown.contains_key(&real.join("main")), "{shown:?}");
+            let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
+            assert!(!shown.keys().any(|path| name(path).starts_with("audit")), "{shown:?}");
+        }
+    }
+
+    #[test]
+    fn another_name_of_a_hidden_file_is_hidden_in_a_directory_of_the_program() {
+        let (_dir, real) = installed();
+        fs::hard_link(real.join("secret"), real.join("sub/copy")).unwrap();
+        let files = BTreeMap::from([(real.join("sub"), real.join("sub")), (real.join("lib"), real.join("lib"))]);
+        let whole = |name: &str| (real.join(name), Shown::Whole(real.join(name)));
+        let shown = hidden(&real, &["secret"]).show(&files).unwrap();
+        let expected = [whole("lib"), (real.join("sub"), Shown::Listed), whole("sub/module"), whole("sub/token")];
+        assert_eq!(shown, ShownFiles::from(expected));
     }
 
     #[test]
@@ -216,8 +264,11 @@ mod tests {
     #[test]
     fn a_program_in_a_hidden_directory_is_an_error() {
         let (_dir, real) = installed();
-        let files = BTreeMap::from([(real.join("state"), real.join("state"))]);
-        let error = hidden(&real, &["state"]).show(&files).unwrap_err();
-        assert!(error.contains("state belongs to the host"), "{error}");
+        fs::create_dir(real.join("state/servers")).unwrap();
+        for dir in ["state", "state/servers"] {
+            let files = BTreeMap::from([(real.join(dir), real.join(dir))]);
+            let error = hidden(&real, &["state"]).show(&files).unwrap_err();
+            assert!(error.contains("state belongs to the host"), "{error}");
+        }
     }
 }

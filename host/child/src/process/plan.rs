@@ -75,7 +75,7 @@ impl Plan {
             directories.iter().filter(|directory| directory.writable).map(|directory| directory.host.as_path());
         let files = ProgramFiles::find(&job.command, path, &writable.collect::<Vec<_>>())?;
         let hidden = match job.sandbox {
-            Sandbox::Full => Hidden::find(&hidden_paths(job, &directories)),
+            Sandbox::Full => Hidden::find(&hidden_paths(job, &directories), job.hidden_log.as_ref()),
             Sandbox::None => Hidden::default(),
         };
         let becomes = user_of(job.user.as_deref(), job.sandbox)?;

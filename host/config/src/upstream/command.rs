@@ -39,12 +39,15 @@ pub struct UpstreamCommand {
     /// directories of the server, the audit log and the socket of the administration listener. An application that
     /// gives its host other directories adds these.
     pub hidden: Arc<BTreeSet<PathBuf>>,
+    /// The absolute path of the audit log. It is one of the hidden files, and files whose names begin with its name are
+    /// hidden, too: log rotation renames it.
+    pub hidden_log: Option<PathBuf>,
 }
 
 impl fmt::Debug for UpstreamCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The key of a search index and the digest of a config have this text, and must not depend on the machine.
-        let Self { program, arguments, sandbox, user, hidden: _ } = self;
+        let Self { program, arguments, sandbox, user, hidden: _, hidden_log: _ } = self;
         f.debug_struct("UpstreamCommand")
             .field("program", program)
             .field("arguments", arguments)
@@ -96,7 +99,8 @@ impl FromNode for UpstreamCommand {
             let ExistingFile(path) = ExistingFile::from_node(node)?;
             *argument = path.to_str().map_or_else(|| argument.clone(), str::to_owned);
         }
-        Some(Self { program, arguments, sandbox: SandboxMode::Full, user: None, hidden: Arc::default() })
+        let (sandbox, hidden) = (SandboxMode::Full, Arc::default());
+        Some(Self { program, arguments, sandbox, user: None, hidden, hidden_log: None })
     }
 }
 

@@ -247,19 +247,19 @@ fn what_belongs_to_the_host_is_hidden_from_each_program() {
         );
         let config = Config::parse_in(&text, &folder.path().join("mcp-host.toml"), &environment).unwrap();
         let (_, command) = config.programs().next().unwrap();
-        command.hidden.iter().cloned().collect::<Vec<_>>()
+        (command.hidden.iter().cloned().collect::<Vec<_>>(), command.hidden_log.clone())
     };
     let at = |name: &str| folder.path().join(name);
     let states = ["/states/mcp-host", "/states/mcp-host/components"].map(std::path::PathBuf::from);
     let mut expected = vec![at("mcp-host.toml"), at("other.token")];
     expected.extend(states);
     expected.sort_unstable();
-    assert_eq!(hidden(""), expected);
+    assert_eq!(hidden(""), (expected, None));
     let keys = "server = { state = 'state', cache = 'cache' }\naudit = { file = 'audit.jsonl' }\n\
                 admin = { listen = 'unix:admin.sock' }";
     let expected =
         ["admin.sock", "audit.jsonl", "cache", "mcp-host.toml", "other.token", "state", "state/components"].map(at);
-    assert_eq!(hidden(keys), expected);
+    assert_eq!(hidden(keys), (expected.to_vec(), Some(at("audit.jsonl"))));
 }
 
 #[test]

@@ -75,6 +75,7 @@ fn spec(plugin: &Plugin, command: &UpstreamCommand) -> Result<Spec, GrantError> 
     let words = [command.program.to_string_lossy().into_owned()].into_iter().chain(command.arguments.iter().cloned());
     let mut spec = Spec::new(words).grant(&plugin.grants)?.limit(&plugin.limits);
     spec.hidden = command.hidden.clone();
+    spec.hidden_log.clone_from(&command.hidden_log);
     spec.user.clone_from(&command.user);
     spec.sandbox = match command.sandbox {
         SandboxMode::None => Sandbox::None,
