@@ -65,7 +65,7 @@ pub(super) struct Index {
     /// The number of times that the database was created again.
     rebuilds: watch::Sender<u64>,
     /// The number of writes that made a change.
-    changes: AtomicU64,
+    changes: Arc<AtomicU64>,
     /// The maximum size of the index in bytes.
     max_size: Arc<AtomicU64>,
 }
@@ -122,7 +122,7 @@ impl Index {
             lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)),
             lookup_time,
             rebuilds,
-            changes: AtomicU64::new(0),
+            changes: Arc::default(),
             max_size,
         }))
     }
@@ -152,11 +152,6 @@ impl Index {
         self.changes.load(Ordering::SeqCst)
     }
 
-    /// Counts a write that made a change.
-    pub(super) fn mark_changed(&self) {
-        self.changes.fetch_add(1, Ordering::SeqCst);
-    }
-
     /// Runs an operation on the writing thread. Dropping the future does not stop the operation.
     pub(super) async fn write<T: Send + 'static>(
         &self,
@@ -169,6 +164,23 @@ impl Index {
         });
         self.jobs.send(job).await.map_err(|_| IndexError::Closed)?;
         receiver.await.map_err(|_| IndexError::Closed)?
+    }
+
+    /// Runs an operation on the writing thread, which also returns whether it made a change. A change is counted there,
+    /// because dropping the future does not stop the operation.
+    pub(super) async fn change<T: Send + 'static>(
+        &self,
+        operation: impl FnOnce(&mut Connection) -> Result<(T, bool), IndexError> + Send + 'static,
+    ) -> Result<T, IndexError> {
+        let changes = self.changes.clone();
+        let changing = self.write(move |connection| {
+            let (result, is_changed) = operation(connection)?;
+            if is_changed {
+                changes.fetch_add(1, Ordering::SeqCst);
+            }
+            Ok(result)
+        });
+        changing.await
     }
 
     /// The key of a source in the index.

@@ -9,14 +9,14 @@ use mcp_host_base::log_target;
 use mcp_host_base::time::now_millis;
 use mcp_host_engine::plugin::Fault;
 use mcp_host_model::uri::Path;
+use rusqlite::Connection;
 use tokio::time::Instant;
 
 use super::change_poller::ChangePoller;
 use super::error::IndexError;
 use super::index::Index;
 use super::source_reader::{Listed, SourceReader};
-use super::status::{Gaps, SourceState};
-use super::status::{SourceId, SourceSize};
+use super::status::{Gaps, SourceId, SourceState};
 use super::store::{self, Bounds, Change, KnownDocument};
 
 /// The pause after a comparison or a poll, as a multiple of its duration.
@@ -62,23 +62,33 @@ impl Updater {
             return Ok(Vec::new());
         }
         let bounds = Bounds { index: self.index.space(), source: self.reader.source.settings().max_bytes.bytes() };
-        let writing = self.index.write(move |connection| {
+        let changing = self.change(id, move |connection| {
             let applied = store::apply(connection, id, &changes, bounds, now_millis())?;
-            Ok((applied, store::source_size(connection, id)?))
+            let is_changed = applied.changed > 0;
+            Ok((applied, is_changed))
         });
-        let (applied, size) = writing.await?;
+        let applied = changing.await?;
         gaps.omitted = gaps.omitted.saturating_add(u64::try_from(applied.omitted).unwrap_or(u64::MAX));
-        self.record(size, applied.changed);
         Ok(applied.ids)
     }
 
-    /// Records the new size of the source, and the number of changed documents.
-    pub(super) fn record(&self, size: SourceSize, changed: usize) {
-        self.state.set_size(size);
-        if changed > 0 {
-            self.index.mark_changed();
-            self.state.mark_changed();
-        }
+    /// Runs an operation on the source in the index, which also returns whether it made a change. The change and the
+    /// new size of the source are recorded although the future is dropped, because that does not stop the operation.
+    pub(super) async fn change<T: Send + 'static>(
+        &self,
+        id: SourceId,
+        operation: impl FnOnce(&mut Connection) -> Result<(T, bool), IndexError> + Send + 'static,
+    ) -> Result<T, IndexError> {
+        let state = self.state.clone();
+        let changing = self.index.change(move |connection| {
+            let (result, is_changed) = operation(connection)?;
+            if is_changed {
+                state.mark_changed();
+            }
+            state.set_size(store::source_size(connection, id)?);
+            Ok((result, is_changed))
+        });
+        changing.await
     }
 
     /// Removes the changed resources that no longer exist, then reads the others. A resource that cannot be stored

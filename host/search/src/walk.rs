@@ -150,12 +150,7 @@ impl Updater {
         pass.gaps.is_truncated = position.is_truncated;
         poller.end_walk();
         seen.sort_unstable();
-        let removing = self.index.write(move |connection| {
-            let removed = store::remove_except(connection, id, &seen)?;
-            Ok((removed, store::source_size(connection, id)?))
-        });
-        let (removed, size) = removing.await?;
-        self.record(size, removed);
+        self.change(id, move |connection| Ok(((), store::remove_except(connection, id, &seen)? > 0))).await?;
         Ok(pass)
     }
 

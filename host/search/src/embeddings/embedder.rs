@@ -254,10 +254,12 @@ impl Embedder {
             result => result,
         };
         let space = self.space;
-        let stored = self.index.write(move |connection| vector_store::put(connection, space, &documents)).await?;
-        if stored > 0 {
+        let storing = self.index.change(move |connection| {
+            let has_stored = vector_store::put(connection, space, &documents)? > 0;
+            Ok((has_stored, has_stored))
+        });
+        if storing.await? {
             self.backoff = Backoff::default();
-            self.index.mark_changed();
         }
         requested?;
         self.unstored.clear();

@@ -101,6 +101,29 @@ async fn an_index_that_another_process_creates_anew_is_opened_again() {
 }
 
 #[tokio::test]
+async fn a_change_is_counted_although_the_task_that_made_it_was_cancelled() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = start(dir.path());
+    let before = index.change_count();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let changing = index.change(move |_| {
+        let _ = released.recv();
+        Ok(((), true))
+    });
+    tokio::select! {
+        biased;
+        changed = changing => panic!("it waits for the end of the test: {changed:?}"),
+        () = std::future::ready(()) => {}
+    }
+    drop(release);
+    // Operations run one after another.
+    index.write(|_| Ok(())).await.unwrap();
+    assert_eq!(index.change_count(), before + 1);
+    index.change(|_| Ok(((), false))).await.unwrap();
+    assert_eq!(index.change_count(), before + 1);
+}
+
+#[tokio::test]
 async fn what_was_put_is_found_and_what_was_removed_is_not() {
     let dir = tempfile::tempdir().unwrap();
     let index = start(dir.path());

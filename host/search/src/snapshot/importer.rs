@@ -143,15 +143,13 @@ impl Import<'_> {
         self.batch_bytes = 0;
         let (documents, form, source) = (std::mem::take(&mut self.batch), self.shared.vectors, self.target.source);
         let bounds = Bounds { index: self.target.index.space(), source: self.target.max_bytes };
-        let writing = self
-            .target
-            .index
-            .write(move |connection| stored::import(connection, source, documents, bounds, form, now_millis()));
+        // A change is counted here and not at the end, because what was written stays if fetching the rest fails.
+        let writing = self.target.index.change(move |connection| {
+            let applied = stored::import(connection, source, documents, bounds, form, now_millis())?;
+            let is_changed = applied.changed > 0;
+            Ok((applied, is_changed))
+        });
         let applied = writing.await?;
-        if applied.changed > 0 {
-            // Not at the end, because what was written stays if fetching the rest fails.
-            self.target.index.mark_changed();
-        }
         self.seen.extend(applied.ids);
         self.omitted = self.omitted.saturating_add(u64::try_from(applied.omitted).unwrap_or(u64::MAX));
         self.changed = self.changed.saturating_add(applied.changed);
@@ -162,9 +160,9 @@ impl Import<'_> {
         self.write().await?;
         self.seen.sort_unstable();
         let (source, kept, is_complete) = (self.target.source, self.seen, end.report.is_complete());
-        let removing = self.target.index.write(move |connection| {
+        let removing = self.target.index.change(move |connection| {
             let removed = if is_complete { store::remove_except(connection, source, &kept)? } else { 0 };
-            Ok((removed, store::source_size(connection, source)?))
+            Ok(((removed, store::source_size(connection, source)?), removed > 0))
         });
         let (removed, size) = removing.await?;
         let gaps = end.report.gaps();

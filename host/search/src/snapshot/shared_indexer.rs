@@ -142,7 +142,10 @@ impl Indexer {
         let source = &self.updater.state;
         match shared.fetch(snapshot, &self.target(id)).await {
             Ok(Fetched { end, gaps, size, changed }) => {
-                self.updater.record(size, changed);
+                source.set_size(size);
+                if changed > 0 {
+                    source.mark_changed();
+                }
                 state.fetched(revision, end.report.error());
                 source.count_snapshots(|counts| counts.fetched = counts.fetched.saturating_add(1));
                 match end.report.is_complete() && end.report.error().is_none() {
