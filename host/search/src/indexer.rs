@@ -54,13 +54,19 @@ pub(super) struct Progress {
     poller: ChangePoller,
     /// Whether the index has not been consistent with the plugin yet.
     is_first: bool,
-    backoff: Backoff,
+    /// The pauses after failures, which begin again when the index is consistent with the plugin or a snapshot.
+    pub(super) backoff: Backoff,
 }
 
 impl Progress {
     /// The progress of a task that has not compared anything.
     pub(super) fn new(plugin: &Plugin) -> Self {
         Self { poller: ChangePoller::new(plugin), is_first: true, backoff: Backoff::default() }
+    }
+
+    /// Forgets what was compared. The pauses after failures stay.
+    pub(super) fn restart(&mut self, plugin: &Plugin) {
+        *self = Self { backoff: std::mem::take(&mut self.backoff), ..Self::new(plugin) };
     }
 }
 
@@ -74,7 +80,7 @@ impl Indexer {
             let session = async {
                 let id = self.open(rebuild).await?;
                 match &self.shared {
-                    Some(shared) => self.keep_shared(shared, id).await,
+                    Some(shared) => self.keep_shared(shared, id, &mut progress).await,
                     None => self.keep_indexed(id, &mut progress).await,
                 }
             };

@@ -62,27 +62,38 @@ struct Publication {
 
 impl Indexer {
     /// Keeps the index consistent with the plugin, alone or with the other replicas, until the index fails.
-    pub(crate) async fn keep_shared(&self, shared: &SharedIndex, id: SourceId) -> Result<Infallible, IndexError> {
+    pub(crate) async fn keep_shared(
+        &self,
+        shared: &SharedIndex,
+        id: SourceId,
+        progress: &mut Progress,
+    ) -> Result<Infallible, IndexError> {
         let mut state = TurnState::new();
         self.updater.state.set_role(IndexRole::Following, "");
         loop {
-            self.follow(shared, &mut state, id).await?;
+            self.follow(shared, &mut state, id, progress).await?;
             self.updater.state.set_incomplete(Gaps::default());
-            let mut progress = Progress::new(&self.updater.reader.plugin);
+            progress.restart(&self.updater.reader.plugin);
             tokio::select! {
-                ended = self.keep_indexed(id, &mut progress) => return ended,
+                ended = self.keep_indexed(id, progress) => return ended,
                 followed = self.publish_until_followed(shared, &mut state, id) => followed?,
             }
         }
     }
 
     /// Fetches each new snapshot until this replica has to index.
-    async fn follow(&self, shared: &SharedIndex, state: &mut TurnState, id: SourceId) -> Result<(), IndexError> {
+    async fn follow(
+        &self,
+        shared: &SharedIndex,
+        state: &mut TurnState,
+        id: SourceId,
+        progress: &mut Progress,
+    ) -> Result<(), IndexError> {
         loop {
             match state.look(shared).await {
                 Turn::Build => {
                     if state.has.is_none() {
-                        self.fetch_before_building(shared, state, id).await?;
+                        self.fetch_before_building(shared, state, id, progress).await?;
                     }
                     state.has = None;
                     self.updater.state.set_role(IndexRole::Building, "");
@@ -95,7 +106,7 @@ impl Indexer {
                     return Ok(());
                 }
                 Turn::Fetch(revision, snapshot) => {
-                    if self.fetch(shared, state, id, revision, &snapshot).await? {
+                    if self.fetch(shared, state, id, revision, &snapshot, progress).await? {
                         self.updater.state.set_role(IndexRole::Following, "");
                     }
                 }
@@ -114,11 +125,12 @@ impl Indexer {
         shared: &SharedIndex,
         state: &mut TurnState,
         id: SourceId,
+        progress: &mut Progress,
     ) -> Result<(), IndexError> {
         let Ok(Published::Snapshot { revision, snapshot }) = shared.ask(shared.place.published()).await else {
             return Ok(());
         };
-        let fetching = self.fetch(shared, state, id, revision, &snapshot);
+        let fetching = self.fetch(shared, state, id, revision, &snapshot, progress);
         tokio::pin!(fetching);
         loop {
             tokio::select! {
@@ -138,10 +150,12 @@ impl Indexer {
         id: SourceId,
         revision: u64,
         snapshot: &Snapshot,
+        progress: &mut Progress,
     ) -> Result<bool, IndexError> {
         let source = &self.updater.state;
         match shared.fetch(snapshot, &self.target(id)).await {
             Ok(Fetched { end, gaps, size, changed }) => {
+                progress.backoff = Backoff::default();
                 source.set_size(size);
                 if changed > 0 {
                     source.mark_changed();

@@ -1,9 +1,15 @@
 //! Snapshots from one index into another, over a model of the store.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_host_base::shared_snapshots::{Published, Slot, Snapshot, SnapshotStore};
 use mcp_host_cluster::engine::model::{ModelFault, ModelSnapshots};
+use mcp_host_config::limits::CompileLimits;
+use mcp_host_config::search::PluginSearch;
+use mcp_host_engine::plugin::{NativePlugin, PluginRuntime};
+use mcp_host_engine::{Compiler, Engine, EngineOptions};
+use mcp_host_model::provider::{self, Contents, Entry, Failure, Page, Provider, async_trait};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -15,9 +21,12 @@ use crate::document::{Document, DocumentEntry};
 use crate::embeddings::vector_store::{self, StoredVector, VectorSpace};
 use crate::index::Index;
 use crate::index::tests::UNHURRIED;
+use crate::indexer::{Indexer, Progress};
+use crate::source_reader::SourceReader;
 use crate::space::Space;
-use crate::status::{Gaps, Report};
+use crate::status::{Gaps, Report, SourceState};
 use crate::store::{self, Bounds, Change};
+use crate::updater::Updater;
 
 const LEASE: Duration = Duration::from_secs(10);
 const BOUNDS: Bounds = Bounds { index: Space::new(u64::MAX), source: u64::MAX };
@@ -147,6 +156,37 @@ fn complete() -> Report {
     Report::complete(Gaps { omitted: 0, failed: 2, is_truncated: false })
 }
 
+/// A provider without resources.
+struct Empty;
+
+#[async_trait]
+impl Provider for Empty {
+    async fn list(&self, _: Option<&str>, _: Option<&str>, _: usize) -> provider::Result<Page> {
+        Ok(Page::last([]))
+    }
+
+    async fn read(&self, _: &str) -> provider::Result<Vec<Contents>> {
+        Err(Failure::NotFound)
+    }
+
+    async fn stat(&self, _: &str) -> provider::Result<Entry> {
+        Err(Failure::NotFound)
+    }
+}
+
+/// A task that indexes a plugin without resources, in the index of a replica.
+fn indexer(replica: &Replica) -> Indexer {
+    let engine = Engine::new(EngineOptions::new().max_instances(2).worker_threads(1)).unwrap();
+    let (cache, limits) = (tempfile::tempdir().unwrap(), CompileLimits::default());
+    let progress = mcp_host_engine::Progress::default();
+    let runtime = PluginRuntime::new(engine, Compiler::InProcess, limits, cache.path(), None, progress).unwrap();
+    let native = NativePlugin::new("notes".parse().unwrap(), replica.target.mount.clone(), Empty);
+    let plugin = Arc::new(runtime.native(&native.search(PluginSearch::default())).unwrap());
+    let source = plugin.search_source().unwrap().clone();
+    let (reader, state) = (SourceReader { plugin, source }, SourceState::new("notes"));
+    Indexer { updater: Updater { reader, index: replica.target.index.clone(), state }, shared: None }
+}
+
 /// Text that cannot be compressed to less than half.
 fn random_text(length: usize) -> String {
     let mut random = fastrand::Rng::with_seed(5);
@@ -252,6 +292,25 @@ async fn what_was_fetched_before_a_failure_is_a_change() {
     assert!(matches!(other.fetch(&snapshot).await, Err(TransferError::Rejected(_))));
     assert!(!other.documents().await.is_empty());
     assert!(other.target.index.change_count() > before);
+}
+
+#[tokio::test]
+async fn the_pauses_after_failures_begin_again_when_a_shared_index_is_built_or_fetched() {
+    // Longer than this test.
+    let store = ModelSnapshots::new(Duration::from_secs(3600));
+    let (one, other) = (replica(&store, 1).await, replica(&store.replica(), 1).await);
+    for (replica, fetched) in [(&one, 0), (&other, 1)] {
+        let indexer = indexer(replica);
+        let mut progress = Progress::new(&indexer.updater.reader.plugin);
+        while progress.backoff.next_delay() < Duration::from_secs(60) {}
+        let mut status = indexer.updater.state.status.subscribe();
+        tokio::select! {
+            ended = indexer.keep_shared(&replica.shared, replica.target.source, &mut progress) => panic!("{ended:?}"),
+            found = status.wait_for(|status| status.is_complete) => assert_eq!(found.unwrap().snapshots.fetched, fetched),
+        }
+        assert!(progress.backoff.next_delay() < Duration::from_secs(2));
+        one.publish(complete()).await;
+    }
 }
 
 #[tokio::test]
