@@ -85,6 +85,18 @@ pub(crate) struct DevelopedFile {
     background: Option<CancellationToken>,
 }
 
+impl DevelopedFile {
+    /// Begins a new version, whose job has this token. Ends the compilation of the version before in the background, or
+    /// prevents it if that version has no code yet. Returns the token that ends the new version's.
+    fn begin_version(&mut self, cancelled: &CancellationToken) -> CancellationToken {
+        let background = cancelled.child_token();
+        if let Some(earlier) = self.background.replace(background.clone()) {
+            earlier.cancel();
+        }
+        background
+    }
+}
+
 /// One compilation of a component.
 #[derive(Clone, Copy)]
 struct Work {
@@ -197,10 +209,10 @@ impl Compilations {
             let (context, cancelled) = (self.context.clone(), CancellationToken::new());
             let of_task = cancelled.clone();
             let task = task::spawn(async move {
-                let (outcome, is_baseline) = context.first_code(&file, &of_task).await;
+                let (outcome, background) = context.first_code(&file, &of_task).await;
                 sender.send_replace(Some(outcome));
-                if is_baseline {
-                    context.optimize(&file, &of_task).await;
+                if let Some(background) = background {
+                    context.optimize(&file, &background).await;
                 }
             });
             Arc::new(Compilation { outcome, cancelled, _task: AbortOnDropHandle::new(task) })
@@ -222,21 +234,24 @@ impl Compilations {
 }
 
 impl CompileContext {
-    /// Returns the first usable code of a component, and whether the baseline compiler has made it.
-    async fn first_code(&self, file: &ComponentFile, cancelled: &CancellationToken) -> (CompileResult, bool) {
+    /// Returns the first usable code of a component. If the baseline compiler has made it, a token comes with it, which
+    /// ends the compilation in the background.
+    async fn first_code(
+        &self,
+        file: &ComponentFile,
+        cancelled: &CancellationToken,
+    ) -> (CompileResult, Option<CancellationToken>) {
         let optimized = Work { codegen: self.engine.codegen(), is_background: false };
         if !self.has_baseline() || file.is_pinned {
-            return (self.load_or_compile(file, optimized, cancelled).await, false);
+            return (self.load_or_compile(file, optimized, cancelled).await, None);
         }
-        if let Some(background) =
-            self.developed(|developed| developed.entry(file.path.clone()).or_default().background.take())
-        {
-            background.cancel();
-        }
+        // Now, because a later version may have its code first.
+        let background =
+            self.developed(|developed| developed.entry(file.path.clone()).or_default().begin_version(cancelled));
         match self.load_cached(file.digest, optimized).await {
             Ok(None) => {}
-            Ok(Some(code)) => return (Ok(code), false),
-            Err(failure) => return (Err(failure), false),
+            Ok(Some(code)) => return (Ok(code), None),
+            Err(failure) => return (Err(failure), None),
         }
         let is_rejected = self.developed(|developed| developed.get(&file.path).is_some_and(|known| known.is_rejected));
         if !is_rejected {
@@ -246,8 +261,8 @@ impl CompileContext {
                     tracing::debug!(target: log_target::COMPILER, file = %file.path.display(), ?failure, "the baseline compiler does not support the component");
                 }
                 outcome => {
-                    let is_baseline = outcome.is_ok();
-                    return (outcome, is_baseline);
+                    let background = outcome.is_ok().then_some(background);
+                    return (outcome, background);
                 }
             }
         }
@@ -256,18 +271,14 @@ impl CompileContext {
             // A component that both compilers reject is wrong. The next version may be right, and supported by both.
             self.developed(|developed| developed.entry(file.path.clone()).or_default().is_rejected = true);
         }
-        (outcome, false)
+        (outcome, None)
     }
 
-    /// Compiles a component to optimized code, for the cache, unless a new version of its file is compiled meanwhile.
-    async fn optimize(&self, file: &ComponentFile, cancelled: &CancellationToken) {
-        let background = cancelled.child_token();
-        self.developed(|developed| {
-            developed.entry(file.path.clone()).or_default().background = Some(background.clone());
-        });
+    /// Compiles a component to optimized code, for the cache, unless a new version of its file has begun.
+    async fn optimize(&self, file: &ComponentFile, background: &CancellationToken) {
         let work = Work { codegen: self.engine.codegen(), is_background: true };
         let compile = |attempt: CancellationToken| async move { self.load_or_compile(file, work, &attempt).await };
-        let compiled = background.run_until_cancelled(self.queue.run_in_background(&background, compile)).await;
+        let compiled = background.run_until_cancelled(self.queue.run_in_background(background, compile)).await;
         if let Some(Err(failure)) = compiled {
             tracing::debug!(target: log_target::COMPILER, file = %file.path.display(), ?failure, "the component is not compiled for the cache");
         }
@@ -464,5 +475,23 @@ impl Progress {
 impl fmt::Debug for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Progress").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_version_of_a_file_ends_the_work_in_the_background_for_the_one_before() {
+        let (mut file, job) = (DevelopedFile::default(), CancellationToken::new());
+        let first = file.begin_version(&job);
+        // The first version has no code yet: it gets it later than the second one.
+        let second = file.begin_version(&job);
+        assert!(first.is_cancelled() && !second.is_cancelled());
+        let third = file.begin_version(&job);
+        assert!(second.is_cancelled() && !third.is_cancelled());
+        job.cancel();
+        assert!(third.is_cancelled());
     }
 }
