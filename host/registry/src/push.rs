@@ -152,7 +152,8 @@ pub struct Published {
     pub manifest: Digest,
     /// The digest of the component.
     pub component: Digest,
-    /// Whether the manifest is one that another program has published with the same component.
+    /// Whether the registry had another manifest with the same component: of another program, with another title or
+    /// other needs, or in an older format.
     pub is_foreign: bool,
 }
 

@@ -107,8 +107,8 @@ impl Args {
         output.flush()?;
         if published.is_foreign {
             context.messages.note(&format!(
-                "the registry has this version with the same component, published by another program: its manifest stays, and what \
-                 this command adds refers to it (compare {})",
+                "the registry has this version with the same component and another manifest (by another program, with another title or \
+                 other needs, or in an older format): its manifest stays, and what this command adds refers to it (compare {})",
                 published.manifest
             ));
         }

@@ -86,7 +86,9 @@ async fn an_artifact_of_wkg_is_added_if_it_is_signed_afterwards() {
 
     // The signer refers to the manifest that is there.
     let signed = project.push(&component("hello"), "1.0.0", Some("acme.pem")).await.success();
-    assert!(signed.text().contains(&manifest) && signed.stderr.contains("its manifest stays"), "{}", signed.stderr);
+    assert!(signed.text().contains(&manifest), "{}", signed.text());
+    assert!(signed.stderr.contains("another manifest (by another program, "), "{}", signed.stderr);
+    assert!(signed.stderr.contains("its manifest stays"), "{}", signed.stderr);
     let other = project.push(&component("notes"), "1.0.0", Some("acme.pem")).await;
     assert!(other.code() == 1 && other.stderr.contains("with another content"), "{}", other.stderr);
     let added = add().await.success();
