@@ -3,7 +3,7 @@
 //! rmcp's transport writes. Lines are read here, so that their content is bounded before it is parsed
 //! ([`message`](crate::message)). A line that is too long, or not a message, is skipped. Each line that is not the
 //! answer to a request takes an event and its bytes of the connection's [`Allowance`], and each short read takes some
-//! bytes. A line that is too long counts as an answer if a request waits for one, up to [`MAX_SKIPPED`] bytes.
+//! bytes. A line that is too long counts as an answer if a request waits for one, up to [`max_skipped`] bytes.
 
 use std::collections::HashSet;
 use std::io;
@@ -25,7 +25,7 @@ use crate::message::{Decoder, LONG, Undecoded, is_asked};
 
 /// A byte order mark, which some programs write.
 const MARK: &[u8] = "\u{feff}".as_bytes();
-/// The maximum length of a line that is skipped, in bytes.
+/// The maximum length of a line that is skipped, in bytes, unless twice the maximum length of a message is more.
 const MAX_SKIPPED: u64 = 128 << 20;
 
 /// What a line contains.
@@ -40,7 +40,10 @@ pub(crate) struct Pipes<R: AsyncRead, W: AsyncWrite> {
     line: Vec<u8>,
     /// The line that is too long, and is being skipped.
     skipped: Option<Skipped>,
+    /// The maximum length of a message in bytes.
     max: usize,
+    /// The maximum length of a line that is skipped, in bytes.
+    max_skipped: u64,
     decoder: Decoder,
     allowance: Arc<Allowance>,
     /// The pending requests whose results rmcp parses: requests of the handshake, and streams.
@@ -73,6 +76,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Pipes<
             line: Vec::new(),
             skipped: None,
             max,
+            max_skipped: max_skipped(max),
             decoder,
             allowance,
             parsed: HashSet::new(),
@@ -121,8 +125,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Pipes<
         skipped.length = skipped.length.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
         if !skipped.is_awaited {
             self.allowance.take(0, bytes)
-        } else if skipped.length > MAX_SKIPPED {
-            Err(self.allowance.exceed(Excess::Line(MAX_SKIPPED)))
+        } else if skipped.length > self.max_skipped {
+            Err(self.allowance.exceed(Excess::Line(self.max_skipped)))
         } else {
             Ok(())
         }
@@ -152,6 +156,12 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Pipes<
             self.decoding = Some((decoding, length));
         }
     }
+}
+
+/// Returns the maximum length of a line that is skipped, in bytes: always longer than a message, so that an answer that
+/// is too long fails its call only.
+fn max_skipped(max_message: usize) -> u64 {
+    u64::try_from(max_message).unwrap_or(u64::MAX).saturating_mul(2).max(MAX_SKIPPED)
 }
 
 /// Returns whether a line contains an answer.
@@ -228,5 +238,21 @@ where
 
     async fn close(&mut self) -> io::Result<()> {
         self.writer.close().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcp_host_config::limits::Limits;
+
+    use super::*;
+    use crate::message::max_message;
+
+    #[test]
+    fn a_line_that_is_too_long_for_a_message_is_skipped_with_any_response_size() {
+        for (size, expected) in [("1KiB", MAX_SKIPPED), ("256MiB", (768 << 20) + (128 << 10))] {
+            let limits = Limits { response_size: size.parse().unwrap(), ..Limits::default() };
+            assert_eq!(max_skipped(max_message(&limits)), expected, "{size}");
+        }
     }
 }
