@@ -205,7 +205,8 @@ impl Opener {
 
     /// Opens a connection, within [`CONNECT_TIMEOUT`].
     pub(super) async fn open(&self) -> Result<Link, ConnectError> {
-        let opened = tokio::time::timeout(CONNECT_TIMEOUT, self.negotiate()).await;
+        let waits_for_permit = AtomicBool::new(false);
+        let opened = tokio::time::timeout(CONNECT_TIMEOUT, self.negotiate(&waits_for_permit)).await;
         match opened {
             Ok(Ok(link)) => Ok(link),
             Ok(Err(OpenError::Start(reason))) => Err(truncate(reason, MAX_REASON).into()),
@@ -217,6 +218,12 @@ impl Opener {
                     Err(ConnectError { reason: truncate(reason(&error), MAX_REASON), last_errors })
                 }
             },
+            Err(_) if waits_for_permit.load(Ordering::Relaxed) => {
+                let reason = format!(
+                    "the program was not started: other programs of the upstream have not ended within {CONNECT_TIMEOUT:?}"
+                );
+                Err(reason.into())
+            }
             Err(_) => {
                 let what = match self.http {
                     Some(_) => "the server does not answer",
@@ -231,32 +238,34 @@ impl Opener {
         }
     }
 
-    /// Opens a connection with the newest revision that both sides support.
-    async fn negotiate(&self) -> Result<Link, OpenError> {
+    /// Opens a connection with the newest revision that both sides support. `waits_for_permit` is set while its program
+    /// waits for the end of others.
+    async fn negotiate(&self, waits_for_permit: &AtomicBool) -> Result<Link, OpenError> {
         let preferred_versions = || vec![ProtocolVersion::V_2026_07_28];
         let automatic = ClientLifecycleMode::Auto {
             preferred_versions: preferred_versions(),
             legacy_version: Some(ProtocolVersion::V_2025_11_25),
         };
-        let error = match self.open_as(automatic).await {
+        let error = match self.open_as(automatic, waits_for_permit).await {
             Err(OpenError::Handshake(error)) => *error,
             opened => return opened,
         };
         match error {
             // A program may end at an unknown request before `initialize`.
             ClientInitializeError::ConnectionClosed(_) if self.http.is_none() => {
-                self.open_as(ClientLifecycleMode::Initialize).await
+                self.open_as(ClientLifecycleMode::Initialize, waits_for_permit).await
             }
             // The program starts so slowly that its answer arrives after the timeout of the first request.
             ClientInitializeError::ConflictInitResponseId(..) => {
-                self.open_as(ClientLifecycleMode::Discover { preferred_versions: preferred_versions() }).await
+                let discover = ClientLifecycleMode::Discover { preferred_versions: preferred_versions() };
+                self.open_as(discover, waits_for_permit).await
             }
             error => Err(error.into()),
         }
     }
 
     /// Makes one attempt to negotiate a revision, with a new program.
-    async fn open_as(&self, lifecycle: ClientLifecycleMode) -> Result<Link, OpenError> {
+    async fn open_as(&self, lifecycle: ClientLifecycleMode, waits_for_permit: &AtomicBool) -> Result<Link, OpenError> {
         let limits = &self.plugin.limits;
         let max_message = max_message(limits);
         let source = self.plugin.upstream.as_ref().map(|upstream| &upstream.source);
@@ -277,7 +286,9 @@ impl Opener {
             }
             (Some(UpstreamSource::Command(command)), _) => {
                 // Waits for the end of other programs, within the time of the attempt.
+                waits_for_permit.store(true, Ordering::Relaxed);
                 let permit = self.means.programs.clone().acquire_owned().await;
+                waits_for_permit.store(false, Ordering::Relaxed);
                 let started = self.means.launcher.launch(&self.plugin, command).await;
                 let Launched { stdin, stdout, stderr, running, state } = started.map_err(|error| {
                     OpenError::Start(format!("{} cannot be started: {error}", command.program.display()))
@@ -353,5 +364,51 @@ impl ClientHandler for Handler {
     fn get_info(&self) -> ClientConfig {
         let name = Implementation::new("mcp-host", env!("CARGO_PKG_VERSION"));
         ClientConfig::new(ClientCapabilities::default(), name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::path::Path;
+
+    use mcp_host_config::{Config, Environment, UpstreamCommand};
+    use mcp_host_model::provider::async_trait;
+
+    use super::*;
+
+    /// Starts no program.
+    #[derive(Debug)]
+    struct NoProgram;
+
+    #[async_trait]
+    impl Launcher for NoProgram {
+        async fn launch(&self, _: &Plugin, _: &UpstreamCommand) -> io::Result<Launched> {
+            Err(io::Error::other("none is started here"))
+        }
+    }
+
+    /// Returns why there is no connection if this many programs may start.
+    async fn reason_with(programs: usize) -> String {
+        let text = "[[upstream]]\nname = 'up'\ncommand = ['/bin/sh']\nsandbox = 'none'\nmount = 'up+'";
+        let config = Config::parse_in(text, Path::new("/etc/mcp-host.toml"), &Environment::empty()).unwrap();
+        let means = Means {
+            launcher: Arc::new(NoProgram),
+            log: Arc::new(()),
+            ledger: Arc::default(),
+            buckets: Arc::default(),
+            programs: Arc::new(Semaphore::new(programs)),
+        };
+        let opener = Opener::new(&config.plugins[0], |_, _| None, None, means).unwrap();
+        let Err(error) = opener.open().await else { panic!("there is no program") };
+        error.reason
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_program_that_waits_for_the_end_of_others_is_not_said_to_be_silent() {
+        let reason = reason_with(0).await;
+        assert!(reason.contains("other programs of the upstream have not ended within 30s"), "{reason}");
+        let reason = reason_with(1).await;
+        assert!(reason.contains("cannot be started: none is started here"), "{reason}");
     }
 }
