@@ -8,7 +8,7 @@ use mcp_host_base::shared_buckets::SharedBuckets;
 use mcp_host_base::shared_snapshots::SharedSnapshots;
 use mcp_host_cluster::presence::Observer;
 use mcp_host_cluster::roster::Dropped;
-use mcp_host_config::Config;
+use mcp_host_config::{Config, RuleLine};
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
@@ -139,10 +139,14 @@ impl Observer for ReplicaHost {
 }
 
 /// Returns the digest of the settings that replicas of a cluster have in common: plugins, principals, issuers, groups,
-/// rules, and the limits of clients. It excludes settings of a machine (addresses, directories, certificates, logs) and
-/// secrets.
+/// rules, and the limits of clients. It excludes settings of a machine (addresses, directories, certificates, logs),
+/// secrets, and the lines of rules in the file, which depend on comments.
 fn config_digest(config: &Config) -> String {
     let Config { http, plugins, principals, issuers, groups, rules, search, .. } = config;
+    let mut rules = rules.clone();
+    for rule in &mut rules {
+        rule.line = RuleLine::default();
+    }
     let text = format!("{:?} {plugins:?} {principals:?} {issuers:?} {groups:?} {rules:?} {search:?}", http.limits);
     Sha256::digest(text.as_bytes()).iter().take(16).fold(String::new(), |mut hexadecimal, byte| {
         let _ = write!(hexadecimal, "{byte:02x}");
@@ -152,7 +156,9 @@ fn config_digest(config: &Config) -> String {
 
 #[cfg(test)]
 mod tests {
-    use mcp_host_config::Plugin;
+    use std::path::Path;
+
+    use mcp_host_config::{Environment, Plugin};
 
     use super::*;
 
@@ -170,5 +176,20 @@ mod tests {
         let plugin = Plugin::new("n".parse().unwrap(), "n.wasm", "n:///".parse().unwrap());
         config.plugins.add(plugin).unwrap();
         assert_ne!(config_digest(&config), with_rate);
+    }
+
+    #[test]
+    fn configs_with_the_same_rules_on_other_lines_are_the_same() {
+        let config = |comments: &str, deny: &str| {
+            let text = format!(
+                "{comments}[[upstream]]\nname = 'a'\nurl = 'https://a.example/mcp'\nmount = 'a+'\n\n[[rule]]\nprincipals = ['local']\n\
+                 allow = ['a+**']\ndeny = ['{deny}']\n"
+            );
+            Config::parse_in(&text, Path::new("/etc/mcp-host.toml"), &Environment::empty()).unwrap()
+        };
+        let (one, other) = (config("", "**/.env"), config("# A comment.\n\n", "**/.env"));
+        assert_ne!(one.rules[0].line.get(), other.rules[0].line.get());
+        assert_eq!(config_digest(&one), config_digest(&other));
+        assert_ne!(config_digest(&one), config_digest(&config("", "**/.key")));
     }
 }
