@@ -7,6 +7,8 @@
 pub const SERVER: &str = "mcp_host::server";
 /// Subscriptions, polling for changes, and watched granted directories.
 pub const WATCH: &str = "mcp_host::watch";
+/// The replicas of a cluster: the connection to NATS, shared polls, and replicas that differ.
+pub const CLUSTER: &str = "mcp_host::cluster";
 /// Search: the index, and the indexed plugins.
 pub const SEARCH: &str = "mcp_host::search";
 /// The configuration and its reloads.

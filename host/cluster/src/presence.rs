@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use mcp_host_base::log_target;
 use mcp_host_base::task;
 use mcp_host_base::throttle::Throttle;
 use tokio::sync::{Notify, mpsc};
@@ -319,7 +320,7 @@ impl<E: Engine, O: Observer> Task<E, O> {
             }
             Err(error) => {
                 self.state.invalid.fetch_add(1, Ordering::Relaxed);
-                tracing::debug!(target: "mcp_host", subject = self.subject, "a notice of the cluster is ignored: {error}");
+                tracing::debug!(target: log_target::CLUSTER, subject = self.subject, "a notice of the cluster is ignored: {error}");
             }
         }
     }
@@ -366,7 +367,7 @@ impl<E: Engine, O: Observer> Task<E, O> {
         let max = self.state.max_replicas;
         if replicas > max && self.excess_log.record().is_some() {
             tracing::warn!(
-                target: "mcp_host",
+                target: log_target::CLUSTER,
                 "{replicas} replicas of the cluster are alive, and rates are divided by {max}: set `cluster.max-replicas` if that many \
                  run, or find out which other clients can publish to the NATS servers"
             );
@@ -375,7 +376,7 @@ impl<E: Engine, O: Observer> Task<E, O> {
 
     fn failed(&self, error: &EngineError) {
         self.state.failed.fetch_add(1, Ordering::Relaxed);
-        tracing::debug!(target: "mcp_host", subject = self.subject, "a request to the cluster has failed: {error}");
+        tracing::debug!(target: log_target::CLUSTER, subject = self.subject, "a request to the cluster has failed: {error}");
     }
 
     /// Publishes a notice. A notice that cannot be sent is lost, and other replicas detect the gap.
@@ -386,7 +387,9 @@ impl<E: Engine, O: Observer> Task<E, O> {
                     self.failed(&error);
                 }
             }
-            Err(error) => tracing::warn!(target: "mcp_host", "a notice to the cluster cannot be sent: {error}"),
+            Err(error) => {
+                tracing::warn!(target: log_target::CLUSTER, "a notice to the cluster cannot be sent: {error}");
+            }
         }
     }
 }

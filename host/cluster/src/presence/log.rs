@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use mcp_host_base::log_target;
 use mcp_host_base::throttle::Throttle;
 
 use super::LOG_INTERVAL;
@@ -72,13 +73,13 @@ pub(super) fn log_configs(log: &mut DifferenceLog, view: &RosterView) {
             let ReplicaView { replica, about: About { config, machine, process, .. }, .. } = one;
             let here = view.replicas.iter().find(|replica| replica.is_me).map_or("", |me| &me.about.config);
             tracing::warn!(
-                target: "mcp_host", %replica, machine, process, count,
+                target: log_target::CLUSTER, %replica, machine, process, count,
                 "a replica of the cluster has another config than this one: its digest is {config:?}, and here {here:?}. \
                  `mcp-host status` shows all of them"
             );
         }
         DifferenceLine::AllSame => {
-            tracing::info!(target: "mcp_host", "all live replicas of the cluster have the same config");
+            tracing::info!(target: log_target::CLUSTER, "all live replicas of the cluster have the same config");
         }
     }
 }
@@ -90,13 +91,13 @@ pub(super) fn log_cursor_keys(log: &mut DifferenceLog, view: &RosterView) {
         DifferenceLine::Differ { count, one } => {
             let ReplicaView { replica, about: About { machine, process, .. }, .. } = one;
             tracing::warn!(
-                target: "mcp_host", %replica, machine, process, count,
+                target: log_target::CLUSTER, %replica, machine, process, count,
                 "a replica of the cluster has another `server.cursor-key` than this one: a client that continues a listing at the \
                  other replica gets an error. Give all replicas the same keys; while one is replaced, all of them need both"
             );
         }
         DifferenceLine::AllSame => {
-            tracing::info!(target: "mcp_host", "all live replicas of the cluster have the same `server.cursor-key`");
+            tracing::info!(target: log_target::CLUSTER, "all live replicas of the cluster have the same `server.cursor-key`");
         }
     }
 }

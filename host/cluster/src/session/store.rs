@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use mcp_host_base::fair_semaphore::FairSemaphore;
+use mcp_host_base::log_target;
 use mcp_host_base::throttle::Throttle;
 use tokio::sync::broadcast;
 use tokio::time::{Instant, timeout};
@@ -214,7 +215,7 @@ impl SessionStore {
             Ok(record) => Ok(Stored::Record(place, Box::new(record))),
             Err(error) => {
                 self.shared.invalid.fetch_add(1, Ordering::Relaxed);
-                tracing::debug!(target: "mcp_host", ?key, "the record of a session is ignored: {error}");
+                tracing::debug!(target: log_target::CLUSTER, ?key, "the record of a session is ignored: {error}");
                 Ok(Stored::Invalid(place))
             }
         }
@@ -338,13 +339,13 @@ impl SessionStore {
         let reason = match error {
             EngineError::Refused(reason) if self.shared.refusals.record().is_some() => reason,
             error => {
-                tracing::debug!(target: "mcp_host", "a request about the record of a session has failed: {error}");
+                tracing::debug!(target: log_target::CLUSTER, "a request about the record of a session has failed: {error}");
                 return;
             }
         };
         let reason: String = reason.chars().take(MAX_REASON).flat_map(char::escape_debug).collect();
         tracing::warn!(
-            target: "mcp_host",
+            target: log_target::CLUSTER,
             "NATS refuses records of shared sessions ({reason}): sessions whose records cannot be written stay at this replica, and \
              other replicas answer their requests with 503. If the bucket of sessions is full, look for clients that open too many"
         );

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use mcp_host_base::log_target;
 use mcp_host_base::task;
 use mcp_host_base::text::prefix;
 use tokio::sync::mpsc;
@@ -125,7 +126,7 @@ impl<E: Engine> Task<E> {
             Ok(message) => self.state.member().receive(self.state.now(), &message),
             Err(error) => {
                 self.state.invalid.fetch_add(1, Ordering::Relaxed);
-                tracing::debug!(target: "mcp_host", subject = self.shard.subject(), "a message of the cluster is ignored: {error}");
+                tracing::debug!(target: log_target::CLUSTER, subject = self.shard.subject(), "a message of the cluster is ignored: {error}");
             }
         }
     }
@@ -148,7 +149,7 @@ impl<E: Engine> Task<E> {
 
     fn failed(&self, error: &EngineError) {
         self.state.failed.fetch_add(1, Ordering::Relaxed);
-        tracing::debug!(target: "mcp_host", subject = self.shard.subject(), "a request to the cluster has failed: {error}");
+        tracing::debug!(target: log_target::CLUSTER, subject = self.shard.subject(), "a request to the cluster has failed: {error}");
     }
 
     async fn do_outputs(&mut self) {
@@ -190,7 +191,7 @@ impl<E: Engine> Task<E> {
             }
             Err(error) => {
                 self.state.invalid.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(target: "mcp_host", "a message to the cluster cannot be sent: {error}");
+                tracing::warn!(target: log_target::CLUSTER, "a message to the cluster cannot be sent: {error}");
             }
         }
     }
@@ -214,7 +215,7 @@ pub(super) async fn read<E: Engine>(
     };
     let entry = timeout(limit, engine.get(shard.key())).await.map_err(|_| failed())?.map_err(|error| {
         failed();
-        tracing::debug!(target: "mcp_host", "the record {} cannot be read: {error}", shard.key());
+        tracing::debug!(target: log_target::CLUSTER, "the record {} cannot be read: {error}", shard.key());
     })?;
     let Some(entry) = entry else { return Ok(Stored::Nothing) };
     match Record::decode(&entry.value) {
@@ -223,7 +224,7 @@ pub(super) async fn read<E: Engine>(
             state.invalid.fetch_add(1, Ordering::Relaxed);
             if state.invalid_log.record().is_some() {
                 tracing::warn!(
-                    target: "mcp_host",
+                    target: log_target::CLUSTER,
                     "the value of {} in the bucket is not valid: {}. If no replica writes it, it is replaced, and subscribers are notified of everything once",
                     shard.key(),
                     prefix(&error.to_string(), MAX_REASON),
@@ -244,7 +245,7 @@ async fn write<E: Engine>(
     limit: Duration,
 ) -> Result<Revision, WriteFailure> {
     let bytes = record.encode().map_err(|error| {
-        tracing::warn!(target: "mcp_host", "polls cannot be shared, as the provider's tokens are too long: {error}");
+        tracing::warn!(target: log_target::CLUSTER, "polls cannot be shared, as the provider's tokens are too long: {error}");
         WriteFailure::Impossible
     })?;
     match timeout(limit, engine.write(shard.key(), bytes, expected)).await {
@@ -253,7 +254,7 @@ async fn write<E: Engine>(
         failure => {
             state.failed.fetch_add(1, Ordering::Relaxed);
             if let Ok(Err(error)) = failure {
-                tracing::debug!(target: "mcp_host", "the record {} cannot be written: {error}", shard.key());
+                tracing::debug!(target: log_target::CLUSTER, "the record {} cannot be written: {error}", shard.key());
             }
             Err(WriteFailure::Unknown)
         }

@@ -102,12 +102,9 @@ impl FaultKind {
         }
     }
 
-    /// Returns whether all faults of this kind have the same text, so that their warning is throttled.
+    /// Returns whether consecutive faults of this kind usually have the same text, so that their warning is throttled.
     pub(crate) fn is_throttled(self) -> bool {
-        !matches!(
-            self,
-            Self::Unavailable | Self::Internal | Self::Trap | Self::Panic | Self::Contract | Self::Grant | Self::Host
-        )
+        !matches!(self, Self::Unavailable | Self::Internal | Self::Trap | Self::Panic | Self::Contract | Self::Host)
     }
 }
 

@@ -5,8 +5,8 @@
 //!
 //! Faults with varying texts (a trap, a broken contract, the provider's failure message) are logged each time, within
 //! an allowance of bytes per minute. The allowance is as large as the guest's own, but separate: a guest that floods
-//! its log hides nothing. Faults of a limit always have the same text: each kind is logged once per [`LOG_INTERVAL`],
-//! with the number of suppressed lines.
+//! its log hides nothing. Faults of a limit, and of a granted directory that cannot be opened, repeat the same text: each
+//! kind is logged once per [`LOG_INTERVAL`], with the number of suppressed lines.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::fault::{Fault, FaultKind};
 
 use mcp_host_base::log_target;
 
-/// The throttle interval of each kind of fault of a limit.
+/// The throttle interval of each kind of fault with a constant text.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The maximum length of a path in a line, in bytes.
@@ -149,5 +149,18 @@ mod tests {
         faults.record_partial(3, "bad hints");
         let expected = [(FaultKind::Trap, 1), (FaultKind::Contract, 3), (FaultKind::Queue, 2)];
         assert_eq!(faults.counts(), BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn a_directory_that_is_gone_is_logged_once_in_the_interval() {
+        let faults = FaultRecorder::new("a".into(), 1024);
+        let gone = Fault::Grant("cannot open the granted directory /srv/notes: No such file or directory".into());
+        for _ in 0..1000 {
+            faults.record("read", Some("a"), &gone);
+        }
+        let logged: Vec<_> = faults.recent().into_iter().map(|line| line.times).collect();
+        assert_eq!(logged, [1]);
+        assert_eq!(faults.log.dropped(), 0, "the allowance is left to other faults");
+        assert_eq!(faults.counts(), BTreeMap::from([(FaultKind::Grant, 1000)]));
     }
 }

@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_nats::{Event, Server, ServerAddr};
+use mcp_host_base::log_target;
 use mcp_host_base::throttle::Throttle;
 
 /// The minimum time between two warnings of one kind.
@@ -112,7 +113,7 @@ impl ConnectionLog {
     pub(super) fn heard(&self, event: &Event) {
         match self.next(event) {
             Some(line) => self.write(line),
-            None => tracing::debug!(target: "mcp_host", servers = self.servers, "NATS: {event}"),
+            None => tracing::debug!(target: log_target::CLUSTER, servers = self.servers, "NATS: {event}"),
         }
     }
 
@@ -129,14 +130,14 @@ impl ConnectionLog {
         match line {
             Line::Lost(reason) => {
                 let reason = reason.as_deref().unwrap_or("it was closed");
-                tracing::warn!(target: "mcp_host", servers, "the connection to NATS is lost ({reason}): {meanwhile}");
+                tracing::warn!(target: log_target::CLUSTER, servers, "the connection to NATS is lost ({reason}): {meanwhile}");
             }
             Line::Unreachable(reason) => {
-                tracing::warn!(target: "mcp_host", servers, "NATS cannot be reached ({reason}), which is tried again: {meanwhile}");
+                tracing::warn!(target: log_target::CLUSTER, servers, "NATS cannot be reached ({reason}), which is tried again: {meanwhile}");
             }
-            Line::Back => tracing::info!(target: "mcp_host", servers, "NATS is connected"),
+            Line::Back => tracing::info!(target: log_target::CLUSTER, servers, "NATS is connected"),
             Line::Complaint(reason) => {
-                tracing::warn!(target: "mcp_host", servers, "NATS denies a permission: {reason}. docs/cluster.md lists the permissions that a replica needs");
+                tracing::warn!(target: log_target::CLUSTER, servers, "NATS denies a permission: {reason}. docs/cluster.md lists the permissions that a replica needs");
             }
         }
     }
@@ -193,7 +194,7 @@ impl ConnectionLog {
         if self.jetstream.record().is_some() {
             let (servers, reason, effect) = (&self.servers, quoted(reason), self.effects.without_jetstream);
             tracing::error!(
-                target: "mcp_host", servers,
+                target: log_target::CLUSTER, servers,
                 "NATS has no JetStream for this replica ({reason}): {effect}. Start the servers with JetStream (`--jetstream`), and enable \
                  it for the account"
             );
@@ -203,7 +204,7 @@ impl ConnectionLog {
     /// Records a response of JetStream.
     pub(super) fn has_jetstream(&self) {
         if std::mem::take(&mut self.state().lacks_jetstream) {
-            tracing::info!(target: "mcp_host", servers = self.servers, "JetStream of NATS answers");
+            tracing::info!(target: log_target::CLUSTER, servers = self.servers, "JetStream of NATS answers");
         }
     }
 }

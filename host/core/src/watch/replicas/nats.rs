@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::sync::{Arc, OnceLock};
 
+use mcp_host_base::log_target;
 use mcp_host_base::shared_buckets::SharedBuckets;
 use mcp_host_base::shared_snapshots::SnapshotStore;
 use mcp_host_cluster::ReplicaId;
@@ -72,7 +73,7 @@ impl Replicas {
         let timeout = options.timeout;
         let engine = Nats::new(options)?;
         let me = ReplicaId::random();
-        tracing::info!(target: "mcp_host", "this host is the replica {me} of the cluster `{name}`");
+        tracing::info!(target: log_target::CLUSTER, "this host is the replica {me} of the cluster `{name}`");
         let (joined, memory) = ((engine.clone(), name.clone()), WantsMemory::default());
         // No cluster's name has capital letters.
         let sessions = (cluster.sessions == SessionPlace::Shared)
