@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
-/// Answers as a server with sessions and the resource `x:a`. It rejects the token `refused`, and has no resources for
-/// the token `none`.
+/// Answers as a server with sessions and the resource `x:a`. It rejects the token `refused`, has no resources for the
+/// token `none`, and lists none for the token `empty`.
 fn answer(request: &RecordedRequest) -> Reply {
     if request.method != "POST" {
         return Reply::status(405);
@@ -27,6 +27,7 @@ fn answer(request: &RecordedRequest) -> Reply {
             "protocolVersion": "2025-06-18", "capabilities": capabilities, "serverInfo": { "name": "mock", "version": "1" },
         }),
         "ping" => json!({}),
+        "resources/list" if token == "empty" => json!({ "resources": [] }),
         "resources/list" => json!({ "resources": [
             { "uri": "x:a", "name": "a" }, { "uri": "x:secret", "name": "secret", "size": "wrong" },
         ] }),
@@ -209,11 +210,14 @@ async fn a_program_that_dies_at_its_start_is_shown_as_failed_with_what_it_wrote_
 
 #[tokio::test]
 async fn check_warns_of_an_upstream_of_which_nothing_is_served() {
-    let (origin, folder) = (origin().await, Folder::with_files([("none", "none")]));
-    let token = folder.path().join("none").display().to_string();
+    let (origin, folder) = (origin().await, Folder::with_files([("none", "none"), ("empty", "empty")]));
+    let with_token = |name: &str| {
+        format!("mount = 'up+'\nauth = {{ token = {{ file = '{}' }} }}", folder.path().join(name).display())
+    };
     for (more, warning) in [
         ("mount = 'files://nas/'\nprefix = 'file:///srv/'".to_owned(), "none begins with `prefix = \"file:///srv/\"`"),
-        (format!("mount = 'up+'\nauth = {{ token = {{ file = '{token}' }} }}"), "the server has no resources"),
+        (with_token("none"), "the server has no resources"),
+        (with_token("empty"), "it lists neither a valid resource nor a valid template"),
     ] {
         let config = ConfigFile::new().append(&over_http(&origin, &more)).allow_all().write();
         let shown = command(&config, &["check"]).await.success().text();

@@ -59,7 +59,10 @@ impl Shared {
                 Some(text) => text,
                 None => match self.ask(&walk.link, walks::request(&at)).await {
                     Ok(text) => text,
-                    Err(error) if is_unknown_method(&error) => return Ok(Page::last([])),
+                    Err(error) if is_unknown_method(&error) => {
+                        self.survey.lock().end();
+                        return Ok(Page::last([]));
+                    }
                     Err(error) => return Err(self.failure(&walk.link, error, None)),
                 },
             };
@@ -71,6 +74,7 @@ impl Shared {
             let mut entries = self.entries(&walk.link, items, page.ttl, at.traversal);
             if next.is_none() {
                 self.listed.lock().finish(at.traversal);
+                self.survey.lock().end();
             }
             entries.drain(..at.offset.min(entries.len()));
             match next {

@@ -12,6 +12,8 @@ pub(super) struct Survey {
     mapped: u64,
     /// The first URI without a path.
     unmapped: Option<String>,
+    /// Whether a listing has reached its end.
+    has_ended: bool,
 }
 
 impl Survey {
@@ -23,6 +25,16 @@ impl Survey {
         } else if self.unmapped.is_none() {
             self.unmapped = Some(Excerpt(uri).to_string());
         }
+    }
+
+    /// Records that a listing has reached its end.
+    pub(super) fn end(&mut self) {
+        self.has_ended = true;
+    }
+
+    /// Returns whether a whole listing had no resource.
+    fn is_empty(&self) -> bool {
+        self.listed == 0 && self.has_ended
     }
 }
 
@@ -37,8 +49,17 @@ impl Shared {
                     .to_owned(),
             ];
         }
-        let templates = self.templates().await.unwrap_or_default();
+        let templates = self.templates().await;
+        let has_no_template = templates.as_ref().is_ok_and(Vec::is_empty);
+        let templates = templates.unwrap_or_default();
         let survey = self.survey.lock();
+        if has_no_template && survey.is_empty() {
+            return vec![
+                "nothing of the server is served: it lists neither a valid resource nor a valid template, and tools and prompts of an \
+                 upstream are not served; remove this upstream, unless its resources come later"
+                    .to_owned(),
+            ];
+        }
         let Some(unmapped) = survey.unmapped.as_ref().filter(|_| survey.mapped == 0 && templates.is_empty()) else {
             return Vec::new();
         };

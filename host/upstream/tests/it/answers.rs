@@ -239,3 +239,18 @@ async fn a_resource_is_asked_for_by_its_canonical_form_or_as_it_was_listed_and_b
     }
     assert_eq!(server.count("resources/read"), before);
 }
+
+#[tokio::test]
+async fn a_server_that_lists_nothing_is_warned_of_unless_it_has_a_template() {
+    for (templates, warnings) in [(json!([]), 1), (json!([{ "uriTemplate": "x:{a}", "name": "a" }]), 0)] {
+        let server = with_session(move |method, _| match method {
+            "resources/list" => page(&[], None),
+            "resources/templates/list" => Reply::Result(json!({ "resourceTemplates": templates })),
+            _ => Reply::Error(-32601, "?"),
+        });
+        let up = server.connect("").await;
+        assert!(up.check().await.unwrap().is_empty(), "nothing has been listed yet");
+        listed(&*up).await.unwrap();
+        assert_eq!(up.check().await.unwrap().len(), warnings);
+    }
+}
