@@ -89,6 +89,17 @@ pub enum Warning {
     UnusedEmbeddings,
     /// Vectors are computed, but no search uses them: `search.embeddings.queries` is not set.
     EmbeddingsWithoutQueries,
+    /// A glob of a plugin's `search` matches nothing below the plugin's mount.
+    UnmatchedSearchGlob {
+        /// The plugin.
+        plugin: PluginName,
+        /// `include` or `exclude`.
+        key: &'static str,
+        /// The glob as written.
+        glob: String,
+        /// The mount of the plugin.
+        mount: String,
+    },
     /// A saved search finds nothing below the URI in `within`: no mount serves it, or its plugin is not searched.
     UnsearchedPrefix {
         /// The name of the saved search.
@@ -261,7 +272,8 @@ impl Config {
         let of_server = of_server.chain(self.client_authority_warnings()).chain(self.admin_token_warning());
         let of_files = self.secret_warnings().chain(self.file_warnings());
         let of_rules = self.unused_name_warnings().chain(self.redundancy_warnings());
-        let of_search = self.embedding_warnings().chain(self.saved_search_warnings(other_mounts));
+        let of_search = self.embedding_warnings().chain(self.search_glob_warnings());
+        let of_search = of_search.chain(self.saved_search_warnings(other_mounts));
         let first = of_server.chain(of_search).chain(of_files).chain(self.argument_warnings()).chain(of_rules);
         first.map(|warning| deferred(move || warning)).chain(unmatched)
     }

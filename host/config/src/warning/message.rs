@@ -143,6 +143,10 @@ impl fmt::Display for Warning {
                 write!(f, "`{key}` of {rule} has `{glob}`, which matches nothing below any mount")?;
                 write_nearest(f, nearest.as_ref())
             }
+            Self::UnmatchedSearchGlob { plugin, key, glob, mount } => write!(
+                f,
+                "`{key}` of `search` of plugin `{plugin}` has `{glob}`, which matches nothing below its mount `{mount}`"
+            ),
             Self::UnsearchedPrefix { search, within, plugin: Some(plugin), .. } => write!(
                 f,
                 "the saved search `{search}` finds nothing: its `within` is `{within}`, and plugin `{plugin}` is not searched; \

@@ -1,7 +1,7 @@
-//! Search: an endpoint for embeddings without use, and saved searches without results, because no plugin below their
-//! URI prefix is searched.
+//! Search: an endpoint for embeddings without use, globs of a plugin's `search` that match nothing below its mount, and
+//! saved searches without results, because no plugin below their URI prefix is searched.
 
-use mcp_host_model::uri::{Mount, Router};
+use mcp_host_model::uri::{Mount, Router, UriPattern};
 
 use super::Warning;
 use crate::{Config, Plugin};
@@ -19,6 +19,23 @@ impl Config {
                 (true, true) => None,
             })
             .into_iter()
+    }
+
+    /// Returns the warnings about the globs of plugins' `search`.
+    pub(super) fn search_glob_warnings(&self) -> impl Iterator<Item = Warning> {
+        let searched = self.plugins.iter().filter_map(|plugin| Some((plugin, plugin.search.as_ref()?)));
+        searched.flat_map(|(plugin, search)| {
+            let below = UriPattern::below(&plugin.mount);
+            let included = search.include.iter().map(|glob| ("include", glob));
+            let excluded = search.exclude.iter().map(|glob| ("exclude", glob));
+            let unmatched = included.chain(excluded).filter(move |(_, glob)| !glob.reaches(&below));
+            unmatched.map(move |(key, glob)| Warning::UnmatchedSearchGlob {
+                plugin: plugin.name.clone(),
+                key,
+                glob: glob.as_str().to_owned(),
+                mount: plugin.mount.as_str().to_owned(),
+            })
+        })
     }
 
     /// Returns the warnings about `within` of saved searches. It is unknown whether the plugins of other mounts are
@@ -77,6 +94,25 @@ mod tests {
         assert!(unsearched.contains("plugin `linux` is not searched"), "{unsearched}");
         let native: Mount = "note:///".parse().unwrap();
         assert!(saved_search_warnings("note:///a", &[&native]).is_empty());
+    }
+
+    #[test]
+    fn a_glob_of_search_that_matches_nothing_below_the_mount_is_warned_of() {
+        let mut plugin = Plugin::new("files".parse().unwrap(), "a.wasm", "files:///".parse().unwrap());
+        plugin.search = Some(PluginSearch {
+            include: vec!["notes:///**".parse().unwrap(), "files:///a/**".parse().unwrap()],
+            exclude: vec!["**/.env".parse().unwrap(), "file:///b".parse().unwrap()],
+            ..PluginSearch::default()
+        });
+        let config = Config::new().plugin(plugin).unwrap();
+        let warnings: Vec<_> = config.warnings().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            warnings,
+            [
+                "`include` of `search` of plugin `files` has `notes:///**`, which matches nothing below its mount `files:///`",
+                "`exclude` of `search` of plugin `files` has `file:///b`, which matches nothing below its mount `files:///`"
+            ]
+        );
     }
 
     fn embedding_warnings(embeddings: bool, queries: bool) -> Vec<Warning> {
