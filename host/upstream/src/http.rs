@@ -36,7 +36,9 @@ use rmcp::transport::streamable_http_client::{
 use rustls::RootCertStore;
 use tokio::sync::Semaphore;
 
-pub(crate) use self::error::{ErrorStatus, Failed, error_status, is_answered, is_of_one_exchange, is_outage};
+pub(crate) use self::error::{
+    ErrorStatus, Failed, error_status, handshake_reason, is_answered, is_of_one_exchange, is_outage,
+};
 pub(crate) use self::events::MAX_RETRY;
 
 use self::error::{HttpError, failed};

@@ -1,9 +1,11 @@
 //! The errors of connecting to an upstream, and their reasons for administrators.
 
 use mcp_host_base::text::with_causes;
+use mcp_host_config::Plugin;
 use rmcp::service::ClientInitializeError;
 
 use crate::guard::Excess;
+use crate::http;
 
 /// The maximum length of a shown reason in bytes.
 pub(super) const MAX_REASON: usize = 1024;
@@ -61,15 +63,16 @@ pub(super) fn is_of_transport(error: &ClientInitializeError) -> bool {
     }
 }
 
-/// Returns the reason of a failed handshake, for administrators.
-pub(super) fn reason(error: &ClientInitializeError) -> String {
+/// Returns the reason of a failed handshake with this upstream, for administrators.
+pub(super) fn reason(error: &ClientInitializeError, upstream: &Plugin) -> String {
     if error.is_authorization_required() {
         return "the server refuses the credentials; set `auth` to a token that it accepts".to_owned();
     }
     match error {
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => reason(fallback),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => reason(fallback, upstream),
         ClientInitializeError::TransportError { error, context } => {
-            format!("{}, {context}", with_causes(&*error.error))
+            let of_url = http::handshake_reason(&*error.error, &upstream.source());
+            of_url.unwrap_or_else(|| format!("{}, {context}", with_causes(&*error.error)))
         }
         ClientInitializeError::ExpectedInitResponse(_) | ClientInitializeError::ExpectedInitResult(_) => {
             "the server's response does not match the request".to_owned()

@@ -215,7 +215,7 @@ impl Opener {
                 Some(program) if is_of_transport(&error) => Err(program.error().await),
                 program => {
                     let last_errors = program.map(|program| program.last_errors.get()).unwrap_or_default();
-                    Err(ConnectError { reason: truncate(reason(&error), MAX_REASON), last_errors })
+                    Err(ConnectError { reason: truncate(reason(&error, &self.plugin), MAX_REASON), last_errors })
                 }
             },
             Err(_) if waits_for_permit.load(Ordering::Relaxed) => {

@@ -1,8 +1,9 @@
 //! The errors of an exchange, and their meaning for the connection and for clients.
 
+use std::error::Error;
 use std::time::Duration;
 
-use mcp_host_base::text::with_causes;
+use mcp_host_base::text::{Excerpt, with_causes};
 use rmcp::service::ServiceError;
 use rmcp::transport::streamable_http_client::{HttpStatusError, StreamableHttpError};
 
@@ -102,6 +103,35 @@ fn retry_after(text: &str) -> Option<Duration> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let seconds = is_number.then(|| text.parse().unwrap_or(u64::MAX))?;
     Some(Duration::from_secs(seconds).clamp(RETRY_AFTER.0, RETRY_AFTER.1))
+}
+
+/// Returns why a request of the handshake failed, for administrators, if the URL or its server can be the cause.
+pub(crate) fn handshake_reason(error: &(dyn Error + Send + Sync + 'static), url: &str) -> Option<String> {
+    match error.downcast_ref::<Failed>()? {
+        StreamableHttpError::Client(HttpError::Send(SendError::Connect(cause))) => {
+            let text = with_causes(&**cause);
+            // The prefixes of hyper's connector.
+            let reached = ["tcp connect error: ", "dns error: "].iter().find_map(|prefix| text.strip_prefix(prefix));
+            Some(match reached {
+                Some(text) => format!("{url}: {text}; start that server, or correct `url`"),
+                None => format!("{url}: {text}"),
+            })
+        }
+        StreamableHttpError::HttpStatus(HttpStatusError { status, .. }) => Some(match *status {
+            300..=399 | 404 | 405 | 410 => {
+                format!("{url} answers HTTP {status}, as no MCP endpoint does: correct `url`")
+            }
+            _ => format!("{url} answers HTTP {status}"),
+        }),
+        StreamableHttpError::UnexpectedContentType(found) => {
+            let found = match found {
+                Some(found) => format!("with the content type `{}`", Excerpt(found)),
+                None => "without a content type".to_owned(),
+            };
+            Some(format!("{url} answers {found}, as no MCP endpoint does: correct `url`"))
+        }
+        _ => None,
+    }
 }
 
 /// Returns a failed exchange as an error of rmcp's transport.

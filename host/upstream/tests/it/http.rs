@@ -16,7 +16,7 @@ use mcp_host_config::{Config, Environment, Plugin};
 use mcp_host_model::provider::{Failure, Provider as _};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -199,6 +199,37 @@ async fn a_server_that_refuses_the_credentials_is_said_to() {
     let server = Server::start(|_, _| status(401, "")).await;
     let Err(error) = mcp_host_upstream::connect(&server.plugin("")).await else { panic!("it is refused") };
     assert!(error.to_string().contains("refuses the credentials"), "{error}");
+}
+
+#[tokio::test]
+async fn a_url_of_no_mcp_server_is_named_with_what_it_answers() {
+    let html = |_: &Method, _: &Value| {
+        Response::builder().header("content-type", "text/html").body(Body::from("<p>")).unwrap()
+    };
+    for (server, answers) in [
+        (Server::start(|_, _| status(405, "")).await, "HTTP 405, as no MCP endpoint does: correct `url`"),
+        (Server::start(|_, _| status(500, "")).await, "HTTP 500"),
+        (Server::start(html).await, "with the content type `text/html`, as no MCP endpoint does: correct `url`"),
+    ] {
+        let Err(error) = mcp_host_upstream::connect(&server.plugin("")).await else { panic!("it is no MCP server") };
+        assert_eq!(error.to_string(), format!("{} answers {answers}", server.url()));
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_running_is_named_with_the_reason_of_the_system() {
+    // The port is bound and does not listen.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let server = Server {
+        url: format!("http://{}/mcp", socket.local_addr().unwrap()),
+        received: Arc::default(),
+        _task: AbortOnDropHandle::new(tokio::spawn(async {})),
+    };
+    let Err(error) = mcp_host_upstream::connect(&server.plugin("")).await else { panic!("nothing listens") };
+    let text = error.to_string();
+    assert!(text.starts_with(&format!("{}: Connection refused", server.url())), "{text}");
+    assert!(text.ends_with("; start that server, or correct `url`"), "{text}");
 }
 
 #[tokio::test]
