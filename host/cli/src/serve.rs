@@ -165,7 +165,7 @@ impl Args {
             paths.log();
         }
         confinement::log(&confinement, &config);
-        let draining = signals::shutdown(&context.messages, "graceful shutdown: draining requests in flight", || ())
+        let draining = signals::shutdown(&context.messages, "termination signal received", || ())
             .context("cannot listen to signals")?;
         let shutdown = CancellationToken::new();
         // Bound before compilation: an address in use is reported immediately.
@@ -365,6 +365,7 @@ async fn delay_drain(
         tracing::info!(target: log_target::SERVER, "`server.drain-delay`: serving for another {delay:?}, not ready");
         tokio::time::sleep(delay).await;
     }
+    tracing::info!(target: log_target::SERVER, "graceful shutdown: draining requests in flight");
     shutdown.cancel();
 }
 

@@ -252,7 +252,7 @@ impl Host {
             Some(next)
         });
         if changed {
-            tracing::info!(target: log_target::PLUGIN, plugin = name, by = administrator.name(), "plugin enabled");
+            tracing::info!(target: log_target::PLUGIN, plugin = name, by = administrator.name(), "plugin enabled: it is being loaded");
         }
         record.end(&Ok(()));
         Ok(())

@@ -150,7 +150,9 @@ async fn clients_are_served_during_the_drain_delay_while_the_server_is_not_ready
     let mut client = admin.server.uninitialized(REVISION);
     let response = client.request("resources/read", json!({ "uri": "sample://a/plain" })).await;
     assert!(response.result()["contents"].is_array());
-    admin.server.wait_clean_exit().await;
+    let log = admin.server.wait_clean_exit().await.log;
+    let (delay, shutdown) = (log.find("`server.drain-delay`"), log.find("graceful shutdown"));
+    assert!(delay.is_some() && delay < shutdown, "{log}");
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use super::claims::{Claims, numeric_date};
 use super::fetch::{BOUNDS, FetchError, Fetcher};
-use super::token_error::{TokenError, excerpt};
+use super::token_error::{TokenError, shown_audience};
 use crate::client_id::ClientId;
 
 /// The maximum number of concurrent requests.
@@ -99,8 +99,7 @@ fn validate(claims: &Claims, issuer: &Issuer, audiences: &[String]) -> Result<()
         None => return Err(TokenError::Claim("aud".to_owned())),
     };
     if !is_audience {
-        let found = excerpt(&claims.get("aud").map(ToString::to_string).unwrap_or_default());
-        return Err(TokenError::Audience { found });
+        return Err(TokenError::Audience { found: shown_audience(claims.get("aud")) });
     }
     if claims.contains_key("cnf") {
         return Err(TokenError::SenderConstrained);

@@ -12,7 +12,7 @@ use mcp_host_config::issuer::{Issuer, KeySet, SignatureAlgorithm};
 use serde::Deserialize;
 
 use super::claims::Claims;
-use super::token_error::{TokenError, excerpt};
+use super::token_error::{TokenError, excerpt, shown_audience};
 
 /// The maximum number of keys that are tried for a token without a key id.
 const MAX_CANDIDATES: usize = 8;
@@ -103,7 +103,7 @@ fn accepted_algorithm(given: &Header, issuer: &Issuer) -> Result<SignatureAlgori
     }
     let is_accepted = |kind: &str| TYPES.iter().any(|accepted| accepted.eq_ignore_ascii_case(kind));
     if !given.typ.as_deref().is_none_or(is_accepted) {
-        return Err(header(format!("`typ` is {:?}, another kind of token", header_type(given))));
+        return Err(header(format!("`typ` is `{}`, another kind of token", header_type(given))));
     }
     Ok(algorithm)
 }
@@ -119,7 +119,7 @@ fn header_type(header: &Header) -> &str {
 /// Returns the audience of a token, for the log.
 fn audience(token: &str) -> String {
     let claims = dangerous::insecure_decode_claims::<Claims>(token).unwrap_or_default();
-    excerpt(&claims.get("aud").map(ToString::to_string).unwrap_or_default())
+    shown_audience(claims.get("aud"))
 }
 
 /// Returns whether another key might verify a token that this key did not.

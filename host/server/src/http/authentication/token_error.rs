@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_resource_host::access::rate::RateExceeded;
+use serde_json::Value;
 
 /// The reason why an access token of an issuer is not accepted. `Display` is for the log.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -51,7 +52,7 @@ pub(super) enum TokenError {
     /// The token was issued for another server.
     #[error("its claim `aud` is {found}, and neither `http.public-url` nor one of `audiences`")]
     Audience {
-        /// The audience, as JSON.
+        /// The values of the audience, between backticks.
         found: String,
     },
     /// The token belongs to another issuer.
@@ -124,4 +125,48 @@ pub(super) fn excerpt(text: &str) -> String {
     /// The maximum length, in characters.
     const MAX_LEN: usize = 200;
     text.chars().take(MAX_LEN).flat_map(char::escape_debug).collect()
+}
+
+/// Returns the values of a claim `aud` between backticks, for the log. Quotation marks would be escaped there.
+pub(super) fn shown_audience(audience: Option<&Value>) -> String {
+    /// The maximum number of values.
+    const MAX_VALUES: usize = 4;
+    let shown = |value: &Value| match value {
+        Value::String(text) => format!("`{}`", excerpt(text)),
+        other => format!("`{}`", excerpt(&other.to_string())),
+    };
+    match audience {
+        Some(Value::Array(all)) if all.is_empty() => "empty".to_owned(),
+        Some(Value::Array(all)) => {
+            let mut values: Vec<_> = all.iter().take(MAX_VALUES).map(shown).collect();
+            if all.len() > MAX_VALUES {
+                values.push("…".to_owned());
+            }
+            values.join(", ")
+        }
+        Some(one) => shown(one),
+        None => "missing".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_audience_is_shown_without_quotation_marks() {
+        for (audience, shown) in [
+            (json!("http://other/mcp"), "`http://other/mcp`"),
+            (json!(["a", "b"]), "`a`, `b`"),
+            (json!(["a", "b", "c", "d", "e"]), "`a`, `b`, `c`, `d`, …"),
+            (json!([]), "empty"),
+            (json!(7), "`7`"),
+        ] {
+            assert_eq!(shown_audience(Some(&audience)), shown);
+        }
+        let long = shown_audience(Some(&json!("x".repeat(100_000))));
+        assert_eq!(long.len(), 202);
+    }
 }
