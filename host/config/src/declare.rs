@@ -391,10 +391,9 @@ macro_rules! checked_text {
     };
 }
 
-/// Declares texts of one line that are not blank, each with its name in messages and an example:
-/// `Title, "a title", "\"Team notes\"";`
+/// Declares texts of one line that are not blank, each with an example: `Title, "\"Team notes\"";`
 macro_rules! one_line {
-    ($($(#[$attribute:meta])* $vis:vis struct $name:ident, $what:literal, $example:literal;)*) => {$(
+    ($($(#[$attribute:meta])* $vis:vis struct $name:ident, $example:literal;)*) => {$(
         $(#[$attribute])*
         $vis struct $name($vis String);
 
@@ -410,7 +409,7 @@ macro_rules! one_line {
             }
 
             fn from_node(node: &$crate::reader::Node<'_>) -> Option<Self> {
-                node.one_line::<Self>($what).map(Self)
+                node.one_line::<Self>().map(Self)
             }
         }
     )*};

@@ -189,7 +189,7 @@ impl Plugin {
 
 one_line! {
     /// A title.
-    pub(super) struct Title, "a title", "\"Team notes\"";
+    pub(super) struct Title, "\"Team notes\"";
 }
 
 checked_text! {

@@ -165,7 +165,7 @@ list_type! {
 
 one_line! {
     /// One line of text.
-    struct Line, "this text", "\"TODO FIXME\"";
+    struct Line, "\"TODO FIXME\"";
 }
 
 checked_text! {

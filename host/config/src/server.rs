@@ -98,7 +98,7 @@ impl Default for Server {
 
 one_line! {
     /// The name of the server.
-    struct Name, "a name", "\"team-context\"";
+    struct Name, "\"team-context\"";
 }
 
 /// Any text.

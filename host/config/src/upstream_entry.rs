@@ -189,9 +189,9 @@ impl FromTable for UpstreamPlugin {
         match prefix {
             None if !mount.is_prefix() && !table.has("prefix") => report(
                 "mount",
-                format!("nothing says which URIs of the upstream `{mount}` replaces the beginning of"),
+                format!("the mount `{mount}` needs `prefix`: the beginning of the upstream's URIs that it replaces"),
                 format!(
-                    "add that beginning, such as `prefix = \"file:///srv/\"`, or put the mount in front of all its URIs: `mount = \"{}+\"`",
+                    "add it, such as `prefix = \"file:///srv/\"`, or put the mount in front of all its URIs: `mount = \"{}+\"`",
                     keys.name.as_str().replace('_', "-")
                 ),
             ),

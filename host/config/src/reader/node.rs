@@ -74,15 +74,18 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns a string of one line that is not blank. `what` is its name in messages.
-    pub(crate) fn one_line<T: FromNode>(&self, what: &str) -> Option<String> {
+    /// Returns a string of one line that is not blank.
+    pub(crate) fn one_line<T: FromNode>(&self) -> Option<String> {
         let text = self.string::<T>()?;
-        if text.trim().is_empty() || text.contains(char::is_control) {
-            let help = format!("write {}, or remove it", self.assignment_hint(&T::example()));
-            self.report_error(format!("{what} is one line that is not empty, without control characters"), help);
-            return None;
-        }
-        Some(text.to_owned())
+        let fault = match text {
+            "" => "is empty",
+            _ if text.trim().is_empty() => "is blank",
+            _ if text.contains(char::is_control) => "has a control character, such as a line break",
+            _ => return Some(text.to_owned()),
+        };
+        let help = format!("write one line, such as {}, or remove it", self.assignment_hint(&T::example()));
+        self.report_error(format!("`{}` {fault}", truncated(self.key)), help);
+        None
     }
 
     /// Returns the value with the name in the string.

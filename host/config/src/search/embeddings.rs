@@ -134,9 +134,9 @@ written_as! {
 
 one_line! {
     /// The name of a model.
-    struct Model, "the name of the model", "\"text-embedding-3-small\"";
+    struct Model, "\"text-embedding-3-small\"";
     /// The kind of a text, in the endpoint's terms.
-    struct InputType, "the kind of a text", "\"query\"";
+    struct InputType, "\"query\"";
 }
 
 /// A prefix of texts.

@@ -31,7 +31,7 @@ fn a_mount_like_that_of_a_plugin_replaces_a_prefix() {
     let plugin = upstream(&format!("{url}mount = 'files://nas/'\nprefix = 'file:///srv/'")).unwrap();
     assert_eq!(plugin.upstream.unwrap().prefix.unwrap().as_str(), "file:///srv/");
     for (keys, message) in [
-        ("mount = 'files://nas/'", "nothing says which URIs"),
+        ("mount = 'files://nas/'", "needs `prefix`"),
         ("mount = 'up+'\nprefix = 'file:///srv/'", "no prefix is replaced"),
         ("mount = 'web://'\nprefix = 'file:///srv/'", "has hosts below it"),
         ("mount = 'files://nas/'\nprefix = 'up+'", "is not the beginning of URIs"),
