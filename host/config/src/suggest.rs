@@ -3,6 +3,7 @@
 use mcp_host_model::uri::Mount;
 
 use super::diagnostic::Diagnostic;
+use super::upstream_entry::LIMITS_OF_COMPONENTS;
 
 /// Adds a suggestion to a problem.
 pub(super) fn did_you_mean<'k>(
@@ -10,14 +11,19 @@ pub(super) fn did_you_mean<'k>(
     written: &str,
     known: impl IntoIterator<Item = &'k str>,
 ) -> Diagnostic {
-    match closest(written, known) {
+    suggest(problem, closest(written, known))
+}
+
+/// Adds this suggestion to a problem, if there is one.
+pub(super) fn suggest(problem: Diagnostic, meant: Option<&str>) -> Diagnostic {
+    match meant {
         Some(meant) => problem.label(format!("did you mean `{meant}`?")),
         None => problem,
     }
 }
 
 /// Names of keys in other programs: the table, the name, and our key. A key with a dot is in another table.
-const ALIASES: [(&str, &str, &str); 11] = [
+const ALIASES: [(&str, &str, &str); 13] = [
     ("principal", "token", "token-sha256"),
     ("principal", "sha256", "token-sha256"),
     ("http", "listen", "server.http"),
@@ -29,7 +35,17 @@ const ALIASES: [(&str, &str, &str); 11] = [
     ("server", "bind", "http"),
     ("server", "port", "http"),
     ("admin", "address", "listen"),
+    ("plugin.limits", "timeout", "deadline"),
+    ("upstream.limits", "timeout", "deadline"),
 ];
+
+/// Keys that a table has because another one has them, and that are refused there.
+const REFUSED: [(&str, &[&str]); 2] = [("plugin.limits", &["program-cpu"]), ("upstream.limits", &LIMITS_OF_COMPONENTS)];
+
+/// Returns whether a key of this table is always refused, so that no message names it as a valid one.
+pub(super) fn is_refused(table: &str, key: &str) -> bool {
+    REFUSED.iter().any(|(of, keys)| *of == table && keys.contains(&key))
+}
 
 /// Returns our key for a name that other programs use, in this table. A key in another table has that table's name and
 /// a dot in front.
@@ -52,6 +68,17 @@ pub(super) fn closest<'k>(written: &str, known: impl IntoIterator<Item = &'k str
         .filter(|(distance, word)| *distance <= (word.len().saturating_add(1) / 3).min(3))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, word)| word)
+}
+
+/// Returns the key that the author probably meant: one with a typo, or the only one that begins with what is written.
+pub(super) fn closest_key<'k>(written: &str, known: impl IntoIterator<Item = &'k str> + Clone) -> Option<&'k str> {
+    /// The minimum length of an abbreviation.
+    const MIN_BEGINNING: usize = 3;
+    closest(written, known.clone()).or_else(|| {
+        let mut beginning =
+            known.into_iter().filter(|word| written.len() >= MIN_BEGINNING && word.starts_with(written));
+        beginning.next().filter(|_| beginning.next().is_none())
+    })
 }
 
 /// Returns the mount that is most similar to the beginning of a URI or a glob: by scheme first, then as a whole.
@@ -86,6 +113,18 @@ mod tests {
         for written in ["", "a", "time", "line", "memory-of-a-plugin", &"deadline".repeat(10)] {
             assert_eq!(closest(written, known), None, "{written}");
         }
+    }
+
+    #[test]
+    fn a_key_is_suggested_for_its_beginning_if_no_other_has_the_same() {
+        let known = ["memory", "http-timeout", "http-rate-limit", "certificate"];
+        for (written, meant) in [("mem", "memory"), ("cert", "certificate"), ("memori", "memory")] {
+            assert_eq!(closest_key(written, known), Some(meant), "{written}");
+        }
+        for written in ["", "m", "http", "timeout"] {
+            assert_eq!(closest_key(written, known), None, "{written}");
+        }
+        assert_eq!(alias("plugin.limits", "timeout"), Some("deadline"));
     }
 
     #[test]

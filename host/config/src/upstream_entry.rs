@@ -129,7 +129,7 @@ const PROGRAM_MEMORY: u64 = 256 << 20;
 /// The maximum length of a user's name in bytes.
 const MAX_USER_LEN: usize = 256;
 /// Limits of components that do not apply to an upstream.
-const LIMITS_OF_COMPONENTS: [&str; 5] = ["handles", "files", "random-bytes", "http", "prepare"];
+pub(super) const LIMITS_OF_COMPONENTS: [&str; 5] = ["handles", "files", "random-bytes", "http", "prepare"];
 
 /// An upstream in the form of a plugin.
 struct UpstreamPlugin(Plugin);

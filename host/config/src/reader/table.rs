@@ -11,7 +11,7 @@ use super::schema::key_of;
 use super::{FromNode, KeyDocs, Keys, Node, ReadContext, Schema};
 use crate::Environment;
 use crate::diagnostic::{Cause, Diagnostic, quote};
-use crate::suggest::{alias, closest, did_you_mean, join_quoted};
+use crate::suggest::{alias, closest, closest_key, is_refused, join_quoted, suggest};
 
 /// A table during reading.
 pub(crate) struct Table<'a> {
@@ -108,7 +108,11 @@ impl<'a> Table<'a> {
 
     /// Returns whether an unknown key is a misspelling of this one. Valid only after all keys have been requested.
     pub(crate) fn has_misspelling_of(&self, key: &str) -> bool {
-        let is_meant = |written: &str| closest(written, [key]).is_some() || alias(&self.path, written) == Some(key);
+        let is_meant = |written: &str| {
+            closest(written, [key]).is_some()
+                || closest_key(written, self.valid()) == Some(key)
+                || alias(&self.path, written) == Some(key)
+        };
         self.unknown().any(|written| is_meant(written.get_ref()))
     }
 
@@ -195,12 +199,17 @@ impl<'a> Table<'a> {
         self.entries.keys().filter(|key| !self.known.iter().any(|known| known.name.as_str() == key.get_ref().as_ref()))
     }
 
+    /// Returns the requested keys that are not refused.
+    fn valid(&self) -> impl Iterator<Item = &str> + Clone {
+        let names = self.known.iter().map(|known| known.name.as_str());
+        names.filter(|name| !is_refused(&self.path, name))
+    }
+
     fn finish(&self) {
         for key in self.unknown() {
             let place = if self.path.is_empty() { String::new() } else { format!(" in `{}`", self.path) };
             let message = format!("unknown key {}{place}", quote(key.get_ref()));
-            let known = self.known.iter().map(|known| known.name.as_str());
-            let valid = format!("the valid keys are {}", join_quoted(known.clone()));
+            let valid = format!("the valid keys are {}", join_quoted(self.valid()));
             let problem = |help: String| Diagnostic::new(message, help).at(key.span());
             self.report(match alias(&self.path, key.get_ref()) {
                 // The line may be hidden, so the help contains the suggestion.
@@ -211,7 +220,7 @@ impl<'a> Table<'a> {
                     };
                     problem(format!("write {meant}; {valid}")).label(format!("did you mean {meant}?"))
                 }
-                None => did_you_mean(problem(valid), key.get_ref(), known),
+                None => suggest(problem(valid), closest_key(key.get_ref(), self.valid())),
             });
         }
         for (key, example) in self.missing.iter().filter(|(key, _)| !self.has_misspelling_of(key)) {

@@ -12,6 +12,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use mcp_host_base::escape::is_unsafe;
+
 use super::{FetchedProgram, SandboxMode};
 use crate::diagnostic::quote;
 use crate::paths::ExistingFile;
@@ -69,6 +71,14 @@ impl FromNode for UpstreamCommand {
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
+        if let Some(words) = node.value.as_str().and_then(words) {
+            let list = format!("[{}]", words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(", "));
+            node.expected_type_with::<Self>(Some(format!(
+                "write each argument for itself: {}",
+                node.assignment_hint(&list)
+            )));
+            return None;
+        }
         let items = node.items::<Argument>()?;
         let Some((first, rest)) = items.split_first() else {
             node.report_error("the command is empty", format!("write {}", node.assignment_hint(&Self::example())));
@@ -102,6 +112,15 @@ impl FromNode for UpstreamCommand {
         let (sandbox, hidden) = (SandboxMode::Full, Arc::default());
         Some(Self { program, arguments, sandbox, user: None, hidden, hidden_log: None })
     }
+}
+
+/// Returns the words of a command line of several words without quotes.
+fn words(line: &str) -> Option<Vec<&str>> {
+    /// The maximum length of a command line in a message, in bytes.
+    const MAX_LINE: usize = 200;
+    let is_plain = line.len() <= MAX_LINE && !line.contains(['"', '\'', '\\']) && !line.contains(is_unsafe);
+    let words: Vec<_> = line.split_whitespace().collect();
+    (is_plain && words.len() > 1).then_some(words)
 }
 
 /// The name prefixes of programs that run a script.

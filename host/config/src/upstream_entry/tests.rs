@@ -41,6 +41,23 @@ fn a_mount_like_that_of_a_plugin_replaces_a_prefix() {
     }
 }
 
+#[test]
+fn a_command_line_is_to_be_written_as_a_list() {
+    let error = upstream("command = 'ls -l /srv'\nmount = 'up+'").unwrap_err();
+    assert!(error.contains("`upstream.command` must be a list"), "{error}");
+    assert!(error.contains("write each argument for itself: `command = [\"ls\", \"-l\", \"/srv\"]`"), "{error}");
+    let error = upstream("command = 'ls'\nmount = 'up+'").unwrap_err();
+    assert!(error.contains("put it in brackets: `command = ["), "{error}");
+}
+
+#[test]
+fn a_limit_is_suggested_that_an_upstream_has() {
+    let url = "url = 'http://127.0.0.1:1/mcp'\nmount = 'up+'\n";
+    let error = upstream(&format!("{url}limits = {{ mem = '1MiB', timeout = '1s' }}")).unwrap_err();
+    assert!(error.contains("did you mean `memory`?") && error.contains("did you mean `deadline`?"), "{error}");
+    assert!(error.contains("`program-cpu`") && !error.contains("`handles`"), "{error}");
+}
+
 fn command(keys: &str) -> UpstreamCommand {
     let plugin = upstream(keys).unwrap();
     let UpstreamSource::Command(command) = plugin.upstream.unwrap().source else { panic!("it is a command") };
