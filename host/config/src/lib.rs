@@ -156,7 +156,7 @@ pub use principal::{PrincipalGroup, PrincipalName, PrincipalNameError, TokenPrin
 pub use rule::{ANONYMOUS, LOCAL, Operation, PrincipalSelector, Rule, RuleLine};
 pub use secret::Secret;
 pub use server::{AdvertisedCapability, DrainDelay, Extension, PageBytes, PageSize, ResponseCacheSize, Server, Tool};
-pub use suggest::nearest_mount;
+pub use suggest::{closest, nearest_mount};
 pub use token::{TokenDigest, TokenDigestError, TokenDigests};
 pub use upstream::{
     FetchedProgram, IdentityToken, SandboxMode, TokenExchange, TokenHolder, Upstream, UpstreamCommand, UpstreamSource,

@@ -55,7 +55,7 @@ pub(super) fn alias(table: &str, written: &str) -> Option<&'static str> {
 }
 
 /// Returns the word of `known` that the author probably meant.
-pub(super) fn closest<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+pub fn closest<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     /// Longer than any known word with a typo. Bounds the cost of a comparison, which is the product of both lengths.
     const MAX_WORD_LEN: usize = 32;
     if written.len() > MAX_WORD_LEN {

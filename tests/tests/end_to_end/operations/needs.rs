@@ -61,7 +61,7 @@ async fn what_a_provider_asks_for_is_shown_as_an_entry_that_serves_it() {
 async fn what_is_not_granted_and_what_nobody_reads_is_a_note_and_no_warning() {
     let plugin = Plugin::new("hello", &component("hello"), "hello:///").config("nams", "Ada");
     let config = ConfigFile::new().plugin(plugin).write();
-    let note = "it does not say that it reads `config.nams`; it reads `names`";
+    let note = "it does not say that it reads `config.nams` (did you mean `names`?); it reads `names`";
     let checked = check(&config, &["--strict"]).await.success();
     assert!(checked.text().contains(&format!("hello: note: {note}\n")), "{}", checked.text());
     let report = check(&config, &["--json"]).await.success().json();

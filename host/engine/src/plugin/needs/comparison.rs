@@ -139,7 +139,9 @@ impl Needs {
         let unknown = plugin.config.keys().filter(|key| !self.config.is_empty() && !self.config.contains_key(*key));
         missing.chain(unknown.map(|key| {
             let known: Vec<_> = self.config.keys().take(MAX_NOTES).map(|key| format!("`{key}`")).collect();
-            shown(&format!("it does not say that it reads `config.{key}`; it reads {}", known.join(", ")))
+            let meant = config::closest(key, self.config.keys().map(String::as_str));
+            let meant = meant.map(|meant| format!(" (did you mean `{meant}`?)")).unwrap_or_default();
+            shown(&format!("it does not say that it reads `config.{key}`{meant}; it reads {}", known.join(", ")))
         }))
     }
 
@@ -371,7 +373,10 @@ mod tests {
         let declared = needs(
             &json!({ "config": { "most": { "type": "integer", "default": 1 }, "rev": { "type": "string", "default": "" } } }),
         );
-        assert_eq!(declared.notes(&plugin), ["it does not say that it reads `config.ref`; it reads `most`, `rev`"]);
+        assert_eq!(
+            declared.notes(&plugin),
+            ["it does not say that it reads `config.ref` (did you mean `rev`?); it reads `most`, `rev`"]
+        );
         assert_eq!(
             declared.warnings(&plugin),
             ["the provider reads `config.most` as integer, and the config has another type"]
