@@ -108,7 +108,7 @@ impl HttpBody for HeldBody {
 
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string(), None)
+        Self::unavailable(&error)
     }
 }
 
@@ -158,6 +158,7 @@ impl AdminServer {
         from: Connection,
         slot: &ConnectionSlot,
     ) -> Response {
+        let is_administrator = administrator.is_some();
         let answer = match administrator {
             None => self.answer_user(request, config, from, slot).await,
             Some(_) if matches!(request.uri().path().strip_prefix(PREFIX), Some("audit" | "updates")) => {
@@ -179,7 +180,13 @@ impl AdminServer {
                 self.route(request, &administrator, from).await
             }
         };
-        answer.unwrap_or_else(Refusal::into_response)
+        answer.unwrap_or_else(|refusal| {
+            let refusal = match is_administrator {
+                true => refusal.naming_audit_log(self.host.audit_state()),
+                false => refusal,
+            };
+            refusal.into_response()
+        })
     }
 
     async fn route(&self, request: Request, administrator: &Principal, from: Connection) -> Result<Response, Refusal> {

@@ -11,6 +11,9 @@ use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use mcp_host_base::bounded_body::{self, BodyError};
+use mcp_host_base::escape;
+use mcp_host_model::resource::Error;
+use mcp_resource_host::audit::AuditState;
 use mcp_resource_host::host::AdminError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -32,12 +35,31 @@ pub(super) struct Refusal {
     answer: ErrorAnswer,
     /// The allowed methods of the path, if the request has another method.
     allow: Option<&'static str>,
+    /// Whether the audit log has no space for a record of the request.
+    is_unrecorded: bool,
 }
 
 impl Refusal {
     pub(super) fn new(status: StatusCode, error: impl Into<String>, help: Option<&str>) -> Self {
         let answer = ErrorAnswer { error: error.into(), help: help.map(str::to_owned) };
-        Self { status, answer, allow: None }
+        Self { status, answer, allow: None, is_unrecorded: false }
+    }
+
+    /// The refusal of a request that the host cannot answer now.
+    pub(super) fn unavailable(error: &Error) -> Self {
+        let refusal = Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string(), None);
+        Self { is_unrecorded: matches!(error, Error::AuditUnavailable), ..refusal }
+    }
+
+    /// Names the audit log and why it cannot be written, for an administrator, if this is the reason of the refusal.
+    pub(super) fn naming_audit_log(self, audit: Option<AuditState>) -> Self {
+        let Some(AuditState { file, failure: Some(failure), .. }) = audit.filter(|_| self.is_unrecorded) else {
+            return self;
+        };
+        let file = file.map(|file| format!(" {}", file.display())).unwrap_or_default();
+        let error = format!("the audit log{file} cannot be written: {}", failure.reason);
+        let help = "correct that, such as by freeing space, or write `on-full = \"drop\"` under `[audit]`";
+        Self::new(self.status, escape::line(&error), Some(help))
     }
 
     pub(super) fn bad_request(error: impl Into<String>) -> Self {
@@ -77,6 +99,7 @@ impl From<AdminError> for Refusal {
             AdminError::NotLoaded(_) | AdminError::NotPossible(_) => {
                 Self::new(StatusCode::CONFLICT, error.to_string(), None)
             }
+            AdminError::Refused(error) => Self::unavailable(&error),
             error => Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string(), None),
         }
     }

@@ -103,6 +103,14 @@ async fn requests_without_space_for_their_line_are_refused_until_there_is_some()
         server.request(method, json!({})).await.error();
         refusals += 1;
     }
+    let url = format!("{}/api/v1/plugins/m/reset", line.split_whitespace().last().unwrap());
+    let action = reqwest::Client::new().post(url).bearer_auth(TOKEN).send().await.unwrap();
+    let (code, action) = (action.status().as_u16(), action.json::<Value>().await.unwrap());
+    refusals += 1;
+    let error = action["error"].as_str().unwrap();
+    assert!(code == 503 && error.contains("disk/audit.jsonl cannot be written: "), "{action}");
+    assert!(error.contains("No space left on device"), "{action}");
+    assert!(action["help"].as_str().unwrap().contains("`on-full = \"drop\"`"), "{action}");
 
     disk.free();
     server.log_line("the audit log is written again").await;
