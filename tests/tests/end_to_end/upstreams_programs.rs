@@ -248,13 +248,13 @@ async fn administrators_see_a_program_with_its_use_and_how_the_last_one_ended() 
     let found = status().await;
     let (program, end) = (&found["programs"]["programs"][0], &found["programs"]["last_end"]);
     assert_eq!((&end["reason"], &found["programs"]["ends"]["memory"]), (&json!("memory"), &json!(1)), "{found}");
-    assert_eq!(end["text"], "it was killed above `limits.memory`");
+    assert_eq!(end["text"], "it was killed above `limits.memory` (128MiB)");
     assert_eq!((&program["state"], &program["restarts"]), (&json!("running"), &json!(1)), "{found}");
     assert_ne!(program["process"].as_u64().unwrap(), first);
     let text = run(["status", "up", "--config", &path]).await.success().text();
     assert!(
         text.contains("program    running, process ")
-            && text.contains("ended      it was killed above `limits.memory` at "),
+            && text.contains("ended      it was killed above `limits.memory` (128MiB) at "),
         "{text}"
     );
     server.end().await;

@@ -13,6 +13,7 @@ use mcp_host_base::task;
 use mcp_host_child::{
     Child, EndReason, GrantError, LaunchError, Launcher as Process, LauncherProgram, Measured, Outcome, Sandbox, Spec,
 };
+use mcp_host_config::limits::{Memory, ProgramCpu};
 use mcp_host_config::{Config, Plugin, SandboxMode, UpstreamCommand};
 use mcp_host_model::provider::{ProgramEndReason, ProgramLimits, ProgramUsage, async_trait};
 use tokio::sync::oneshot;
@@ -164,7 +165,16 @@ async fn accompany(mut child: Child, name: Arc<str>, mut stopped: oneshot::Recei
 
 /// Records the end of a program, and logs it.
 fn end(state: &ProgramState, name: &str, outcome: &Outcome) {
-    let reason = outcome.reason.to_string();
+    let limits = state.limits();
+    let limit = match outcome.reason {
+        EndReason::Memory => limits.memory.and_then(|bytes| Some(Memory::try_from(bytes).ok()?.to_string())),
+        EndReason::Cpu => limits.cpu.and_then(|time| Some(ProgramCpu::try_from(time).ok()?.to_string())),
+        _ => None,
+    };
+    let reason = match limit {
+        Some(limit) => format!("{} ({limit})", outcome.reason),
+        None => outcome.reason.to_string(),
+    };
     state.set_ended(reason_of(&outcome.reason), reason.clone());
     match outcome.reason {
         EndReason::Exit(0) => {
