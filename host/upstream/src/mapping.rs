@@ -12,7 +12,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use mcp_host_model::uri::{Mount, Router, UriTemplate, canonical, file_authority, is_requestable};
+use mcp_host_model::uri::{Mount, RouteError, Router, UriTemplate, canonical, file_authority, is_requestable};
 
 /// A mount that is a prefix to whole URIs, for normalization if the upstream's mount is not.
 const FRONT: &str = "u+";
@@ -49,8 +49,16 @@ impl Mapping {
         let unmapped = |error: &dyn std::fmt::Display| Unmapped(error.to_string());
         let uri = self.canonical(uri)?;
         let Some(router) = &self.exchanged else { return Ok(uri) };
-        let path = router.route(&uri).map_err(|error| unmapped(&error))?.path;
+        let path = router.route(&uri).map_err(|error| self.unrouted(&error))?.path;
         self.mount.compose(path.as_str()).map(|id| id.path.into()).map_err(|error| unmapped(&error))
+    }
+
+    /// Returns why a URI or a template does not begin with the prefix.
+    fn unrouted(&self, error: &RouteError) -> Unmapped {
+        Unmapped(match (error, self.prefix()) {
+            (RouteError::NoMount, Some(prefix)) => format!("it does not begin with `{prefix}` (`prefix`)"),
+            _ => error.to_string(),
+        })
     }
 
     fn canonical(&self, uri: &str) -> Result<String, Unmapped> {
@@ -106,7 +114,7 @@ impl Mapping {
             None => canonical_template(template).into_owned(),
             Some(router) => {
                 let (_, found) =
-                    router.route_template(&canonical_template(template)).map_err(|error| unmapped(&error))?;
+                    router.route_template(&canonical_template(template)).map_err(|error| self.unrouted(&error))?;
                 found.path_template().to_owned()
             }
         };
@@ -163,6 +171,8 @@ mod tests {
         {
             assert!(exchanged.path(uri).is_err(), "{uri}");
         }
+        let unmapped = exchanged.path("urn:isbn:1").unwrap_err().to_string();
+        assert_eq!(unmapped, "it does not begin with `file:///srv/` (`prefix`)");
         for uri in ["", "a", "/a", "a b:c"] {
             assert!(front.path(uri).is_err(), "{uri}");
         }
