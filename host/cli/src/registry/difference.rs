@@ -53,6 +53,8 @@ pub(super) struct Difference {
     rows: Vec<[Cell; 3]>,
     /// The items that need agreement, in the notation of `--agree`.
     pub(super) unagreed: Vec<String>,
+    /// The values of `--agree` that were needed, in the same notation: a command with the others must repeat them.
+    pub(super) given: Vec<String>,
     /// The agreed capabilities for the new lock entry.
     pub(super) agreed: BTreeSet<Capability>,
 }
@@ -61,8 +63,13 @@ impl Difference {
     /// Compares a version with a locked component.
     pub(super) fn new(locked: &LockedComponent, candidate: &Candidate, config: &Config, by: &Agreed) -> Self {
         let (obtained, wanted) = (&candidate.obtained, &candidate.capabilities);
-        let mut difference =
-            Self { changes: Vec::new(), rows: Vec::new(), unagreed: Vec::new(), agreed: capabilities(&locked.agreed) };
+        let mut difference = Self {
+            changes: Vec::new(),
+            rows: Vec::new(),
+            unagreed: Vec::new(),
+            given: Vec::new(),
+            agreed: capabilities(&locked.agreed),
+        };
         let before = capabilities(&locked.needs);
         let (from, to) = (version(locked.version.as_ref()), version(obtained.version.as_ref()));
         difference.change("version", &from, &to);
@@ -94,7 +101,9 @@ impl Difference {
         difference.provenance(locked, candidate, by);
         // Capabilities that the version does not want are not agreed to in advance.
         let is_wanted = |capability: &&Capability| wanted.iter().any(|wanted| capability.covers(wanted));
-        difference.agreed.extend(by.capabilities.iter().filter(is_wanted).cloned());
+        let given: Vec<_> = by.capabilities.iter().filter(is_wanted).cloned().collect();
+        difference.given.extend(given.iter().map(ToString::to_string));
+        difference.agreed.extend(given);
         let agreed = difference.agreed.clone();
         let unagreed: BTreeSet<_> = missing(wanted, &agreed).into_iter().cloned().collect();
         for capability in wanted.difference(&before) {
@@ -156,9 +165,8 @@ impl Difference {
 
     fn require(&mut self, what: &'static str, by: &Agreed, why: &str) {
         let is_agreed = by.others.contains(what);
-        if !is_agreed {
-            self.unagreed.push(what.to_owned());
-        }
+        let values = if is_agreed { &mut self.given } else { &mut self.unagreed };
+        values.push(what.to_owned());
         let note = if is_agreed { "agreed to" } else { "not agreed to" };
         self.rows.push([Cell::text("!"), Cell::verbatim(what), Cell::whole_warning(&format!("{why}: {note}"))]);
     }

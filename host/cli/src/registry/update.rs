@@ -126,9 +126,10 @@ pub(super) fn command_of(project: &Project, reference: &Reference, command: &str
     format!("mcp-host {command} {name}").trim_end().to_owned()
 }
 
-/// Prints the command that agrees to a difference.
+/// Prints the command that agrees to a difference. It repeats the given values of `--agree`, which are not kept.
 pub(super) fn warn_of_unagreed(reference: &Reference, difference: &Difference, command: &str, context: &Context) {
-    let options: Vec<_> = difference.unagreed.iter().map(|what| format!("--agree {}", word(what))).collect();
+    let values = difference.given.iter().chain(&difference.unagreed);
+    let options: Vec<_> = values.map(|what| format!("--agree {}", word(what))).collect();
     context.messages.warning(&format!("{reference} was not locked; to agree: {command} {}", options.join(" ")));
 }
 

@@ -73,6 +73,27 @@ async fn a_version_that_asks_for_higher_limits_has_to_be_agreed_to_and_gets_none
 }
 
 #[tokio::test]
+async fn the_command_that_agrees_to_the_rest_repeats_what_was_agreed_to() {
+    let registry = Registry::start().await;
+    let project = RegistryProject::new(&registry);
+    let (_first, modest) = hello_that_asks_for(&json!({}));
+    let needs = json!({ "http": [{ "origin": "https://api.example.com" }], "keyvalue": [{ "bucket": "pages" }] });
+    let (_second, greedy) = hello_that_asks_for(&needs);
+    project.push(&modest, "1.0.0", Some("acme.pem")).await.success();
+    project.run(["add", "hello", &registry.reference("1")]).await.success();
+    project.push(&greedy, "1.1.0", Some("acme.pem")).await.success();
+    for (agreed, other) in [("keyvalue", "http:https://api.example.com"), ("http:https://api.example.com", "keyvalue")]
+    {
+        let refused = project.run(["update", "hello", "--agree", agreed]).await;
+        assert_eq!(refused.code(), 3, "{}", refused.stderr);
+        let agreeing = format!("to agree: mcp-host update hello --agree {agreed} --agree {other}\n");
+        assert!(refused.stderr.contains(&agreeing), "{}", refused.stderr);
+    }
+    let both = ["update", "hello", "--agree", "keyvalue", "--agree", "http:https://api.example.com"];
+    project.run(both).await.success();
+}
+
+#[tokio::test]
 async fn a_tag_that_was_moved_or_is_gone_leaves_what_is_locked() {
     let registry = Registry::start().await;
     let project = RegistryProject::new(&registry);
