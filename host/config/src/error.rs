@@ -158,7 +158,8 @@ impl ConfigError {
         self.render_within(look, None)
     }
 
-    /// Renders all problems like [`render`](Self::render), with corrections wrapped at the given number of columns.
+    /// Renders all problems like [`render`](Self::render), with corrections wrapped at the given number of columns. The
+    /// lines of a correction below its first are part of a config, and are not wrapped.
     pub fn render_within(&self, look: RenderStyle, columns: Option<usize>) -> String {
         let renderer = match look {
             RenderStyle::Plain => Renderer::plain(),
@@ -206,7 +207,11 @@ impl ConfigError {
         let used = HELP_LABEL_WIDTH.saturating_add(problem.position.map_or(1, |at| at.line.to_string().len()));
         // The renderer aligns the lines below the first.
         let help = match columns {
-            Some(columns) => wrap(&help, columns.saturating_sub(used), 0, 0),
+            Some(columns) => {
+                let (prose, lines) =
+                    help.split_at_checked(help.find('\n').unwrap_or(help.len())).unwrap_or((&help, ""));
+                wrap(prose, columns.saturating_sub(used), 0, 0) + lines
+            }
             None => help,
         };
         group.element(Level::HELP.message(help))

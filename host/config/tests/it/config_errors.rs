@@ -124,6 +124,24 @@ fn colors_change_the_look_and_not_the_text() {
     assert_eq!(plain, error.render(RenderStyle::Plain));
 }
 
+#[test]
+fn on_a_narrow_terminal_a_correction_is_wrapped_and_the_lines_to_copy_are_not() {
+    let error = Config::parse("", Path::new("mcp-host.toml")).unwrap_err();
+    assert_eq!(
+        error.render_within(RenderStyle::Plain, Some(40)),
+        "error: there are no plugins, so there is nothing to serve\n\
+         --> mcp-host.toml\n \
+         = help: `mcp-host init` writes a\n         \
+         config for a directory; or\n         \
+         add one:\n         \
+         [[plugin]]\n         \
+         name = \"notes\"\n         \
+         component = \"notes\"\n         \
+         mount = \"notes:///\"\n         \
+         grants.dirs = [{ host = \".\", guest = \"/notes\" }]"
+    );
+}
+
 /// Returns the text after an escape character, without the rest of its escape sequence.
 fn strip_ansi(place: usize, text: &str) -> &str {
     if place == 0 { text } else { text.split_once('m').unwrap().1 }
