@@ -107,10 +107,13 @@ fn print(
         Table::new(["PLUGIN", "GRANT", "IMPORTS", "GRANTED", "STATUS"]).print(grants, output)?;
     }
     for one in all {
-        let error = one.outcome.as_ref().err().map(ToString::to_string);
-        for message in error.into_iter().chain(one.warnings()) {
+        if let Err(error) = &one.outcome {
             output.line("")?;
-            output.prose(&format!("{}: {message}", one.plugin.name))?;
+            output.prose(&format!("{}: {error}", one.plugin.name))?;
+        }
+        for message in one.warnings() {
+            output.line("")?;
+            output.prose(&format!("{}: warning: {message}", one.plugin.name))?;
         }
         if let Ok(Tried::Nothing) = one.outcome {
             output.line("")?;
@@ -123,7 +126,7 @@ fn print(
     }
     for message in config_warnings {
         output.line("")?;
-        output.prose(message)?;
+        output.prose(&format!("warning: {message}"))?;
     }
     for note in notes {
         output.line("")?;
@@ -166,18 +169,12 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_in_full_below_the_table() {
+    fn an_error_is_told_in_full_below_the_table_and_warnings_and_notes_have_their_labels() {
         let mut written = Vec::new();
         let confinement = ConfinementReport::default();
         let mut output = Output::to(&mut written, Destination::Pipe);
-        print(
-            &[load_failed(plugin())],
-            &["look here".to_owned()],
-            &["and there".to_owned()],
-            &confinement,
-            &mut output,
-        )
-        .unwrap();
+        let one = PluginCheck { grant_warnings: vec!["take care".to_owned()], ..load_failed(plugin()) };
+        print(&[one], &["look here".to_owned()], &["and there".to_owned()], &confinement, &mut output).unwrap();
         drop(output);
         assert_eq!(
             String::from_utf8(written).unwrap(),
@@ -185,7 +182,9 @@ mod tests {
              \n\
              notes: /srv/plugins/notes.wasm is not a WebAssembly component: it is empty\n\
              \n\
-             look here\n\
+             notes: warning: take care\n\
+             \n\
+             warning: look here\n\
              \n\
              note: and there\n\
              \n\
