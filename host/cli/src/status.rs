@@ -2,6 +2,7 @@
 
 mod plugin;
 
+use std::io;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -29,6 +30,9 @@ const HEADER: [&str; 7] = ["PLUGIN", "STATE", "CALLS/S", "P99", "MEMORY", "FAULT
 /// All columns of each plugin.
 const WIDE_HEADER: [&str; 10] =
     ["PLUGIN", "MOUNT", "STATE", "CALLS/S", "P50", "P99", "MEMORY", "FAULTS", "CACHE HITS", "WATCHED"];
+/// The columns of a terminal on which these do not fit.
+const NARROW_WIDE_HEADER: [&str; 9] =
+    ["PLUGIN", "MOUNT", "STATE", "CALLS/S", "P99", "MEMORY", "FAULTS", "CACHE HITS", "WATCHED"];
 
 const EXAMPLES: &str = "\
 The listener, its token and its certificate are in `[admin]` of the config.
@@ -170,7 +174,7 @@ fn print(status: &Status, is_wide: bool, output: &mut Output<'_>) -> Result<(), 
         output.line(&format!("log       {filter} until {until}, set by {by}"))?;
     }
     if is_wide {
-        Table::always_with_headings(WIDE_HEADER).print(plugins.items.iter().map(wide_row).collect(), output)?;
+        print_wide(&plugins.items, output)?;
     } else {
         Table::always_with_headings(HEADER).print(plugins.items.iter().map(row).collect(), output)?;
     }
@@ -251,8 +255,25 @@ fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
+/// Prints all columns. On a terminal on which they do not fit, first the limits of memory are left out, then the
+/// medians.
+fn print_wide(plugins: &[PluginStatus], output: &mut Output<'_>) -> io::Result<()> {
+    let rows = |memory: fn(&Memory) -> String| plugins.iter().map(|one| wide_row(one, memory)).collect::<Vec<_>>();
+    let mut table = Table::always_with_headings(WIDE_HEADER);
+    for rows in [rows(of_limit), rows(in_percent)] {
+        if table.fits(&rows, output) {
+            return table.print(rows, output);
+        }
+    }
+    let without_median = |[name, mount, state, rate, _, p99, memory, faults, hits, watched]: [Cell; 10]| {
+        [name, mount, state, rate, p99, memory, faults, hits, watched]
+    };
+    let rows = rows(in_percent).into_iter().map(without_median).collect();
+    Table::always_with_headings(NARROW_WIDE_HEADER).print(rows, output)
+}
+
 fn row(plugin: &PluginStatus) -> [Cell; 7] {
-    let memory = plugin.memory.as_ref().map(|memory| format!("{} %", percent(memory)));
+    let memory = plugin.memory.as_ref().map(in_percent);
     [
         Cell::text(&plugin.name),
         state_or_untried(plugin),
@@ -264,7 +285,7 @@ fn row(plugin: &PluginStatus) -> [Cell; 7] {
     ]
 }
 
-fn wide_row(plugin: &PluginStatus) -> [Cell; 10] {
+fn wide_row(plugin: &PluginStatus, memory: fn(&Memory) -> String) -> [Cell; 10] {
     [
         Cell::text(&plugin.name),
         Cell::verbatim(&plugin.mount),
@@ -272,7 +293,7 @@ fn wide_row(plugin: &PluginStatus) -> [Cell; 10] {
         Cell::optional(plugin.recent.as_ref().map(rate).as_deref()),
         duration_cell(plugin, |recent| recent.p50_us),
         duration_cell(plugin, |recent| recent.p99_us),
-        Cell::optional(plugin.memory.as_ref().map(of_limit).as_deref()),
+        Cell::optional(plugin.memory.as_ref().map(memory).as_deref()),
         faults(plugin),
         Cell::optional(hits(&plugin.cache).as_deref()),
         Cell::text(&plugin.watched.to_string()),
@@ -292,6 +313,10 @@ fn faults(plugin: &PluginStatus) -> Cell {
 
 fn percent(memory: &Memory) -> u64 {
     memory.used.saturating_mul(100).checked_div(memory.limit).unwrap_or_default()
+}
+
+fn in_percent(memory: &Memory) -> String {
+    format!("{} %", percent(memory))
 }
 
 fn of_limit(memory: &Memory) -> String {
@@ -405,6 +430,48 @@ mod tests {
         assert_eq!(rate(&at_the_start), "2.0");
         let shown = [0, 250, 1250, 12_500, 999_000, 1_250_000].map(duration);
         assert_eq!(shown, ["0 µs", "250 µs", "1.2 ms", "12 ms", "999 ms", "1.2 s"]);
+    }
+
+    #[test]
+    fn on_a_narrow_terminal_limits_of_memory_are_left_out_and_then_medians() {
+        let recent = RecentCalls { window_ms: 60_000, calls: 90, p50_us: Some(250), p99_us: Some(1250) };
+        let plugin = PluginStatus {
+            name: "notes".to_owned(),
+            mount: "notes:///".to_owned(),
+            state: PluginState::Ready {},
+            answered: true,
+            configured: true,
+            digest: None,
+            memory: Some(Memory { used: 8 << 20, limit: 64 << 20 }),
+            faults: std::collections::BTreeMap::new(),
+            cache: CacheStatus { hits: 2, misses: 1, responses: 0, bytes: 0, capacity: 0 },
+            recent: Some(recent),
+            warnings: 0,
+            watched: 0,
+            preparation: None,
+        };
+        let printed = |width| {
+            let mut written = Vec::new();
+            let mut output = Output::to(&mut written, Destination::Terminal).with_width(width);
+            print_wide(std::slice::from_ref(&plugin), &mut output).unwrap();
+            drop(output);
+            String::from_utf8(written).unwrap()
+        };
+        for (width, shown) in [
+            (None, (true, true)),
+            (Some(96), (true, true)),
+            (Some(95), (false, true)),
+            (Some(86), (false, true)),
+            (Some(85), (false, false)),
+        ] {
+            let printed = printed(width);
+            assert_eq!((printed.contains("12 % of 64.0 MiB"), printed.contains("P50")), shown, "{width:?}\n{printed}");
+        }
+        assert_eq!(
+            printed(Some(80)),
+            "PLUGIN  MOUNT      STATE  CALLS/S  P99     MEMORY  FAULTS  CACHE HITS  WATCHED\n\
+             notes   notes:///  ready  1.5      1.2 ms  12 %    0       66 %        0\n"
+        );
     }
 
     #[test]

@@ -3,13 +3,15 @@
 //! On a terminal tables have headings, and programs get plain rows. A table for people
 //! ([`Table::always_with_headings`]) has headings in both cases, as programs can use `--json`. A row is one line,
 //! provider text is escaped, and a column never gets narrower from one page of a listing to the next. Only if the
-//! terminal is too narrow for a page, its columns are arranged to fit, and a cell takes several lines. Verbatim cells,
-//! such as URIs, get at least half of the width.
+//! terminal is too narrow for a page, its columns are arranged to fit, and a cell takes several lines. Headings are
+//! broken at blanks only, and so are short words such as states and numbers, unless the terminal is too narrow even for
+//! these. Of the rest, verbatim cells, such as URIs, get at least half of the width.
 
 use std::io;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{Attribute, Color, ColumnConstraint, ContentArrangement, Width};
+use mcp_host_base::text::columns;
 
 use super::escape;
 use super::output::{Destination, Output};
@@ -81,6 +83,11 @@ impl Cell {
         Self { severity: Some(Severity::Error), ..Self::text(text) }
     }
 
+    /// The width of the longest of the words that are not broken; 0 in verbatim text.
+    fn word_width(&self) -> u16 {
+        if self.is_verbatim { 0 } else { word_width(&self.text, MAX_WHOLE_WORD) }
+    }
+
     fn into_cell(self) -> comfy_table::Cell {
         let cell = comfy_table::Cell::new_owned(self.text);
         match self.severity {
@@ -92,10 +99,22 @@ impl Cell {
     }
 }
 
+/// The width of a text on a terminal.
+fn text_width(text: &str) -> u16 {
+    u16::try_from(columns(text)).unwrap_or(u16::MAX)
+}
+
+/// The width of the longest word of a text; longer words than `max` do not count.
+fn word_width(text: &str, max: u16) -> u16 {
+    text.split(' ').map(text_width).filter(|width| *width <= max).max().unwrap_or_default()
+}
+
 /// A table with headings that prints rows in batches.
 pub(super) struct Table<const COLUMNS: usize> {
     /// The headings, until they are printed.
     headings: Option<[&'static str; COLUMNS]>,
+    /// The headings, also after that; empty in a table without.
+    titles: [&'static str; COLUMNS],
     /// Whether the headings are printed to terminals only.
     are_for_terminals: bool,
     /// The width of each column so far, without the gap.
@@ -105,7 +124,7 @@ pub(super) struct Table<const COLUMNS: usize> {
 impl<const COLUMNS: usize> Table<COLUMNS> {
     /// A table with these headings.
     pub(super) fn new(headings: [&'static str; COLUMNS]) -> Self {
-        Self { headings: Some(headings), are_for_terminals: true, widths: [0; COLUMNS] }
+        Self { headings: Some(headings), titles: headings, are_for_terminals: true, widths: [0; COLUMNS] }
     }
 
     /// A table with headings for every destination: its numbers are meaningless without them.
@@ -115,7 +134,7 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
 
     /// A table whose first column labels the others.
     pub(super) fn without_headings() -> Self {
-        Self { headings: None, are_for_terminals: true, widths: [0; COLUMNS] }
+        Self { headings: None, titles: [""; COLUMNS], are_for_terminals: true, widths: [0; COLUMNS] }
     }
 
     /// Prints more rows.
@@ -139,6 +158,9 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
         }
         let is_verbatim: [bool; COLUMNS] =
             std::array::from_fn(|column| rows.iter().any(|row| row.get(column).is_some_and(|cell| cell.is_verbatim)));
+        let words = std::array::from_fn(|column| {
+            rows.iter().filter_map(|row| row.get(column)).map(Cell::word_width).max().unwrap_or_default()
+        });
         for row in rows {
             table.add_row(row.map(Cell::into_cell));
         }
@@ -150,13 +172,41 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
             // The gap behind the last column is not printed.
             let width = width.saturating_add(COLUMN_GAP);
             table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-            lower_bounds = narrow_bounds(lower_bounds, is_verbatim, width);
+            lower_bounds = narrow_bounds(lower_bounds, self.whole_words(words, width), is_verbatim, width);
         }
         for (column, bound) in table.column_iter_mut().zip(lower_bounds) {
             column.set_padding((0, COLUMN_GAP));
             column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(bound)));
         }
         table.lines().try_for_each(|line| output.line(line.trim_end()))
+    }
+
+    /// Returns whether these rows, and the headings, fit on the terminal, each on one line. Anything fits a pipe.
+    pub(super) fn fits(&self, rows: &[[Cell; COLUMNS]], output: &Output<'_>) -> bool {
+        let Some(width) = output.width() else { return true };
+        let widths = self.titles.into_iter().enumerate().map(|(column, title)| {
+            let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| text_width(&cell.text));
+            cells.fold(text_width(title), u16::max).saturating_add(COLUMN_GAP)
+        });
+        widths.fold(0, u16::saturating_add) <= width.saturating_add(COLUMN_GAP)
+    }
+
+    /// Returns widths of columns, with the gap, in which neither headings are broken nor words of this width; if the
+    /// total exceeds `width`, headings at blanks; then only these; or else 0.
+    fn whole_words(&self, words: [u16; COLUMNS], width: u16) -> [u16; COLUMNS] {
+        let of_headings = self.titles.map(|title| word_width(title, u16::MAX));
+        [(self.titles.map(text_width), words), (of_headings, words), (of_headings, [0; COLUMNS])]
+            .into_iter()
+            .map(|(headings, words)| {
+                let pairs = headings.into_iter().zip(words);
+                let mut widths = [0; COLUMNS];
+                for (width, (heading, word)) in widths.iter_mut().zip(pairs) {
+                    *width = heading.max(word).saturating_add(COLUMN_GAP);
+                }
+                widths
+            })
+            .find(|widths| widths.iter().copied().fold(0, u16::saturating_add) <= width)
+            .unwrap_or([0; COLUMNS])
     }
 
     /// Returns whether a terminal of this width is too narrow for the columns, and still wide enough to arrange them.
@@ -167,16 +217,22 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
     }
 }
 
-/// Returns the minimum widths of columns whose total exceeds `width`: verbatim columns get the width that the others
-/// leave, and at least half.
+/// Returns the minimum widths of columns whose total exceeds `width`: at least `minimums`, whose total does not. Of the
+/// rest verbatim columns get the width that the others leave, and at least half of all.
 fn narrow_bounds<const COLUMNS: usize>(
     widths: [u16; COLUMNS],
+    minimums: [u16; COLUMNS],
     is_verbatim: [bool; COLUMNS],
     width: u16,
 ) -> [u16; COLUMNS] {
-    let others = widths.iter().zip(is_verbatim).filter(|(_, is_verbatim)| !is_verbatim).map(|(width, _)| *width);
-    let mut left = width.saturating_sub(others.fold(0, u16::saturating_add)).max(width.div_euclid(2));
-    let mut bounds = [0; COLUMNS];
+    let total = |widths: [u16; COLUMNS], of_verbatim: bool| {
+        let counted = widths.into_iter().zip(is_verbatim).filter(|(_, is_verbatim)| *is_verbatim == of_verbatim);
+        counted.map(|(width, _)| width).fold(0, u16::saturating_add)
+    };
+    let share = width.saturating_sub(total(widths, false)).max(width.div_euclid(2));
+    let share = share.min(width.saturating_sub(total(minimums, false)));
+    let mut left = share.saturating_sub(total(minimums, true));
+    let mut bounds = minimums;
     let columns = widths.into_iter().zip(&mut bounds).zip(is_verbatim);
     let mut columns: Vec<_> =
         columns.filter(|(_, is_verbatim)| *is_verbatim).map(|((width, bound), _)| (width, bound)).collect();
@@ -184,8 +240,9 @@ fn narrow_bounds<const COLUMNS: usize>(
     columns.sort_unstable_by_key(|(width, _)| *width);
     let mut count = u16::try_from(columns.len()).unwrap_or(u16::MAX);
     for (width, bound) in columns {
-        *bound = left.checked_div(count).unwrap_or_default().min(width);
-        left = left.saturating_sub(*bound);
+        let more = left.checked_div(count).unwrap_or_default().min(width.saturating_sub(*bound));
+        *bound = bound.saturating_add(more);
+        left = left.saturating_sub(more);
         count = count.saturating_sub(1);
     }
     bounds
@@ -193,6 +250,8 @@ fn narrow_bounds<const COLUMNS: usize>(
 
 /// The gap between columns.
 const COLUMN_GAP: u16 = 2;
+/// The width up to which a word for people, such as a state or a name, is not broken.
+const MAX_WHOLE_WORD: u16 = 14;
 /// The width per column, with its gap, below which a table is not arranged.
 const MIN_COLUMN_WIDTH: u16 = 8;
 
@@ -286,9 +345,28 @@ mod tests {
 
     #[test]
     fn on_a_narrow_terminal_what_is_shown_verbatim_has_what_others_leave_and_at_least_half() {
-        assert_eq!(narrow_bounds([27, 37, 13, 7], [true, true, false, false], 82), [27, 35, 0, 0]);
-        assert_eq!(narrow_bounds([60, 20, 40], [true, false, false], 80), [40, 0, 0]);
-        assert_eq!(narrow_bounds([90, 90], [false, false], 80), [0, 0]);
+        assert_eq!(narrow_bounds([27, 37, 13, 7], [0; 4], [true, true, false, false], 82), [27, 35, 0, 0]);
+        assert_eq!(narrow_bounds([60, 20, 40], [0; 3], [true, false, false], 80), [40, 0, 0]);
+        assert_eq!(narrow_bounds([90, 90], [0; 2], [false, false], 80), [0, 0]);
+        assert_eq!(narrow_bounds([60, 20, 40], [5, 18, 30], [true, false, false], 80), [32, 18, 30]);
+    }
+
+    #[test]
+    fn on_a_narrow_terminal_headings_and_short_words_are_broken_at_blanks_only() {
+        let [state, time, none, count] = ["suspended now", "1.2 s", "-", "12"].map(Cell::text);
+        let row = [state, Cell::verbatim("git://a/very/long/mount/of/a/plugin/"), time, none.clone(), none, count];
+        for width in 48..100 {
+            let mut written = Vec::new();
+            let mut output = Output::to(&mut written, Destination::Terminal).with_width(Some(width));
+            let mut table = Table::always_with_headings(["STATE", "MOUNT", "WITHOUT STREAM", "P50", "P99", "FAULTS"]);
+            table.print(vec![row.clone()], &mut output).unwrap();
+            drop(output);
+            let printed = String::from_utf8(written).unwrap();
+            assert!(printed.lines().all(|line| line.chars().count() <= usize::from(width)), "{width}\n{printed}");
+            for word in ["STATE", "MOUNT", "WITHOUT", "STREAM", "P50", "P99", "FAULTS", "suspended", "1.2", "12"] {
+                assert!(printed.split_whitespace().any(|printed| printed == word), "{word} at {width}\n{printed}");
+            }
+        }
     }
 
     #[test]
