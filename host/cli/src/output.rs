@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use anstream::AutoStream;
 use anstream::stream::RawStream;
 use clap::ColorChoice;
-use mcp_host_base::text::wrap;
+use mcp_host_base::text::{columns, wrap};
 use mcp_host_server::json::Encoder;
 use serde::Serialize;
 
@@ -84,13 +84,13 @@ impl<'a> Output<'a> {
         self.writer.write_all(b"\n")
     }
 
-    /// Prints escaped prose and a line feed. On a terminal lines are wrapped, with the indentation of their beginning.
+    /// Prints escaped prose and a line feed. On a terminal lines are wrapped, with the indentation of their beginning, or
+    /// of the text behind their label.
     pub(super) fn prose(&mut self, text: &str) -> io::Result<()> {
         let Some(columns) = self.width.map(usize::from) else { return self.text(text) };
         let escaped = escape::lines(text);
         for line in escaped.lines() {
-            let indent = line.chars().take_while(|c| *c == ' ').count();
-            self.line(&wrap(line, columns, 0, indent))?;
+            self.line(&wrap(line, columns, 0, hanging_indent(line)))?;
         }
         Ok(())
     }
@@ -166,6 +166,20 @@ pub(super) fn terminal_width(stream: &(impl IsTerminal + AsFd)) -> Option<u16> {
     width.or_else(|| std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns > 0))
 }
 
+/// Returns the column where the text of a line begins: behind blanks, and behind a label such as `audit     ` or
+/// ` = help: `.
+fn hanging_indent(line: &str) -> usize {
+    let text = line.trim_start_matches(' ');
+    let behind_label = match text.strip_prefix("= help: ") {
+        Some(help) => help,
+        None => match text.split_once("  ") {
+            Some((label, rest)) if !label.contains(' ') => rest.trim_start_matches(' '),
+            _ => text,
+        },
+    };
+    columns(line).saturating_sub(columns(behind_label))
+}
+
 /// Indents JSON as `serde_json` does, and keeps the order of members.
 fn indented(json: &str) -> String {
     let (mut lines, mut depth, mut is_in_string, mut is_escaped) = (String::new(), 0_usize, false, false);
@@ -223,6 +237,22 @@ mod tests {
     fn text_on_a_terminal_ends_its_line() {
         for (text, shown) in [("a", "a\n"), ("a\n", "a\n"), ("", "")] {
             assert_eq!(printed(Destination::Terminal, |output| output.text(text)), shown);
+        }
+    }
+
+    #[test]
+    fn on_a_narrow_terminal_prose_is_wrapped_below_itself() {
+        for (text, shown) in [
+            ("one two three four five", "one two three four\nfive\n"),
+            ("  one two three four", "  one two three\n  four\n"),
+            ("audit   one two three", "audit   one two\n        three\n"),
+            (" = help: one two three", " = help: one two\n         three\n"),
+        ] {
+            let mut written = Vec::new();
+            let mut output = Output::to(&mut written, Destination::Terminal).with_width(Some(18));
+            output.prose(text).unwrap();
+            drop(output);
+            assert_eq!(String::from_utf8(written).unwrap(), shown);
         }
     }
 
