@@ -337,6 +337,7 @@ async fn a_reload_that_fails_quotes_no_value_that_may_be_private() {
     let server = HttpServer::start(&config).await;
     let status = command(&config, &["status", "up"]).await.success().text();
     assert!(status.contains("/mcp?…") && !status.contains("hunter"), "{status}");
+    assert!(status.contains(", listing-items ") && !status.contains("random-bytes"), "an upstream has none: {status}");
     let socket = folder.path().join("admin.sock");
     let mistakes = [
         ("component = 'x'\ngrants.env = { DATABASE = 'hunter2', MODE = 5 }", "`grants.env`"),

@@ -282,6 +282,8 @@ async fn a_program_above_its_processor_time_ends_and_is_started_again() {
     let (program, ends) = (&found["programs"]["programs"][0], &found["programs"]["ends"]);
     assert_eq!((&program["state"], &program["restarts"]), (&json!("running"), &json!(1)), "{found}");
     assert_eq!((&program["cpu_limit_ms"], &ends["cpu"]), (&json!(2000), &json!(1)), "{found}");
+    let shown = run(["status", "up", "--config", &path]).await.success().text();
+    assert!(shown.contains(", program-cpu 2s\n") && !shown.contains("random-bytes"), "{shown}");
     server.end().await;
 }
 

@@ -22,7 +22,7 @@ pub(super) fn print(details: &PluginDetails, output: &mut Output<'_>) -> Result<
     lines.extend(usage.iter().flat_map(of_usage));
     lines.push(("loads", of_loads(loads)));
     lines.extend(programs.iter().flat_map(of_programs));
-    lines.extend(config.iter().flat_map(of_config));
+    lines.extend(config.iter().flat_map(|config| of_config(config, programs.as_ref())));
     lines.extend(of_requirements(requirements));
     lines.extend(search.iter().map(|search| ("search", of_search(search))));
     // A setting that the provider does not accept is a warning, too.
@@ -134,13 +134,16 @@ fn of_program(program: &ProgramView) -> String {
     parts.join(", ")
 }
 
-fn of_config(config: &PluginConfig) -> Vec<(&'static str, String)> {
+fn of_config(config: &PluginConfig, programs: Option<&ProgramsView>) -> Vec<(&'static str, String)> {
     let PluginConfig { component, required, watch_interval_ms, config_keys, grants, limits, .. } = config;
+    // A component is a file: in its place an upstream has a URL or a program.
+    let is_url = ["http://", "https://"].into_iter().any(|scheme| component.starts_with(scheme));
+    let limits = if is_url || programs.is_some() { of_upstream_limits(limits, programs) } else { of_limits(limits) };
     let mut lines = vec![
         ("component", component.clone()),
         ("required", if *required { "yes" } else { "no" }.to_owned()),
         ("polled", format!("every {}", millis(*watch_interval_ms))),
-        ("limits", of_limits(limits)),
+        ("limits", limits.join(", ")),
     ];
     lines.extend(of_grants(grants).into_iter().map(|grant| ("grant", grant)));
     if !config_keys.is_empty() {
@@ -149,7 +152,35 @@ fn of_config(config: &PluginConfig) -> Vec<(&'static str, String)> {
     lines
 }
 
-fn of_limits(limits: &LimitsView) -> String {
+fn of_limits(limits: &LimitsView) -> Vec<String> {
+    let LimitsView { handles, files, random_bytes, http, prepare, .. } = limits;
+    let mut texts = of_common_limits(limits);
+    texts.extend([
+        format!("handles {handles}"),
+        format!("files {files}"),
+        format!("random-bytes {}", size(*random_bytes)),
+        format!("http.concurrency {}", http.concurrency),
+        format!("http.rate {}", http.rate),
+        format!("http.headers {}", size(http.headers)),
+        format!("http.body {}", size(http.body)),
+        format!("http.timeout {}", millis(http.timeout_ms)),
+    ]);
+    texts.extend(prepare.iter().flat_map(|prepare| {
+        [format!("prepare.cpu {}", millis(prepare.cpu_ms)), format!("prepare.memory {}", size(prepare.memory))]
+    }));
+    texts
+}
+
+/// The limits of an upstream, which is no instance of a component.
+fn of_upstream_limits(limits: &LimitsView, programs: Option<&ProgramsView>) -> Vec<String> {
+    let cpu = programs.iter().flat_map(|programs| &programs.programs).find_map(|program| program.cpu_limit_ms);
+    let mut texts = of_common_limits(limits);
+    texts.extend(cpu.map(|cpu| format!("program-cpu {}", millis(cpu))));
+    texts
+}
+
+/// The limits that components and upstreams have.
+fn of_common_limits(limits: &LimitsView) -> Vec<String> {
     let LimitsView {
         memory,
         cpu_ms,
@@ -162,13 +193,9 @@ fn of_limits(limits: &LimitsView) -> String {
         response_items,
         listing_items,
         log,
-        handles,
-        files,
-        random_bytes,
-        http,
-        prepare,
+        ..
     } = limits;
-    [
+    vec![
         format!("memory {}", size(*memory)),
         format!("cpu {}", millis(*cpu_ms)),
         format!("deadline {}", millis(*deadline_ms)),
@@ -180,21 +207,7 @@ fn of_limits(limits: &LimitsView) -> String {
         format!("response-items {response_items}"),
         format!("listing-items {listing_items}"),
         format!("log {log}"),
-        format!("handles {handles}"),
-        format!("files {files}"),
-        format!("random-bytes {}", size(*random_bytes)),
-        format!("http.concurrency {}", http.concurrency),
-        format!("http.rate {}", http.rate),
-        format!("http.headers {}", size(http.headers)),
-        format!("http.body {}", size(http.body)),
-        format!("http.timeout {}", millis(http.timeout_ms)),
     ]
-    .into_iter()
-    .chain(prepare.iter().flat_map(|prepare| {
-        [format!("prepare.cpu {}", millis(prepare.cpu_ms)), format!("prepare.memory {}", size(prepare.memory))]
-    }))
-    .collect::<Vec<_>>()
-    .join(", ")
 }
 
 fn of_grants(grants: &GrantsView) -> Vec<String> {
