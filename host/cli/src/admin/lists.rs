@@ -117,9 +117,11 @@ pub(super) async fn cache(
             Cell::text(&size(cache.capacity)),
         ]
     };
-    Table::always_with_headings(["PLUGIN", "HITS", "RESPONSES", "SIZE", "LIMIT"])
-        .print(rows(&found.plugins, row), output)?;
-    output.line(&format!("all        {} of {}", size(found.bytes), size(found.capacity)))?;
+    let [all, none] = ["all", ""].map(Cell::text);
+    let [bytes, capacity] = [found.bytes, found.capacity].map(|bytes| Cell::text(&size(bytes)));
+    let mut rows = rows(&found.plugins, row);
+    rows.push([all, none.clone(), none, bytes, capacity]);
+    Table::always_with_headings(["PLUGIN", "HITS", "RESPONSES", "SIZE", "LIMIT"]).print(rows, output)?;
     end(&found.plugins, "plugins", output)
 }
 
