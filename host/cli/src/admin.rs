@@ -222,10 +222,7 @@ impl Args {
                 ];
                 let members: Vec<_> =
                     members.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
-                context
-                    .messages
-                    .note("following the audit log; the file `audit.file` of the config has the lines of before");
-                match follow_audit(&client, &members, &mut output).await? {}
+                match follow_audit(&client, &members, context, &mut output).await? {}
             }
             Action::Sessions(list) => lists::sessions(&client, &list, self.json, context, &mut output).await?,
             Action::Subscriptions(list) => {
@@ -245,11 +242,15 @@ impl Args {
 async fn follow_audit(
     client: &AdminClient,
     members: &[(&str, &str)],
+    context: &Context,
     output: &mut Output<'_>,
 ) -> Result<Infallible, CliError> {
     client
         .follow_audit(members, |event| {
             match event {
+                AuditEvent::Begun => context
+                    .messages
+                    .note("following the audit log; the file `audit.file` of the config has the lines of before"),
                 AuditEvent::Line(line) => output.line(line)?,
                 AuditEvent::Missed(lines) => output.line(&format!("{{\"missed_lines\":{lines}}}"))?,
             }

@@ -206,8 +206,8 @@ impl AdminClient {
         self.request(Method::POST, path, Some(body.unwrap_or_default())).await
     }
 
-    /// Requests the lines of the audit log from now on whose members have the given values. Calls `receive` with each
-    /// line, and with the numbers of missed lines, until `receive` fails.
+    /// Requests the lines of the audit log from now on whose members have the given values. Calls `receive` when the
+    /// server has accepted that, with each line, and with the numbers of missed lines, until `receive` fails.
     ///
     /// # Errors
     ///
@@ -226,6 +226,7 @@ impl AdminClient {
             let body = timeout(TIMEOUT, collect(body)).await.unwrap_or_else(|_| Err(timed_out()));
             return Err(self.refused(status, &body.map_err(|source| self.failed(source))?).into());
         }
+        receive(AuditEvent::Begun)?;
         let mut events = SseStream::new(body);
         // A server that shuts down may close the connection in the middle of the body.
         while let Some(Ok(event)) = events.next().await {
@@ -375,6 +376,8 @@ impl AdminClient {
 /// An event of the audit log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditEvent<'a> {
+    /// Lines that are written from now on will be received.
+    Begun,
     /// A line: a JSON object.
     Line(&'a str),
     /// This number of lines was dropped because they came faster than they were received.

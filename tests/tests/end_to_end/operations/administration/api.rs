@@ -616,6 +616,20 @@ async fn the_command_prints_the_audit_log_as_it_is_written() {
 }
 
 #[tokio::test]
+async fn without_an_audit_log_the_command_is_an_error_and_says_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let listen = format!("\n[admin]\nlisten = \"unix:{}\"\n", folder.path().join("admin.sock").display());
+    let config = ConfigFile::new().plugin(Plugin::sample("a")).append(&listen).write();
+    let wire = RawStdio::start(&config, SESSIONS).await;
+    let path = config.path();
+    let refused = run(["admin", "audit", "--config", path.to_str().unwrap()]).await;
+    assert_eq!(refused.code(), 1);
+    assert!(refused.stderr.contains("the config has no audit log"), "{}", refused.stderr);
+    assert!(!refused.stderr.contains("following"), "{}", refused.stderr);
+    wire.end().await;
+}
+
+#[tokio::test]
 async fn the_status_has_the_calls_of_the_last_minute() {
     let folder = tempfile::tempdir().unwrap();
     let config = ConfigFile::new().plugin(Plugin::sample("a").set("response-cache", false)).allow_all();
