@@ -228,6 +228,26 @@ pub(super) enum CliError {
         /// The command, which accepts a directory.
         command: &'static str,
     },
+    /// `init` or `serve PATH` found only some components of the plugins.
+    #[error(
+        "{} {} missing in {}, which has {}",
+        listed(missing),
+        if missing.len() == 1 { "is" } else { "are" },
+        dir.display(),
+        listed(present)
+    )]
+    MissingComponents {
+        /// The directory with the most of them.
+        dir: PathBuf,
+        /// The file names of the components that it does not have.
+        missing: Vec<String>,
+        /// The file names of the components that it has.
+        present: Vec<String>,
+        /// The directories that were searched.
+        searched: Vec<PathBuf>,
+        /// The command, which accepts a directory.
+        command: &'static str,
+    },
     /// The content is binary, and the destination is a terminal.
     #[error("{uri} is binary ({kind_and_size}) and standard output is a terminal")]
     Binary {
@@ -344,7 +364,25 @@ impl<E: CommandError> From<E> for CliError {
     }
 }
 
+/// File names, for people.
+fn listed(files: &[String]) -> String {
+    format!("`{}`", files.join("` and `"))
+}
+
+/// The reason of a failure in the words of a command, which has no server: the host has logged it before.
+pub(super) fn reason_of_command(reason: &str) -> String {
+    reason.replace("the server's log says why", "the log above says why")
+}
+
 impl CliError {
+    /// The message.
+    fn message(&self) -> String {
+        match self {
+            Self::Request(error) | Self::Resource { error, .. } => reason_of_command(&error.to_string()),
+            _ => self.to_string(),
+        }
+    }
+
     /// Prints the message and the help.
     pub(super) fn report(&self, messages: &Messages) {
         match self {
@@ -359,7 +397,7 @@ impl CliError {
                 }
             }
             _ => {
-                messages.error(&self.to_string());
+                messages.error(&self.message());
                 if let Some(help) = self.help() {
                     messages.help(&help);
                 }
@@ -406,6 +444,12 @@ mod tests {
     fn a_request_that_has_no_answer_is_exit_code_1() {
         assert_eq!(exit_code(Error::InvalidCursor), 1);
         assert_eq!(exit_code(CliError::Check { failed: 1, total: 2 }), 1);
+    }
+
+    #[test]
+    fn the_reason_of_a_failure_is_in_the_log_of_the_command() {
+        let error = CliError::from(Error::Internal { plugin: "notes".to_owned() });
+        assert_eq!(error.message(), "plugin `notes` failed; the log above says why");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use mcp_resource_host::host::{Host, ListRequest};
 
 use super::context::Context;
 use super::diagnostics::timing::{self, Encoding};
-use super::error::CliError;
+use super::error::{CliError, reason_of_command};
 use super::escape;
 use super::hint;
 use super::messages::Messages;
@@ -131,7 +131,8 @@ fn print_timing(context: &Context, page: Option<&Page>, is_json: bool) -> Result
 /// Warns about plugins that are missing from a page.
 fn warn(messages: &Messages, missing: &[MissingPlugin]) {
     for one in missing {
-        messages.warning(&format!("plugin `{}` is missing from this listing: {}", one.plugin, one.reason));
+        let reason = reason_of_command(&one.reason);
+        messages.warning(&format!("plugin `{}` is missing from this listing: {reason}", one.plugin));
     }
 }
 

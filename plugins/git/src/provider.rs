@@ -58,7 +58,10 @@ impl Provider for Git {
             if cursor.is_none() && repository.lacks_commit_graph() {
                 let bucket = match repository.learned().is_kept() {
                     true => "",
-                    false => ", or grant the bucket `histories`, so that each request goes on where the last one ended",
+                    false => {
+                        ", or grant the bucket `histories` in a config, so that each request goes on where the last one \
+                         ended"
+                    }
                 };
                 log::warn!(
                     "the repository has no commit-graph, so histories of a path and blames may end early: run \

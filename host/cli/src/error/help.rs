@@ -57,7 +57,7 @@ impl CliError {
                 "correct the name or install its package; the path of a file has a slash or ends in `.wasm`: `./{}`",
                 error.name
             )),
-            Self::NoComponents { searched, command, .. } => {
+            Self::NoComponents { searched, command, .. } | Self::MissingComponents { searched, command, .. } => {
                 let searched: Vec<_> = searched.iter().map(|dir| dir.display().to_string()).collect();
                 Some(format!(
                     "name the directory with the components: `mcp-host {command} --plugins DIR`; in a clone of the repository, \

@@ -1,5 +1,6 @@
 //! Finds the components of the providers.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -39,10 +40,19 @@ impl Components {
             None => beside_program().into_iter().chain(others).collect(),
         };
         let files: Vec<_> = providers.iter().map(|name| format!("{name}.wasm")).collect();
-        match searched.iter().find(|plugins| files.iter().all(|file| plugins.join(file).is_file())) {
-            Some(plugins) => Ok(Self::In(plugins.canonicalize().unwrap_or_else(|_| plugins.clone()))),
-            None => Err(CliError::NoComponents { names: files.join("` and `"), searched, command }),
+        if let Some(plugins) = searched.iter().find(|plugins| files.iter().all(|file| plugins.join(file).is_file())) {
+            return Ok(Self::In(plugins.canonicalize().unwrap_or_else(|_| plugins.clone())));
         }
+        let installed = if chosen.is_none() { environment.plugin_path() } else { &[] };
+        let found_in = searched.iter().chain(installed).map(|dir| {
+            let (present, missing): (Vec<_>, Vec<_>) = files.iter().cloned().partition(|file| dir.join(file).is_file());
+            (dir.clone(), present, missing)
+        });
+        let nearest = found_in.filter(|(_, present, _)| !present.is_empty());
+        Err(match nearest.min_by_key(|(_, present, _)| Reverse(present.len())) {
+            Some((dir, present, missing)) => CliError::MissingComponents { dir, missing, present, searched, command },
+            None => CliError::NoComponents { names: files.join("` and `"), searched, command },
+        })
     }
 
     /// The value of `component` for a provider.
@@ -60,4 +70,24 @@ fn beside_program() -> Vec<PathBuf> {
     let program = std::env::current_exe().ok();
     let parents = program.iter().flat_map(|program| program.ancestors().skip(1).take(2));
     parents.map(|parent| parent.join("plugins")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_lacks_a_component_is_named_with_what_it_has() {
+        let dir = tempfile::tempdir().unwrap();
+        let find = || {
+            let providers = ["database", "files", "git"].into();
+            Components::find(&providers, Some(dir.path()), [], "init").unwrap_err().to_string()
+        };
+        assert_eq!(find(), "no directory with `database.wasm` and `files.wasm` and `git.wasm` was found");
+        std::fs::write(dir.path().join("git.wasm"), "").unwrap();
+        let path = dir.path().display();
+        assert_eq!(find(), format!("`database.wasm` and `files.wasm` are missing in {path}, which has `git.wasm`"));
+        std::fs::write(dir.path().join("files.wasm"), "").unwrap();
+        assert_eq!(find(), format!("`database.wasm` is missing in {path}, which has `files.wasm` and `git.wasm`"));
+    }
 }
