@@ -165,9 +165,13 @@ impl Registries {
     /// The reference has no whole version, the version exists with other content, or the registry refuses.
     pub async fn push(&self, reference: &Reference, upload: Upload<'_>) -> Result<Published, RegistryError> {
         let Selector::Version(version) = &reference.selector else {
-            return Err(RegistryError::Unpublished(format!(
-                "`{reference}` is no whole version, such as `:1.4.2`, as which something is published"
-            )));
+            return Err(RegistryError::Unpublished(match &reference.selector {
+                Selector::Range(major, minor) => {
+                    let (range, minor) = (&reference.selector, minor.unwrap_or_default());
+                    format!("`{range}` is not a whole version: publish as `:{major}.{minor}.0`")
+                }
+                other => format!("`{other}` is not a version: publish as a whole version, such as `:1.4.2`"),
+            }));
         };
         if upload.component.len() as u64 > MAX_COMPONENT_SIZE {
             return Err(RegistryError::Unpublished(format!("the component has more than {MAX_COMPONENT_SIZE} bytes")));

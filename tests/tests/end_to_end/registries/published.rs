@@ -199,5 +199,6 @@ async fn a_version_that_is_published_is_not_replaced() {
     let other = project.push(&component("notes"), "1.0.0", Some("acme.pem")).await;
     assert!(other.code() == 1 && other.stderr.contains("publish a new version"), "{}", other.stderr);
     let range = project.push(&component("hello"), "1.0", None).await;
-    assert!(range.stderr.contains("is no whole version"), "{}", range.stderr);
+    let help = "`:1.0` is not a whole version: publish as `:1.0.0`";
+    assert!(range.stderr.contains(help), "{}", range.stderr);
 }
