@@ -9,6 +9,7 @@ use mcp_host_model::resource::{ResourceBody, ResourceContents};
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::Host;
 
+use crate::error::reason_of_command;
 use crate::messages::Messages;
 use crate::{escape, hint};
 
@@ -52,7 +53,7 @@ pub(super) async fn read(host: &Host, uri: &str, messages: &Messages) {
             }
         }
         Err(error) => {
-            messages.error(&error.to_string());
+            messages.error(&reason_of_command(&error.to_string()));
             if let Some(hint) = hint::for_read(host, &Principal::LOCAL, uri, &error).await {
                 messages.help(&hint);
             }
