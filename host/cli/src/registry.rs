@@ -42,6 +42,9 @@ use super::error::{CliError, CommandError, EXIT_FAILURE, EXIT_NOT_AGREED, EXIT_U
 use super::output::Output;
 use super::table::{Cell, Table};
 
+/// The note of a command that has nothing to do.
+const NO_REFERENCES: &str = "the config names no component from a registry";
+
 /// The prefix of a provider's export, before the version.
 const CONTRACT: &str = "mcp-host:provider/";
 
@@ -80,6 +83,16 @@ pub(super) enum RegistryCommandError {
     /// A plugin is not from a registry.
     #[error("the component of plugin `{0}` is not from a registry")]
     NotFromRegistry(String),
+    /// `remove` removes plugins from registries only.
+    #[error("the component of plugin `{name}` is not from a registry")]
+    NotRemovable {
+        /// The plugin.
+        name: String,
+        /// The table of the config that declares the plugin.
+        table: &'static str,
+        /// The config.
+        file: PathBuf,
+    },
     /// The change would make the config invalid.
     #[error("the config was not changed: with the change it would not be valid\n{0}")]
     Edit(String),
@@ -130,10 +143,19 @@ pub(super) enum RegistryCommandError {
 }
 
 impl CommandError for RegistryCommandError {
+    fn help(&self) -> Option<String> {
+        match self {
+            Self::NotRemovable { table, file, .. } => Some(format!("remove its `{table}` from {}", file.display())),
+            _ => None,
+        }
+    }
+
     fn exit_code(&self) -> u8 {
         match self {
             Self::NotAgreed { .. } => EXIT_NOT_AGREED,
-            Self::Capability(_) | Self::NotFromRegistry(_) | Self::AgreeWithoutName(_) => EXIT_USAGE,
+            Self::Capability(_) | Self::NotFromRegistry(_) | Self::NotRemovable { .. } | Self::AgreeWithoutName(_) => {
+                EXIT_USAGE
+            }
             _ => EXIT_FAILURE,
         }
     }

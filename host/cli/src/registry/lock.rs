@@ -4,7 +4,7 @@ use mcp_host_registry::Registries;
 
 use super::difference::{Agreed, Difference, known_of};
 use super::update::{command_of, warn_of_unagreed};
-use super::{Project, RegistryCommandError, counted};
+use super::{NO_REFERENCES, Project, RegistryCommandError, counted};
 use crate::context::Context;
 use crate::error::CliError;
 
@@ -50,10 +50,13 @@ impl Args {
             problems.extend(open.iter().map(|reference| format!("`{reference}` is not locked")));
             let stale = lock.lock.components().filter(|component| !references.contains(&component.source));
             problems.extend(stale.map(|component| format!("`{}` is locked, and no plugin names it", component.source)));
-            return match problems.is_empty() {
-                true => Ok(()),
-                false => Err(RegistryCommandError::NotLocked(problems.join("; ")).into()),
-            };
+            if !problems.is_empty() {
+                return Err(RegistryCommandError::NotLocked(problems.join("; ")).into());
+            }
+            if references.is_empty() {
+                context.messages.note(NO_REFERENCES);
+            }
+            return Ok(());
         }
         let known = references.len().saturating_sub(open.len());
         if let Some(name) = &self.name {

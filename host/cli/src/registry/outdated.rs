@@ -3,7 +3,7 @@
 use mcp_host_registry::Registries;
 use serde_json::json;
 
-use super::{Project, RegistryCommandError};
+use super::{NO_REFERENCES, Project, RegistryCommandError};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::table::{Cell, Table};
@@ -54,7 +54,8 @@ impl Args {
             return Ok(output.flush()?);
         }
         if rows.is_empty() {
-            context.messages.note("all components from registries are the newest");
+            let newest = "all components from registries are the newest";
+            context.messages.note(if count == 0 { NO_REFERENCES } else { newest });
             return Ok(());
         }
         Table::new(["COMPONENT", "LOCKED", "WITHIN", "NEWEST"]).print(rows, &mut output)?;

@@ -24,6 +24,12 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let (project, mut lock) = Project::load_to_change(context)?;
         let name = self.name.as_str();
+        let plugin = project.config.plugins.iter().find(|plugin| plugin.name == self.name);
+        if let Some(plugin) = plugin.filter(|plugin| plugin.reference().is_none()) {
+            let table = if plugin.upstream.is_some() { "[[upstream]]" } else { "[[plugin]]" };
+            let file = project.file.clone();
+            return Err(RegistryCommandError::NotRemovable { name: name.to_owned(), table, file }.into());
+        }
         let removed = project.reference_of(name)?;
         let text = config_edit::remove(&config_edit::read(&project.file)?, name);
         let text = text.ok_or_else(|| {

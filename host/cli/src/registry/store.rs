@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::difference::{Agreed, Difference, known_of};
 use super::update::{command_of, warn_of_unagreed, word};
-use super::{Project, RegistryCommandError, counted, described};
+use super::{NO_REFERENCES, Project, RegistryCommandError, counted, described};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::table::{Cell, Table};
@@ -255,6 +255,9 @@ fn verify_store(project: &Project, json: bool, context: &Context) -> Result<(), 
             [Cell::verbatim(&reference.to_string()), state]
         });
         Table::without_headings().print(rows.collect(), &mut output)?;
+        if references.is_empty() && problems.is_empty() {
+            context.messages.note(NO_REFERENCES);
+        }
     }
     output.flush()?;
     if problems.is_empty() { Ok(()) } else { Err(RegistryCommandError::NotVerified { count: problems.len() }.into()) }

@@ -6,7 +6,7 @@ use mcp_host_config::registry::{LockedComponent, Reference};
 use mcp_host_registry::Registries;
 
 use super::difference::{Agreed, Difference};
-use super::{Project, RegistryCommandError};
+use super::{NO_REFERENCES, Project, RegistryCommandError};
 use crate::context::Context;
 use crate::error::CliError;
 
@@ -66,6 +66,10 @@ impl Args {
             Some(name) => [project.reference_of(name)?].into(),
             None => project.references(),
         };
+        if references.is_empty() {
+            context.messages.note(NO_REFERENCES);
+            return Ok(());
+        }
         let store = project.open_store()?;
         let registries = Registries::new(&project.config);
         let mut output = context.output();

@@ -1,6 +1,6 @@
 //! Newer versions: changes that need an administrator's agreement.
 
-use mcp_host_tests::{Registry, RegistryProject};
+use mcp_host_tests::{Registry, RegistryProject, component};
 use serde_json::{Value, json};
 
 use super::hello_that_asks_for;
@@ -70,6 +70,24 @@ async fn a_version_that_asks_for_higher_limits_has_to_be_agreed_to_and_gets_none
     let checked = project.run(["check", "--json"]).await.success().json();
     let note = "it asks for `limits.memory` of at least 256MiB, and the plugin has 64MiB";
     assert_eq!(checked["plugins"][0]["notes"], json!([note]));
+}
+
+#[tokio::test]
+async fn a_config_without_components_from_registries_is_said_to_have_none() {
+    let registry = Registry::start().await;
+    let project = RegistryProject::new(&registry);
+    for arguments in [&["outdated"][..], &["update"], &["lock", "--check"], &["store", "verify"]] {
+        let ended = project.run(arguments).await.success();
+        let note = "note: the config names no component from a registry\n";
+        assert!(ended.stderr.contains(note), "{arguments:?}: {}", ended.stderr);
+    }
+    let plugin =
+        format!("[[plugin]]\nname = 'own'\ncomponent = '{}'\nmount = 'own:///'\n", component("hello").display());
+    project.write("mcp-host.toml", project.text("mcp-host.toml") + &plugin);
+    let removed = project.run(["remove", "own"]).await;
+    assert_eq!(removed.code(), 2, "{}", removed.stderr);
+    let help = format!("help: remove its `[[plugin]]` from {}", project.path("mcp-host.toml").display());
+    assert!(removed.stderr.contains(&help), "{}", removed.stderr);
 }
 
 #[tokio::test]
