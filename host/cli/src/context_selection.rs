@@ -48,7 +48,7 @@ impl Args {
     }
 
     async fn print(self, host: &Host, context: &Context) -> Result<(), CliError> {
-        let principal = self.principal_args.principal(&host.config())?;
+        let principal = self.principal_args.principal(&host.config(), &context.messages)?;
         wait_until_indexed(host, context).await;
         let query = (!self.words.is_empty()).then(|| self.words.join(" "));
         let selection = host.context(&principal, ContextRequest { query, ..ContextRequest::new(self.budget) }).await?;

@@ -72,7 +72,7 @@ impl Args {
             output.flush()?;
             return if found.allowed.is_empty() { Err(CliError::NegativeAnswer) } else { Ok(()) };
         }
-        let principal = self.principal_args.principal(&config)?;
+        let principal = self.principal_args.principal(&config, &context.messages)?;
         let mut output = context.output();
         let Some(uri) = &self.uri else {
             print_view(&config, &principal, self.json, &mut output)?;

@@ -402,7 +402,7 @@ mod tests {
         let mut config = Config::new();
         config.principals.push(TokenPrincipal { name: "ci".parse().unwrap(), token_sha256: TokenDigests::default() });
         match parse(line).unwrap().command {
-            Command::List(args) => args.principal_args.principal(&config),
+            Command::List(args) => args.principal_args.principal_in(&config),
             other => panic!("{other:?}"),
         }
     }

@@ -75,7 +75,7 @@ impl Args {
     }
 
     async fn list(&self, host: &Host, context: &Context) -> Result<(), CliError> {
-        let principal = self.principal_args.principal(&host.config())?;
+        let principal = self.principal_args.principal(&host.config(), &context.messages)?;
         let mut printer = Printer::new(self.json, context.output());
         let mut cursor = self.cursor.clone();
         // Discards the calls from loading the plugins.

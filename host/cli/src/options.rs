@@ -1,5 +1,6 @@
 //! Options that several commands share.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,13 +8,15 @@ use std::sync::LazyLock;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, ColorChoice, ValueHint};
+use mcp_host_base::text::quote;
 use mcp_host_config::log::LogFilter;
-use mcp_host_config::{ANONYMOUS, Config, LOCAL};
+use mcp_host_config::{ANONYMOUS, Config, LOCAL, TokenHolder};
 use mcp_resource_host::access::Principal;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::error::CliError;
 use super::logging;
+use super::messages::Messages;
 
 /// The defaults of options that have a variable. clap's `env` is not used: if a variable is set, it lists the option in
 /// the usage line of every error, as if it were required.
@@ -89,12 +92,36 @@ pub(super) struct PrincipalArgs {
 }
 
 impl PrincipalArgs {
-    /// Returns the principal.
+    /// Returns the principal, and notes groups that the config does not name.
     ///
     /// # Errors
     ///
     /// No principal of this name can exist with this config.
-    pub(super) fn principal(&self, config: &Config) -> Result<Principal, CliError> {
+    pub(super) fn principal(&self, config: &Config, messages: &Messages) -> Result<Principal, CliError> {
+        let principal = self.principal_in(config)?;
+        if let Some(note) = self.unknown_groups(config) {
+            messages.note(&note);
+        }
+        Ok(principal)
+    }
+
+    /// The note about groups that no part of the config names. They have no effect; tokens may name any group.
+    fn unknown_groups(&self, config: &Config) -> Option<String> {
+        let known = groups_of(config);
+        let unknown = self.groups.iter().filter(|group| !known.contains(group.as_str())).map(|group| quote(group));
+        let unknown = unknown.collect::<Vec<_>>().join(", ");
+        if unknown.is_empty() {
+            return None;
+        }
+        if known.is_empty() {
+            return Some("the config names no group, so `--group` has no effect".to_owned());
+        }
+        let known = known.into_iter().map(quote).collect::<Vec<_>>().join(", ");
+        Some(format!("the config names no group {unknown}, so `--group` has no effect; its groups are {known}"))
+    }
+
+    /// Returns the principal.
+    pub(super) fn principal_in(&self, config: &Config) -> Result<Principal, CliError> {
         let name = self.name.as_str();
         let principal = match name {
             LOCAL => Principal::LOCAL,
@@ -107,5 +134,47 @@ impl PrincipalArgs {
             }
         };
         Ok(principal.with_groups(self.groups.iter().map(String::as_str)))
+    }
+}
+
+/// The names of groups in the config: its own, and those of issuers and applications that it gives something to.
+fn groups_of(config: &Config) -> BTreeSet<&str> {
+    let declared = config.groups.iter().flat_map(|group| {
+        let parts = group.groups.iter().map(String::as_str);
+        std::iter::once(group.name.as_str()).chain(parts)
+    });
+    let of_rules = config.rules.iter().flat_map(|rule| &rule.groups).map(String::as_str);
+    let upstreams = config.plugins.iter().filter_map(|plugin| plugin.upstream.as_ref());
+    let of_tokens = upstreams.flat_map(|upstream| &upstream.identities).filter_map(|token| match &token.holder {
+        TokenHolder::Group(name) => Some(name.as_str()),
+        TokenHolder::Principal(_) => None,
+    });
+    declared.chain(of_rules).chain(of_tokens).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_group_that_the_config_does_not_name_is_noted_with_those_that_it_names() {
+        let text = "[[plugin]]\nname = 'a'\nmount = 'a:///'\ncomponent = 'absent.wasm'\n\
+                    [[group]]\nname = 'team'\ngroups = ['corp/eng']\n\
+                    [[rule]]\ngroups = ['corp/ops']\nallow = ['a:///**']\n";
+        let error = Config::parse(text, Path::new("mcp-host.toml")).unwrap_err();
+        let config = error.config_without_secrets().unwrap();
+        let note = |groups: &[&str], config: &Config| {
+            let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+            PrincipalArgs { name: LOCAL.to_owned(), groups }.unknown_groups(config)
+        };
+        assert_eq!(note(&[], config), None);
+        assert_eq!(note(&["team", "corp/eng", "corp/ops"], config), None);
+        assert_eq!(
+            note(&["corp/ops", "taem"], config).unwrap(),
+            "the config names no group `taem`, so `--group` has no effect; its groups are `corp/eng`, `corp/ops`, `team`"
+        );
+        assert!(note(&["team"], &Config::new()).unwrap().starts_with("the config names no group, so "));
     }
 }

@@ -81,7 +81,7 @@ impl Args {
     }
 
     async fn read(self, host: &Host, context: &Context) -> Result<(), CliError> {
-        let principal = &self.principal_args.principal(&host.config())?;
+        let principal = &self.principal_args.principal(&host.config(), &context.messages)?;
         if host.is_built_in(&self.uri) {
             wait_until_indexed(host, context).await;
         }

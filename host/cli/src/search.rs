@@ -69,7 +69,7 @@ impl Args {
     }
 
     async fn search(self, host: &Host, context: &Context) -> Result<(), CliError> {
-        let principal = self.principal_args.principal(&host.config())?;
+        let principal = self.principal_args.principal(&host.config(), &context.messages)?;
         wait_until_indexed(host, context).await;
         let Self { within, kind, lang: language, limit, .. } = self;
         let words = self.words.join(" ");

@@ -52,7 +52,7 @@ impl Args {
     }
 
     async fn watch(&self, host: &Host, shutdown: &CancellationToken, context: &Context) -> Result<(), CliError> {
-        let principal = self.principal_args.principal(&host.config())?;
+        let principal = self.principal_args.principal(&host.config(), &context.messages)?;
         let subscriber = host.subscriber(&principal);
         for uri in &self.uris {
             if let Err(error) = host.subscribe(&subscriber, uri).await {
