@@ -189,11 +189,12 @@ impl Command {
 /// [`run_compiler`](mcp_host_engine::run_compiler). `start_threads` is called after the confinement of the process,
 /// when further threads are allowed.
 pub fn main(start_threads: impl FnOnce()) -> ExitCode {
-    let matches = Cli::command().try_get_matches().unwrap_or_else(|error| nearest_first(error).exit());
+    let color = options::color(std::env::args_os().skip(1));
+    let matches = Cli::command().color(color).try_get_matches().unwrap_or_else(|error| nearest_first(error).exit());
     let Cli { global, mut command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if has_paths(&command) && options::is_config_chosen(&matches) {
         let conflict = "the argument '--config <FILE>' cannot be used with '[PATH]...': no config is read then";
-        let mut cli = Cli::command();
+        let mut cli = Cli::command().color(color);
         cli.build();
         let name = matches.subcommand_name().unwrap_or_default();
         let command = cli.find_subcommand_mut(name).map(|command| command.error(ErrorKind::ArgumentConflict, conflict));

@@ -37,6 +37,26 @@ fn variable_or(name: &str, default: &str) -> OsString {
     std::env::var_os(name).unwrap_or_else(|| default.into())
 }
 
+/// Returns the choice of `--color` in the arguments of the process, which applies to errors of the command line, too:
+/// these have no parsed arguments. An invalid choice is such an error itself.
+pub(super) fn color(arguments: impl Iterator<Item = OsString>) -> ColorChoice {
+    written_color(arguments).unwrap_or_default()
+}
+
+fn written_color(arguments: impl Iterator<Item = OsString>) -> Option<ColorChoice> {
+    let mut arguments = arguments.take_while(|argument| argument != "--");
+    loop {
+        let argument = arguments.next()?;
+        let Some(text) = argument.to_str() else { continue };
+        if text == "--color" {
+            return arguments.next()?.to_str()?.parse().ok();
+        }
+        if let Some(value) = text.strip_prefix("--color=") {
+            return value.parse().ok();
+        }
+    }
+}
+
 /// ASCII characters that no URI contains (RFC 3986, section 2).
 const NOT_IN_URIS: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
@@ -157,6 +177,16 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+
+    #[test]
+    fn the_color_of_errors_is_that_of_the_option_wherever_it_stands() {
+        let color = |line: &str| color(line.split_whitespace().map(OsString::from));
+        assert_eq!(color("mcp-host --color never chekc"), ColorChoice::Never);
+        assert_eq!(color("mcp-host list --tamplates --color=always"), ColorChoice::Always);
+        for line in ["mcp-host", "mcp-host --color", "mcp-host --color=nevr", "mcp-host -- --color never"] {
+            assert_eq!(color(line), ColorChoice::Auto, "{line}");
+        }
+    }
 
     #[test]
     fn a_group_that_the_config_does_not_name_is_noted_with_those_that_it_names() {

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use mcp_host_tests::{
     ConfigFile, Folder, GitRepo, Output, Plugin, RawStdio, Revision, WrittenConfig, component, host_command, run,
-    run_on_terminal,
+    run_on_terminal, type_on_terminal,
 };
 use serde_json::{Value, json};
 
@@ -202,6 +202,17 @@ async fn a_usage_error_names_what_is_missing_and_no_option_that_a_variable_sets(
     command.args(["check"]).env("MCP_HOST_CONFIG", "/nowhere/team.toml");
     let said = String::from_utf8(command.output().await.unwrap().stderr).unwrap();
     assert!(said.contains("/nowhere/team.toml"), "{said}");
+}
+
+#[tokio::test]
+async fn errors_of_the_command_line_are_colored_as_the_option_says() {
+    let folder = Folder::with_files::<&str, &str>([]);
+    let colored = type_on_terminal(folder.path(), ["chekc"]).await;
+    assert!(colored.contains('\u{1b}'), "{colored}");
+    for arguments in [["--color", "never", "chekc"], ["list", "--tamplates", "--color=never"]] {
+        let plain = type_on_terminal(folder.path(), arguments).await;
+        assert!(plain.contains("error: ") && !plain.contains('\u{1b}'), "{plain}");
+    }
 }
 
 #[tokio::test]
