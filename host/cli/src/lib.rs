@@ -102,18 +102,18 @@ use self::service_manager::ServiceManager;
 
 const EXAMPLES: &str = "\
 Examples:
-  mcp-host serve .                        serve the repository or the folder here, without a config
-  mcp-host serve                          serve ./mcp-host.toml over stdio, or over HTTP if it says so
-  mcp-host serve --http 127.0.0.1:8080    serve it over HTTP, at http://127.0.0.1:8080/mcp
-  mcp-host init                           write a config for the repository or the folder here
+  mcp-host serve .                        serve the repository or folder here
+  mcp-host serve                          serve ./mcp-host.toml, stdio or HTTP
+  mcp-host serve --http 127.0.0.1:8080    at http://127.0.0.1:8080/mcp
+  mcp-host init                           write a config for what is here
   mcp-host connect vscode --write         add the server to a client
   mcp-host new notes --lang python        start a provider of your own
-  mcp-host dev                            build a provider whenever its sources change, and serve it
-  mcp-host check                          validate the config, load and try every plugin
+  mcp-host dev                            build and serve it on every change
+  mcp-host check                          try the config and every plugin
   mcp-host list                           what would clients see?
   mcp-host read notes:///welcome.md       the content that a client gets
   mcp-host search circuit breaker         what a client finds
-  mcp-host add web oci://HOST/NAME:1.4    a provider from a registry, verified and locked
+  mcp-host add web oci://HOST/NAME:1.4    a provider from a registry
 
 Exit codes: 0 success, 1 failure, 2 invalid command line or config, 3 an agreement is missing (`update`).";
 
@@ -387,6 +387,11 @@ mod tests {
             let usage = command.render_usage().to_string();
             assert!(usage.lines().all(|line| line.len() <= 80), "{usage}");
         }
+    }
+
+    #[test]
+    fn the_examples_of_the_program_fit_a_terminal_of_80_columns() {
+        assert!(EXAMPLES.lines().filter(|line| line.starts_with("  ")).all(|line| line.len() <= 80), "{EXAMPLES}");
     }
 
     #[test]
