@@ -98,7 +98,7 @@ impl Args {
 
 /// The error for a URI that no rule decides, with a hint if no mount owns the URI.
 fn unmounted(config: &Config, uri: &str, error: Error) -> CliError {
-    let hint = matches!(error, Error::NotFound { .. }).then(|| hint::for_unmounted(config, uri));
+    let hint = hint::for_unroutable(config, uri, &error);
     CliError::Resource { error, hint }
 }
 

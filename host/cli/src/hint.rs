@@ -113,13 +113,25 @@ fn by_config(host: &Host, principal: &Principal, operation: Operation, uri: &str
                  `mcp-host explain --as {name} --op {operation} {uri}` shows why"
             ))
         }
-        Err(Error::NotFound { .. }) => Some(for_unmounted(&host.config(), uri)),
+        Ok(_) => None,
+        Err(error) => for_unroutable(&host.config(), uri, &error),
+    }
+}
+
+/// Returns a hint for a URI that belongs to no plugin because of this error: no mount owns it, or it has no scheme, such
+/// as the name of a file.
+pub(super) fn for_unroutable(config: &Config, uri: &str, error: &Error) -> Option<String> {
+    match error {
+        Error::NotFound { .. } => Some(for_unmounted(config, uri)),
+        Error::InvalidRequest { .. } if !uri.contains(':') => {
+            Some("`mcp-host list` shows the URIs of the resources".to_owned())
+        }
         _ => None,
     }
 }
 
 /// Returns a hint for a URI that no mount owns: the most similar mount.
-pub(super) fn for_unmounted(config: &Config, uri: &str) -> String {
+fn for_unmounted(config: &Config, uri: &str) -> String {
     match config.nearest_mount(uri) {
         Some(mount) => format!(
             "no plugin is mounted there; the most similar mount is `{mount}`, and `mcp-host list` shows the resources below all \

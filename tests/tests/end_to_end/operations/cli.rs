@@ -242,6 +242,8 @@ async fn what_cannot_be_read_has_a_hint_of_what_can() {
             "the most similar mount is `git://repo/`, and `mcp-host list` shows the resources",
         ),
         (["list", "gti://repo/tree/HEAD"], "the most similar mount is `git://repo/`"),
+        (["read", "README.md"], "help: `mcp-host list` shows the URIs of the resources"),
+        (["explain", "README.md"], "help: `mcp-host list` shows the URIs of the resources"),
         (["explain", "git://elsewhere/"], "the most similar mount is `git://repo/`"),
         (["watch", "git://elsewhere/"], "the most similar mount is `git://repo/`"),
         (
