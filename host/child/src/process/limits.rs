@@ -13,6 +13,15 @@ const OWN_PROCESSES: u64 = 2;
 /// The maximum number of pending signals and timers.
 const MAX_SIGNALS: u64 = 1024;
 
+/// The number by which the limit of open files of a program is below the host's. The kernel counts descriptors in
+/// messages to Unix sockets for the user, and lets a process send more while there are at most as many as its own limit
+/// of open files. One message has up to 253, so with the host's limit a program could keep the host of the same user
+/// from starting programs.
+const FILES_BELOW_HOST: u64 = 256;
+
+/// The minimum limit of open files of a program. A host with a limit below the sum of both is not protected.
+const MIN_FILES: u64 = 64;
+
 /// Limits this process, and everything that it starts. The kernel counts `others` other processes and threads
 /// with these.
 pub(super) fn apply(limits: &Limits, others: u64) -> io::Result<()> {
@@ -24,7 +33,9 @@ pub(super) fn apply(limits: &Limits, others: u64) -> io::Result<()> {
     let set = |resource, most| set_both(resource, most, most);
     set(Resource::Data, limits.memory.saturating_add(Limits::UNUSED))?;
     set(Resource::Nproc, u64::from(limits.processes).saturating_add(OWN_PROCESSES).saturating_add(others))?;
-    set(Resource::Nofile, limits.files.into())?;
+    // The launcher has the limit of the host.
+    let of_host = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    set(Resource::Nofile, u64::from(limits.files).min(of_host.saturating_sub(FILES_BELOW_HOST).max(MIN_FILES)))?;
     set(Resource::Fsize, limits.file_size)?;
     set(Resource::Core, 0)?;
     // The kernel counts signals for the user, too, and so those of the host.

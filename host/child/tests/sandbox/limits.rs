@@ -1,10 +1,14 @@
 //! The resource limits of a program.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use mcp_host_child::EndReason;
+use mcp_host_child::{EndReason, Launcher, LauncherProgram};
 
-use crate::harness::{first_line, has_namespaces, marker, program, python, run, shell, sleepers};
+use crate::harness::{
+    first_line, has_namespaces, launcher_path, marker, program, python, run, run_with, shell, sleepers,
+};
 
 #[tokio::test]
 async fn a_fork_bomb_ends_at_the_limit_of_processes() {
@@ -197,11 +201,35 @@ async fn a_program_that_watches_very_many_descriptors_is_killed() {
     }
     let script = r#"
 import os, select, signal
-events = [os.eventfd(0) for _ in range(400)]
-sets = [select.epoll() for _ in range(400)]
+events = [os.eventfd(0) for _ in range(300)]
+sets = [select.epoll() for _ in range(300)]
 for each in sets:
     for event in events:
         each.register(event, select.EPOLLIN)
+signal.pause()
+"#;
+    let Some(spec) = python(script) else { return };
+    assert_eq!(run(spec).await.outcome.reason, EndReason::Watches);
+}
+
+#[tokio::test]
+async fn the_watches_of_descriptors_in_flight_count() {
+    if !has_namespaces() {
+        return;
+    }
+    // No process has these sets after they have been sent.
+    let script = r#"
+import os, select, signal, socket
+one, other = socket.socketpair()
+events = [os.eventfd(0) for _ in range(400)]
+for _ in range(10):
+    sets = [select.epoll() for _ in range(20)]
+    for each in sets:
+        for event in events:
+            each.register(event, select.EPOLLIN)
+    socket.send_fds(one, [b"x"], [each.fileno() for each in sets])
+    for each in sets:
+        each.close()
 signal.pause()
 "#;
     let Some(spec) = python(script) else { return };
@@ -218,8 +246,8 @@ import ctypes, os, select, threading, time
 EXIT = 60 if os.uname().machine == "x86_64" else 93
 libc = ctypes.CDLL(None)
 def watch():
-    events = [os.eventfd(0) for _ in range(400)]
-    sets = [select.epoll() for _ in range(400)]
+    events = [os.eventfd(0) for _ in range(300)]
+    sets = [select.epoll() for _ in range(300)]
     for each in sets:
         for event in events:
             each.register(event, select.EPOLLIN)
@@ -291,6 +319,20 @@ while True:
     let Some(mut spec) = python(script) else { return };
     spec.limits.cpu = Some(Duration::from_secs(2));
     assert_eq!(run(spec).await.outcome.reason, EndReason::Cpu);
+}
+
+#[tokio::test]
+async fn a_program_may_open_fewer_files_than_the_host() {
+    if !has_namespaces() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("launcher");
+    let text = format!("#!/bin/sh\nulimit -S -n 512\nexec '{}' \"$@\"\n", launcher_path().display());
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let launcher = Launcher::start(&LauncherProgram::Program(script), None).unwrap();
+    assert_eq!(run_with(&launcher, shell("ulimit -S -n; ulimit -H -n")).await.success(), "256\n256\n");
 }
 
 #[tokio::test]
