@@ -8,7 +8,7 @@
 //! | shared anonymous memory (`mmap`), which the kernel keeps after a process has unmapped all of it but one page | `EPERM` |
 //! | memory outside of any process: `memfd_create`, System V shared memory, messages and semaphores | `ENOSYS`, so that libraries work without it |
 //! | files with the set-user-id or set-group-id bit: others could execute them with the rights of the host's user | `EPERM` |
-//! | without namespaces, limits and priorities of other processes: the host's processes have the same user | `EPERM` |
+//! | without namespaces, limits and priorities of other processes, also of all of a user: the host's processes have the same user | `EPERM` |
 //! | without namespaces, owners, modes, times and extended attributes of files by path: Landlock does not restrict them | `EPERM` |
 //! | `openat2`, whose mode is in memory, where a filter cannot read it | `ENOSYS`, so that libraries use `openat` |
 //! | threads with their own descriptors (`clone`, `close_range`), which no measurement finds | `EPERM` |
@@ -118,8 +118,17 @@ fn other_processes() -> Result<Rules, BackendError> {
         (libc::SYS_setpriority, 1),
         (libc::SYS_ioprio_set, 1),
     ];
-    let of_other = |process| rule([condition(process, SeccompCmpOp::Ne, 0)?]);
-    CALLS.iter().map(|(call, process)| Ok((*call, vec![of_other(*process)?]))).collect()
+    /// Calls that can set the priority of a group, or of all processes of a user, and the first argument for a process.
+    /// The user 0 is the caller's.
+    const KINDS: [(i64, u64); 2] = [(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)];
+    let mut rules = Rules::new();
+    for (call, process) in CALLS {
+        rules.entry(call).or_default().push(rule([condition(process, SeccompCmpOp::Ne, 0)?])?);
+    }
+    for (call, process) in KINDS {
+        rules.entry(call).or_default().push(rule([condition(0, SeccompCmpOp::Ne, process)?])?);
+    }
+    Ok(rules)
 }
 
 /// Calls that change a file's attributes by its path. A program can still change those of files that it has opened.
@@ -130,6 +139,8 @@ fn attributes_by_path() -> Result<Rules, BackendError> {
     const SYS_SETXATTRAT: i64 = 463;
     /// Not declared for all processors.
     const SYS_REMOVEXATTRAT: i64 = 466;
+    /// Not declared for all processors.
+    const SYS_FILE_SETATTR: i64 = 469;
     const CALLS: &[i64] = &[
         libc::SYS_fchmodat,
         SYS_FCHMODAT2,
@@ -140,6 +151,7 @@ fn attributes_by_path() -> Result<Rules, BackendError> {
         libc::SYS_removexattr,
         libc::SYS_lremovexattr,
         SYS_REMOVEXATTRAT,
+        SYS_FILE_SETATTR,
         #[cfg(target_arch = "x86_64")]
         libc::SYS_chmod,
         #[cfg(target_arch = "x86_64")]

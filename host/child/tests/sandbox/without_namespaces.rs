@@ -168,6 +168,7 @@ def attempt(what, function):
         print(what, error.errno)
 attempt("limits", lambda: resource.prlimit(child, FILES, (64, 64)))
 attempt("priority", lambda: os.setpriority(os.PRIO_PROCESS, child, 10))
+attempt("priority of the user", lambda: os.setpriority(os.PRIO_USER, 0, 19))
 attempt("processors", lambda: os.sched_setaffinity(child, os.sched_getaffinity(0)))
 attempt("mode", lambda: os.chmod(PATH, 0o600))
 attempt("owner", lambda: os.chown(PATH, -1, -1))
@@ -180,7 +181,7 @@ os.kill(child, signal.SIGKILL)
 "#;
     let Some(mut spec) = python(&script.replace("DIR", dir.path().to_str().unwrap())) else { return };
     spec.directories = vec![Directory::writable(dir.path())];
-    let refused = ["limits", "priority", "processors", "mode", "owner", "times", "attribute"];
+    let refused = ["limits", "priority", "priority of the user", "processors", "mode", "owner", "times", "attribute"];
     let done = ["own limits", "mode of an open file", "times of an open file"];
     // EPERM.
     let expected = refused.iter().map(|what| format!("{what} 1\n"));
