@@ -42,6 +42,13 @@ pub struct Spec {
     /// The absolute path of the host's audit log, which is hidden in the same way, with all files whose names begin
     /// with its name: its rotated files.
     pub hidden_log: Option<PathBuf>,
+    /// Absolute paths of files and directories of the host that other programs and plugins are granted. They are hidden
+    /// like `hidden`, except those that contain the program's own files, and those that are, contain, or are below one of
+    /// `directories`.
+    pub granted_to_others: Arc<BTreeSet<PathBuf>>,
+    /// Absolute paths of directories of the host that other programs and plugins may write to. A program whose own files
+    /// are in one of them is not started: a link there could give it any file of the host.
+    pub writable_by_others: Arc<BTreeSet<PathBuf>>,
     /// Web servers that it may connect to, through the host's proxy. Needs namespaces.
     pub origins: Vec<OriginPattern>,
     /// Its resource limits.
@@ -135,9 +142,12 @@ pub enum SpecError {
     /// A text contains a zero byte, or a variable has no name.
     #[error("{} cannot be given to a program", quote(.0))]
     Text(String),
-    /// A path is not absolute, or contains `.` or `..`.
+    /// A path that the program sees is not absolute, or contains `.` or `..`.
     #[error("{} is no absolute path without `.` and `..`", .0.display())]
     Path(PathBuf),
+    /// A path of the host is not absolute, or contains a zero byte.
+    #[error("{} is no absolute path", .0.display())]
+    HostPath(PathBuf),
     /// A path of the host would replace the sandbox's own files.
     #[error("{} is the sandbox's own: choose another path", .0.display())]
     Reserved(PathBuf),
@@ -150,8 +160,10 @@ pub enum SpecError {
         MAX_SIZE
     )]
     TooLarge,
-    /// There are too many hidden files.
-    #[error("there are more than {MAX_HIDDEN} hidden files, or their paths are longer than {MAX_HIDDEN_SIZE} bytes")]
+    /// There are too many hidden files, or grants of others.
+    #[error(
+        "there are more than {MAX_HIDDEN} hidden files or grants of others, or their paths are longer than {MAX_HIDDEN_SIZE} bytes"
+    )]
     TooManyHidden,
     /// The kernel cannot confine a program.
     #[error("this kernel cannot confine a program: {}; use one that can, or write `sandbox = \"none\"` if the program is trusted like the host", join(.0))]
@@ -182,6 +194,8 @@ impl Spec {
             directories: Vec::new(),
             hidden: Arc::default(),
             hidden_log: None,
+            granted_to_others: Arc::default(),
+            writable_by_others: Arc::default(),
             origins: Vec::new(),
             limits: Limits::default(),
             user: None,
@@ -209,22 +223,29 @@ impl Spec {
         if let Some(name) = self.environment.keys().find(|name| name.is_empty() || name.contains('=')) {
             return Err(SpecError::Text(name.clone()));
         }
-        let paths = self.directories.iter().flat_map(|one| [Some(one.host.as_path()), one.guest.as_deref()]);
-        let paths: Vec<_> = paths.flatten().collect();
-        if let Some(path) = paths.iter().find(|path| !is_plain(path)) {
-            return Err(SpecError::Path(path.to_path_buf()));
+        let hosts = || self.directories.iter().map(|one| one.host.as_path());
+        if let Some(path) = hosts().find(|path| !path.is_absolute() || has_nul(path)) {
+            return Err(SpecError::HostPath(path.to_owned()));
         }
-        let size = texts.map(String::len).chain(paths.iter().map(|path| path.as_os_str().len())).sum::<usize>();
+        if let Some(path) = self.directories.iter().map(Directory::path).find(|path| !is_plain(path)) {
+            return Err(SpecError::Path(path.to_owned()));
+        }
+        let paths = hosts().chain(self.directories.iter().filter_map(|one| one.guest.as_deref()));
+        let size = texts.map(String::len).chain(paths.map(|path| path.as_os_str().len())).sum::<usize>();
         if size > MAX_SIZE || self.directories.len() > MAX_DIRECTORIES {
             return Err(SpecError::TooLarge);
         }
-        let mut hidden = self.hidden.iter().chain(&self.hidden_log);
-        if let Some(path) = hidden.find(|path| !path.is_absolute()) {
-            return Err(SpecError::Path(path.clone()));
-        }
-        let hidden_size = self.hidden.iter().chain(&self.hidden_log).map(|path| path.as_os_str().len()).sum::<usize>();
-        if hidden_size > MAX_HIDDEN_SIZE || self.hidden.len() > MAX_HIDDEN {
-            return Err(SpecError::TooManyHidden);
+        for (paths, log) in
+            [(&self.hidden, &self.hidden_log), (&self.granted_to_others, &None), (&self.writable_by_others, &None)]
+        {
+            let all = || paths.iter().chain(log);
+            if let Some(path) = all().find(|path| !path.is_absolute()) {
+                return Err(SpecError::HostPath(path.clone()));
+            }
+            let size = all().map(|path| path.as_os_str().len()).sum::<usize>();
+            if size > MAX_HIDDEN_SIZE || paths.len() > MAX_HIDDEN {
+                return Err(SpecError::TooManyHidden);
+            }
         }
         let mut seen: Vec<_> = self.directories.iter().map(Directory::path).collect();
         let is_reserved =
@@ -268,8 +289,11 @@ impl Spec {
 /// Returns whether a path is absolute, and has no relative components.
 fn is_plain(path: &Path) -> bool {
     let is_normal = |component| matches!(component, Component::RootDir | Component::Normal(_));
-    let bytes = path.as_os_str().as_encoded_bytes();
-    path.is_absolute() && path.components().all(is_normal) && !bytes.contains(&0)
+    path.is_absolute() && path.components().all(is_normal) && !has_nul(path)
+}
+
+fn has_nul(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().contains(&0)
 }
 
 /// A request to the launcher to start a program: the part of a [`Spec`] that it needs.
@@ -280,6 +304,8 @@ pub(crate) struct Job {
     pub(crate) directories: Vec<Directory>,
     pub(crate) hidden: BTreeSet<PathBuf>,
     pub(crate) hidden_log: Option<PathBuf>,
+    pub(crate) granted_to_others: BTreeSet<PathBuf>,
+    pub(crate) writable_by_others: BTreeSet<PathBuf>,
     pub(crate) has_proxy: bool,
     pub(crate) limits: Limits,
     pub(crate) user: Option<String>,
@@ -294,6 +320,8 @@ impl From<&Spec> for Job {
             directories: spec.directories.clone(),
             hidden: (*spec.hidden).clone(),
             hidden_log: spec.hidden_log.clone(),
+            granted_to_others: (*spec.granted_to_others).clone(),
+            writable_by_others: (*spec.writable_by_others).clone(),
             has_proxy: !spec.origins.is_empty(),
             limits: spec.limits.clone(),
             user: spec.user.clone(),
@@ -303,11 +331,13 @@ impl From<&Spec> for Job {
 }
 
 impl Job {
-    /// Returns the job without its hidden files. Two jobs that differ only in hidden files grant the same access: the
-    /// config may hide other files while the launcher runs, and the host, which requests the program, can read all of
-    /// them.
+    /// Returns the job without its hidden files and the grants of others. Two jobs that differ only in these grant the
+    /// same access: the config may hide other files while the launcher runs, and the host, which requests the program, can
+    /// read all of them.
     pub(crate) fn without_hidden(&self) -> Self {
-        Self { hidden: BTreeSet::new(), hidden_log: None, ..self.clone() }
+        let none = BTreeSet::new;
+        let hidden = none();
+        Self { hidden, hidden_log: None, granted_to_others: none(), writable_by_others: none(), ..self.clone() }
     }
 }
 
@@ -340,7 +370,16 @@ mod tests {
         assert_eq!(variable(""), Err(SpecError::Text(String::new())));
         assert_eq!(variable("A"), Ok(()));
         let directory = |path: &str| spec(&|spec| spec.directories.push(Directory::read_only(path)));
-        assert_eq!(directory("a/b"), Err(SpecError::Path("a/b".into())));
+        assert_eq!(directory("a/b"), Err(SpecError::HostPath("a/b".into())));
+        assert_eq!(directory("/a\0b"), Err(SpecError::HostPath("/a\0b".into())));
+        let seen_at = |guest: &str| {
+            spec(&|spec| {
+                let guest = Some(guest.into());
+                spec.directories.push(Directory { guest, ..Directory::read_only("/a/../b") });
+            })
+        };
+        assert_eq!(seen_at("/b"), Ok(()));
+        assert_eq!(seen_at("/a/../b"), Err(SpecError::Path("/a/../b".into())));
         assert_eq!(directory("/a/../b"), Err(SpecError::Path("/a/../b".into())));
         assert_eq!(directory("/"), Err(SpecError::Reserved("/".into())));
         assert_eq!(directory("/proc/sys"), Err(SpecError::Reserved("/proc/sys".into())));
@@ -353,10 +392,10 @@ mod tests {
         assert_eq!(spec(&|spec| spec.command.push("x".repeat(MAX_SIZE))), Err(SpecError::TooLarge));
         let hidden = |paths: BTreeSet<PathBuf>| spec(&|spec| spec.hidden = paths.clone().into());
         assert_eq!(hidden(BTreeSet::from(["/a/b".into(), "/a/../c".into()])), Ok(()));
-        assert_eq!(hidden(BTreeSet::from(["a".into()])), Err(SpecError::Path("a".into())));
+        assert_eq!(hidden(BTreeSet::from(["a".into()])), Err(SpecError::HostPath("a".into())));
         let many: BTreeSet<_> = (0..=MAX_HIDDEN).map(|number| PathBuf::from(format!("/{number}"))).collect();
         assert_eq!(hidden(many), Err(SpecError::TooManyHidden));
-        assert_eq!(spec(&|spec| spec.hidden_log = Some("a".into())), Err(SpecError::Path("a".into())));
+        assert_eq!(spec(&|spec| spec.hidden_log = Some("a".into())), Err(SpecError::HostPath("a".into())));
     }
 
     #[test]

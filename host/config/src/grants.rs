@@ -26,7 +26,7 @@ pub use self::http::{
     ServiceAccountKeyError,
 };
 pub use self::keyvalue::{BucketKeys, BucketName, BucketNameError, BucketQuota, KeyvalueGrant};
-pub use self::nested::{NestedPath, NestedPaths};
+pub use self::nested::{NestedPath, NestedPaths, looked_up};
 pub use self::sql::{
     ChannelName, ChannelNameError, DatabaseName, DatabaseNameError, SchemaName, SchemaNameError, SqlBytes,
     SqlConnections, SqlGrant, SqlRows, SqlTimeout, SqlUrl, SqlUrlError, client_config, server_port,

@@ -143,10 +143,15 @@ async fn a_program_has_what_it_is_granted_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_program_beside_the_config_does_not_see_the_files_of_the_host() {
+async fn a_program_beside_the_config_sees_neither_the_files_of_the_host_nor_those_of_other_programs() {
     let python = client_program("python/bin/python").display().to_string();
     let grant = "grants.env = { WORD = { file = 'word.token' } }";
-    let config = ConfigFile::new().append(&program("up", &[&python, "server.py"], grant)).allow_all().write();
+    let of_other = "grants.dirs = [{ host = 'notes', guest = '/notes' }]";
+    let config = ConfigFile::new()
+        .append(&program("up", &[&python, "server.py"], grant))
+        .append(&python_server("other", "probe.py", of_other))
+        .allow_all()
+        .write();
     let at = |name: &str| config.dir().join(name);
     // The program may have another user.
     std::fs::set_permissions(config.dir(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -154,6 +159,8 @@ async fn a_program_beside_the_config_does_not_see_the_files_of_the_host() {
     std::fs::copy(probe, at("probe_server.py")).unwrap();
     std::fs::write(at("server.py"), "import probe_server\n").unwrap();
     std::fs::write(at("word.token"), "secret").unwrap();
+    std::fs::create_dir(at("notes")).unwrap();
+    std::fs::write(at("notes/a.txt"), "of the other program").unwrap();
     if !confines(&config).await {
         return;
     }
@@ -162,7 +169,8 @@ async fn a_program_beside_the_config_does_not_see_the_files_of_the_host() {
     let read = async |name: &str| attempt(&client, &format!("read:{}", at(name).display())).await;
     assert!(read("probe_server.py").await.contains("ATTEMPTS"));
     assert!(at("state/compiled.key").exists());
-    let hidden = ["word.token", "mcp-host.toml", "state/cursor.key", "state/compiled.key"];
+    assert_eq!(client.text("other+try:read:/notes/a.txt").await, "of the other program");
+    let hidden = ["word.token", "mcp-host.toml", "state/cursor.key", "state/compiled.key", "notes/a.txt"];
     for name in hidden {
         let refused = read(name).await;
         assert!(refused.starts_with("FileNotFoundError"), "{name}: {refused}");

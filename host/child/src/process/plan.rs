@@ -10,7 +10,7 @@ use rustix::process::{getegid, geteuid};
 use super::hidden::{Hidden, Shown, ShownFiles};
 use super::namespaces::PROXY_PORT;
 use super::privileges::User;
-use super::program_files::{ProgramFiles, SYSTEM};
+use super::program_files::{ProgramFiles, SYSTEM, Writable};
 use super::tree;
 use crate::spec::{Directory, Job, Limits, Sandbox, Spec};
 
@@ -71,11 +71,16 @@ impl Plan {
             }
             directories.push(Directory { host, guest: Some(directory.path().to_owned()), ..directory.clone() });
         }
-        let writable =
-            directories.iter().filter(|directory| directory.writable).map(|directory| directory.host.as_path());
-        let files = ProgramFiles::find(&job.command, path, &writable.collect::<Vec<_>>())?;
+        if !has_namespaces {
+            refuse_nested(&directories)?;
+        }
+        let writable = Writable {
+            own: writable(&directories).map(Path::to_owned).collect(),
+            others: job.writable_by_others.iter().filter_map(|dir| dir.canonicalize().ok()).collect(),
+        };
+        let files = ProgramFiles::find(&job.command, path, &writable)?;
         let hidden = match job.sandbox {
-            Sandbox::Full => Hidden::find(&hidden_paths(job, &directories), job.hidden_log.as_ref()),
+            Sandbox::Full => Hidden::find(&hidden_paths(job, &files, &directories), job.hidden_log.as_ref()),
             Sandbox::None => Hidden::default(),
         };
         let becomes = user_of(job.user.as_deref(), job.sandbox)?;
@@ -158,11 +163,45 @@ impl Plan {
     }
 }
 
-/// Returns the paths that are hidden in the directories of a program's own files: the host's, and the directories that
-/// the program may write to, because it may execute its own files.
-fn hidden_paths(job: &Job, directories: &[Directory]) -> BTreeSet<PathBuf> {
-    let writable = directories.iter().filter(|directory| directory.writable).map(|directory| directory.host.clone());
-    job.hidden.iter().cloned().chain(writable).collect()
+/// Returns the directories that the program may write to.
+fn writable(directories: &[Directory]) -> impl Iterator<Item = &Path> {
+    directories.iter().filter(|directory| directory.writable).map(|directory| directory.host.as_path())
+}
+
+/// Refuses a read-only directory in one that the program may write to, for a program without namespaces: Landlock
+/// permits in a nested directory everything that it permits in the enclosing one.
+fn refuse_nested(directories: &[Directory]) -> Result<(), String> {
+    let read_only = directories.iter().filter(|directory| !directory.writable);
+    for within in read_only {
+        if let Some(around) = writable(directories).find(|around| within.host.starts_with(around)) {
+            return Err(format!(
+                "the read-only directory {} is in {}, which the program may write to, and that needs namespaces: grant \
+                 separate directories (`grants.dirs`)",
+                within.host.display(),
+                around.display()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the paths that are hidden in the directories of a program's own files: the host's, those that others are
+/// granted, and the directories that the program may write to, because it may execute its own files.
+fn hidden_paths(job: &Job, files: &ProgramFiles, directories: &[Directory]) -> BTreeSet<PathBuf> {
+    let identity = |path: &Path| path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
+    // Another mount of such a directory has another path.
+    let with_own_files: BTreeSet<_> =
+        files.paths.values().flat_map(|own| own.ancestors()).filter_map(identity).collect();
+    let has_own_files = |path: &Path| identity(path).is_some_and(|identity| with_own_files.contains(&identity));
+    let is_granted = |path: &Path| {
+        directories.iter().any(|directory| directory.host.starts_with(path) || path.starts_with(&directory.host))
+    };
+    let of_others = job.granted_to_others.iter().filter(|path| {
+        let real = path.canonicalize().unwrap_or_else(|_| (*path).clone());
+        !has_own_files(&real) && !is_granted(&real)
+    });
+    let writable = writable(directories).map(Path::to_owned);
+    job.hidden.iter().chain(of_others).cloned().chain(writable).collect()
 }
 
 /// Returns the variables of a program. Granted ones take precedence.

@@ -15,14 +15,16 @@
 //! A directory with more than one program's files, such as a home directory or `/opt`, never belongs to a
 //! program: then only the file does. Files that these rules do not find must be granted as a directory.
 //!
-//! No file of the chain may be in a directory that the program may write to. Otherwise the program could link or name
-//! any file of the host there, and would see the files that belong to it after its next start.
+//! None of these files may be in a directory that the program, or another program or plugin, may write to
+//! ([`Writable`]), and no path to one may lead through such a directory. Otherwise they could link or name any file of
+//! the host there, and the program would see the files that belong to it after its next start.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
+use mcp_host_config::grants::looked_up;
 use rustix::fs::{Access, access};
 
 /// Directories of the system's programs and libraries. They contain no user files.
@@ -34,6 +36,8 @@ const MAX_STEPS: usize = 32;
 const MAX_HEAD: u64 = 4096;
 /// Programs whose first argument is the program that they run, by name prefix.
 const INTERPRETERS: [&str; 10] = ["python", "pypy", "node", "nodejs", "ruby", "perl", "php", "bun", "sh", "bash"];
+/// The file in a virtual environment of Python that names its installation.
+const PYTHON_CONFIG: &str = "pyvenv.cfg";
 /// Subdirectories of an installation.
 const INSTALLATION: [&str; 6] = ["bin", "sbin", "lib", "lib32", "lib64", "libexec"];
 /// Directories that belong to a user, to many users or to many programs.
@@ -51,10 +55,42 @@ pub(super) struct ProgramFiles {
     pub(super) dirs: Vec<PathBuf>,
 }
 
+/// Directories in which no file of a program may be, without links in their paths.
+#[derive(Debug, Default)]
+pub(super) struct Writable {
+    /// Those that the program may write to.
+    pub(super) own: Vec<PathBuf>,
+    /// Those that other programs and plugins may write to.
+    pub(super) others: Vec<PathBuf>,
+}
+
+impl Writable {
+    /// Refuses a path that leads to one of the directories or through it.
+    fn refuse(&self, path: &Path) -> Result<(), String> {
+        if self.own.is_empty() && self.others.is_empty() {
+            return Ok(());
+        }
+        let places = looked_up(path);
+        let leads_there = |dir: &&PathBuf| places.iter().any(|place| place.starts_with(dir));
+        let (dir, reason) = match (self.own.iter().find(leads_there), self.others.iter().find(leads_there)) {
+            (Some(dir), _) => (dir, "the program may write to, so it could give itself other files of the host"),
+            (None, Some(dir)) => {
+                (dir, "another program or plugin may write to, which could give this program other files of the host")
+            }
+            (None, None) => return Ok(()),
+        };
+        Err(format!(
+            "{} is in {}, which {reason}: install it in another directory, or remove `mode = \"rw\"` from the grant of {1} \
+             (`grants.dirs`)",
+            path.display(),
+            dir.display()
+        ))
+    }
+}
+
 impl ProgramFiles {
-    /// Finds the files of a command. Its program may be looked up in `search_path`. The program may write to the
-    /// directories `writable`, which have no links in their paths.
-    pub(super) fn find(command: &[String], search_path: &str, writable: &[&Path]) -> Result<Self, String> {
+    /// Finds the files of a command. Its program may be looked up in `search_path`.
+    pub(super) fn find(command: &[String], search_path: &str, writable: &Writable) -> Result<Self, String> {
         let (program, arguments) = command.split_first().ok_or("the command is empty")?;
         let program = look_up(program, search_path)?;
         let mut files = Self { program: program.clone(), ..Self::default() };
@@ -66,15 +102,8 @@ impl ProgramFiles {
         }
         for _ in 0..MAX_STEPS {
             let Some(file) = pending.pop() else { return Ok(files) };
-            if let Some(dir) = writable.iter().find(|dir| leads_through(&file, dir)) {
-                return Err(format!(
-                    "{} is in {}, which the program may write to, so it could give itself other files of the host: install it in \
-                     another directory, or remove `mode = \"rw\"` from the grant of {1} (`grants.dirs`)",
-                    file.display(),
-                    dir.display()
-                ));
-            }
-            files.add(&file);
+            writable.refuse(&file)?;
+            files.add(&file, writable)?;
             match fs::read_link(&file) {
                 Ok(target) => pending.extend(link_target(&file, &target)),
                 Err(_) => pending.extend(interpreter(&file, search_path)?),
@@ -84,15 +113,18 @@ impl ProgramFiles {
     }
 
     /// Adds the files that belong to a file.
-    fn add(&mut self, file: &Path) {
+    fn add(&mut self, file: &Path, writable: &Writable) -> Result<(), String> {
         if is_system(file) {
-            return;
+            return Ok(());
         }
         let real = file.canonicalize().unwrap_or_else(|_| file.to_owned());
         for path in belongings(file).into_iter().chain(belongings(&real)) {
             if let Ok(real) = path.canonicalize()
                 && !is_system(&path)
             {
+                writable.refuse(&path)?;
+                // It may be a link, and names further files.
+                writable.refuse(&path.join(PYTHON_CONFIG))?;
                 self.paths.insert(path, real);
             }
         }
@@ -102,13 +134,8 @@ impl ProgramFiles {
         {
             self.dirs.push(dir.to_owned());
         }
+        Ok(())
     }
-}
-
-/// Returns whether the path of a file, or the file itself, is in a directory.
-fn leads_through(file: &Path, dir: &Path) -> bool {
-    let is_below = |path: &Path| path.canonicalize().is_ok_and(|real| real.starts_with(dir));
-    is_below(file) || file.ancestors().skip(1).any(is_below)
 }
 
 /// Returns whether a program is an interpreter of this name, in any version: `python3.12`.
@@ -191,7 +218,7 @@ fn read_head(file: &Path) -> std::io::Result<Vec<u8>> {
 /// Returns the files that belong to a file; see the module.
 fn belongings(file: &Path) -> Vec<PathBuf> {
     let dirs = || file.ancestors().skip(1);
-    if let Some(venv) = dirs().find(|dir| dir.join("pyvenv.cfg").is_file()) {
+    if let Some(venv) = dirs().find(|dir| dir.join(PYTHON_CONFIG).is_file()) {
         let mut all = vec![venv.to_owned()];
         all.extend(python_home(venv).into_iter().flat_map(|home| installation(&home)));
         return all;
@@ -219,7 +246,7 @@ fn installation(prefix: &Path) -> Vec<PathBuf> {
 
 /// Returns the Python installation that a virtual environment was created from.
 fn python_home(venv: &Path) -> Option<PathBuf> {
-    let head = read_head(&venv.join("pyvenv.cfg")).ok()?;
+    let head = read_head(&venv.join(PYTHON_CONFIG)).ok()?;
     let text = String::from_utf8_lossy(&head).into_owned();
     let home = text.lines().find_map(|line| line.split_once('=').filter(|(key, _)| key.trim() == "home"));
     let bin = PathBuf::from(home?.1.trim());
@@ -247,13 +274,13 @@ mod tests {
 
     fn find(command: &[&Path]) -> ProgramFiles {
         let command: Vec<_> = command.iter().map(|word| word.to_str().unwrap().to_owned()).collect();
-        ProgramFiles::find(&command, "/usr/bin:/bin", &[]).unwrap()
+        ProgramFiles::find(&command, "/usr/bin:/bin", &Writable::default()).unwrap()
     }
 
     #[test]
     fn a_program_of_the_system_has_no_files_of_its_own() {
         assert_eq!(find(&[Path::new("/bin/sh")]), ProgramFiles { program: "/bin/sh".into(), ..Default::default() });
-        let error = ProgramFiles::find(&["no-such-program".to_owned()], "/usr/bin", &[]).unwrap_err();
+        let error = ProgramFiles::find(&["no-such-program".to_owned()], "/usr/bin", &Writable::default()).unwrap_err();
         assert!(error.contains("absolute path"), "{error}");
     }
 
@@ -311,14 +338,45 @@ mod tests {
         write(&at("other/key"), "");
         symlink(at("data/server.py"), at("other/link")).unwrap();
         symlink(at("data"), at("alias")).unwrap();
-        for script in ["data/server.py", "other/link", "alias/server.py"] {
-            let find = |writable: &[&Path]| {
-                ProgramFiles::find(&["/bin/sh".to_owned(), at(script).display().to_string()], "", writable)
+        // The link in the directory leads out of it.
+        symlink(at("data/out"), at("detour")).unwrap();
+        symlink(at("other"), at("data/out")).unwrap();
+        for script in ["data/server.py", "other/link", "alias/server.py", "detour/key"] {
+            let find = |own: &[&str], others: &[&str]| {
+                let [own, others] = [own, others].map(|dirs| dirs.iter().map(|dir| at(dir)).collect());
+                let command = ["/bin/sh".to_owned(), at(script).display().to_string()];
+                ProgramFiles::find(&command, "", &Writable { own, others })
             };
-            assert!(find(&[]).unwrap().paths.contains_key(&at("other")), "{script}");
-            let error = find(&[&at("data")]).unwrap_err();
+            assert!(find(&[], &[]).unwrap().paths.values().any(|real| *real == at("other")), "{script}");
+            let error = find(&["data"], &["data"]).unwrap_err();
+            assert!(error.contains("which the program may write to"), "{script}: {error}");
+            let error = find(&[], &["data"]).unwrap_err();
+            assert!(error.contains("which another program or plugin may write to"), "{script}: {error}");
+            assert_eq!(find(&["dat"], &["dat"]), find(&[], &[]), "{script}");
+        }
+    }
+
+    #[test]
+    fn nobody_who_may_write_chooses_what_belongs_to_a_program() {
+        let root = tempfile::tempdir().unwrap();
+        let real = root.path().canonicalize().unwrap();
+        let at = |path: &str| real.join(path);
+        for file in ["app/package.json", "app/dist/main.js", "data/modules/index.js", "data/python/lib/os.py"] {
+            write(&at(file), "");
+        }
+        symlink(at("data/modules"), at("app/node_modules")).unwrap();
+        write(&at("venv/pyvenv.cfg"), &format!("home = {}\n", at("data/python/bin").display()));
+        write(&at("venv/bin/server"), "");
+        write(&at("data/pyvenv.cfg"), "");
+        write(&at("other/bin/server"), "");
+        symlink(at("data/pyvenv.cfg"), at("other/pyvenv.cfg")).unwrap();
+        for script in ["app/dist/main.js", "venv/bin/server", "other/bin/server"] {
+            let command = ["/bin/sh".to_owned(), at(script).display().to_string()];
+            let find =
+                |others: Vec<PathBuf>| ProgramFiles::find(&command, "", &Writable { others, ..Writable::default() });
+            assert!(find(Vec::new()).is_ok(), "{script}");
+            let error = find(vec![at("data")]).unwrap_err();
             assert!(error.contains("may write to"), "{script}: {error}");
-            assert_eq!(find(&[&at("dat")]), find(&[]), "{script}");
         }
     }
 
@@ -327,6 +385,6 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("loop");
         symlink(&path, &path).unwrap();
-        assert!(ProgramFiles::find(&[path.to_str().unwrap().to_owned()], "", &[]).is_err());
+        assert!(ProgramFiles::find(&[path.to_str().unwrap().to_owned()], "", &Writable::default()).is_err());
     }
 }

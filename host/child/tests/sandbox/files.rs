@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use mcp_host_child::{Directory, EndReason, Launcher, Spec, SpecError};
 
@@ -139,6 +140,61 @@ async fn a_program_that_may_write_to_its_own_script_does_not_start() {
 }
 
 #[tokio::test]
+async fn a_program_in_a_directory_that_others_may_write_to_does_not_start() {
+    if !has_namespaces() {
+        return;
+    }
+    let (dir, other) = (shared_dir(), shared_dir());
+    let script = dir.path().join("main.sh");
+    fs::write(&script, "echo started\n").unwrap();
+    let mut spec = Spec::new(["/bin/sh", script.to_str().unwrap()]);
+    spec.writable_by_others = Arc::new([dir.path().join("gone"), other.path().to_owned()].into());
+    assert_eq!(run(spec.clone()).await.success(), "started\n");
+    spec.writable_by_others = Arc::new([dir.path().to_owned()].into());
+    let error = program(spec).launch().await.unwrap_err().to_string();
+    assert!(error.contains("which another program or plugin may write to"), "{error}");
+}
+
+#[tokio::test]
+async fn what_others_are_granted_beside_a_program_is_hidden_unless_the_program_is_granted_it() {
+    if !has_namespaces() {
+        return;
+    }
+    let dir = shared_dir();
+    let at = |name: &str| dir.path().join(name);
+    for name in ["data", "notes"] {
+        fs::create_dir(at(name)).unwrap();
+        fs::write(at(name).join("f"), format!("{name}\n")).unwrap();
+    }
+    fs::write(at("module"), "module\n").unwrap();
+    let script = "cd \"$(dirname \"$0\")\"; cat module data/f notes/f 2>/dev/null; exit 0\n";
+    fs::write(at("main.sh"), script).unwrap();
+    let mut spec = Spec::new(["/bin/sh", at("main.sh").to_str().unwrap()]);
+    assert_eq!(run(spec.clone()).await.success(), "module\ndata\nnotes\n");
+    // A directory with the files of the program is not hidden.
+    spec.granted_to_others = Arc::new([dir.path().to_owned(), at("data"), at("notes")].into());
+    assert_eq!(run(spec.clone()).await.success(), "module\n");
+    spec.directories = vec![Directory { guest: Some("/data".into()), ..Directory::read_only(at("data")) }];
+    assert_eq!(run(spec).await.success(), "module\ndata\n");
+}
+
+#[tokio::test]
+async fn the_path_of_a_directory_on_the_host_may_lead_through_the_directory_above() {
+    if !has_namespaces() {
+        return;
+    }
+    let dir = shared_dir();
+    for name in ["config", "data"] {
+        fs::create_dir(dir.path().join(name)).unwrap();
+    }
+    fs::write(dir.path().join("data/f"), "text\n").unwrap();
+    let mut spec = shell("cat /data/f");
+    let host = dir.path().join("config/../data");
+    spec.directories.push(Directory { guest: Some("/data".into()), ..Directory::read_only(host) });
+    assert_eq!(run(spec).await.success(), "text\n");
+}
+
+#[tokio::test]
 async fn a_program_does_not_execute_what_it_writes_beside_its_own_files() {
     if !has_namespaces() {
         return;
@@ -220,7 +276,7 @@ pub(crate) async fn read_beside(launcher: &Launcher, hides: bool) -> (Vec<String
     let mut spec = Spec::new(["/bin/sh", at("reader.sh").to_str().unwrap()]);
     if hides {
         let hidden = ["secret", "state", "sub/token", "later"];
-        spec.hidden = std::sync::Arc::new(hidden.map(at).into());
+        spec.hidden = Arc::new(hidden.map(at).into());
     }
     let mut child = launcher.program(spec).unwrap().launch().await.unwrap();
     assert_eq!(first_line(&mut child).await, "ready");

@@ -73,6 +73,19 @@ fn origins_and_guest_paths_are_errors() {
 }
 
 #[tokio::test]
+async fn a_read_only_directory_in_a_writable_one_is_refused_also_behind_a_link() {
+    let Some(launcher) = without_namespaces() else { return };
+    let (around, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::create_dir(around.path().join("in")).unwrap();
+    let link = other.path().join("link");
+    std::os::unix::fs::symlink(around.path().join("in"), &link).unwrap();
+    let mut spec = shell("true");
+    spec.directories = vec![Directory::writable(around.path()), Directory::read_only(link)];
+    let error = launcher.program(spec).unwrap().launch().await.unwrap_err().to_string();
+    assert!(error.contains("the read-only directory") && error.contains("needs namespaces"), "{error}");
+}
+
+#[tokio::test]
 async fn files_are_restricted_by_landlock() {
     let Some(launcher) = without_namespaces() else { return };
     let dirs = [(); 3].map(|()| tempfile::tempdir().unwrap());

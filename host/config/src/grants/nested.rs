@@ -96,6 +96,13 @@ impl WritableDirs {
     }
 }
 
+/// Returns the directory entries that the kernel looks up to resolve a path, each a name in a directory without links.
+/// Who may write to one of these directories can redirect the path.
+#[doc(hidden)]
+pub fn looked_up(path: &Path) -> Vec<PathBuf> {
+    Walk::of(path).steps.into_iter().map(|step| step.place).collect()
+}
+
 /// The resolution of a path, as the kernel performs it.
 pub(crate) struct Walk {
     /// The directory entries that were looked up, in order.

@@ -8,6 +8,7 @@
 //! [warning](crate::Warning::RelativeArgument).
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +25,7 @@ const MAX_ARGUMENTS: usize = 256;
 /// The maximum total length of the arguments in bytes, which is below Linux's limit.
 const MAX_LEN: usize = 64 * 1024;
 
-/// A program and its arguments. `Debug` omits the hidden files.
+/// A program and its arguments. `Debug` omits the hidden files and the grants of others.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UpstreamCommand {
@@ -44,12 +45,19 @@ pub struct UpstreamCommand {
     /// The absolute path of the audit log. It is one of the hidden files, and files whose names begin with its name are
     /// hidden, too: log rotation renames it.
     pub hidden_log: Option<PathBuf>,
+    /// The absolute paths of the directories and SQLite files that all plugins and programs of the config are granted.
+    /// The sandbox hides those of others in the same way. [`Config::load`](crate::Config::load) sets them; an application
+    /// that adds plugins adds theirs.
+    pub granted: Arc<BTreeSet<PathBuf>>,
+    /// The absolute paths of the directories that plugins and programs of the config may write to. The program does not
+    /// start if its own files are there. They are set like `granted`.
+    pub writable: Arc<BTreeSet<PathBuf>>,
 }
 
 impl fmt::Debug for UpstreamCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The key of a search index and the digest of a config have this text, and must not depend on the machine.
-        let Self { program, arguments, sandbox, user, hidden: _, hidden_log: _ } = self;
+        let Self { program, arguments, sandbox, user, hidden: _, hidden_log: _, granted: _, writable: _ } = self;
         f.debug_struct("UpstreamCommand")
             .field("program", program)
             .field("arguments", arguments)
@@ -109,8 +117,16 @@ impl FromNode for UpstreamCommand {
             let ExistingFile(path) = ExistingFile::from_node(node)?;
             *argument = path.to_str().map_or_else(|| argument.clone(), str::to_owned);
         }
-        let (sandbox, hidden) = (SandboxMode::Full, Arc::default());
-        Some(Self { program, arguments, sandbox, user: None, hidden, hidden_log: None })
+        Some(Self {
+            program,
+            arguments,
+            sandbox: SandboxMode::Full,
+            user: None,
+            hidden: Arc::default(),
+            hidden_log: None,
+            granted: Arc::default(),
+            writable: Arc::default(),
+        })
     }
 }
 
@@ -132,9 +148,9 @@ const SCRIPTS: [&str; 10] = [".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", 
 /// The index of the argument with the script that a program runs, if its path is relative: the first argument that is
 /// not an option and has a script's suffix. After an option with code or a module (`-m`, `-c`) there is no script.
 fn script(program: &Path, arguments: &[String]) -> Option<usize> {
-    let name = program.file_name()?.to_str()?;
-    let is_version = |version: &str| version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    INTERPRETERS.iter().find(|interpreter| name.strip_prefix(**interpreter).is_some_and(is_version))?;
+    if !is_interpreter(program) {
+        return None;
+    }
     let at = arguments.iter().position(|argument| !argument.starts_with('-'))?;
     // One-letter options can be combined: `bash -lc`.
     let runs_text = |option: &String| match option.strip_prefix("--") {
@@ -148,7 +164,21 @@ fn script(program: &Path, arguments: &[String]) -> Option<usize> {
     (is_script && !arguments.iter().take(at).any(runs_text)).then_some(at)
 }
 
+/// Returns whether a program is one of [`INTERPRETERS`], in any version: `python3.12`.
+fn is_interpreter(program: &Path) -> bool {
+    let Some(name) = program.file_name().and_then(OsStr::to_str) else { return false };
+    let is_version = |version: &str| version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    INTERPRETERS.iter().any(|interpreter| name.strip_prefix(*interpreter).is_some_and(is_version))
+}
+
 impl UpstreamCommand {
+    /// The program, and the script that it runs if it is an interpreter.
+    pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
+        let argument = self.arguments.iter().find(|argument| !argument.starts_with('-')).map(PathBuf::from);
+        let script = argument.filter(|path| is_interpreter(&self.program) && path.is_absolute() && path.is_file());
+        [self.program.clone()].into_iter().chain(script)
+    }
+
     /// The arguments that are relative paths of files or directories below `dir`, each with its full path.
     pub(crate) fn relative_arguments<'a>(&'a self, dir: &Path) -> impl Iterator<Item = (&'a str, PathBuf)> {
         let words = self.arguments.iter().map(String::as_str);
@@ -190,7 +220,7 @@ fn find_program(node: &Node<'_>, written: &str) -> Option<PathBuf> {
     if written.contains('/') || written.is_empty() {
         return ExistingFile::from_node(node).map(|ExistingFile(path)| path);
     }
-    let path = node.context.environment.get("PATH").map(std::ffi::OsStr::to_owned).unwrap_or_default();
+    let path = node.context.environment.get("PATH").map(OsStr::to_owned).unwrap_or_default();
     let found = std::env::split_paths(&path).filter(|dir| dir.is_absolute()).map(|dir| dir.join(written));
     let found = found.into_iter().find(|file| file.is_file());
     if found.is_none() {

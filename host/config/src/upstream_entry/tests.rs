@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::{Config, Environment, Plugin, SandboxMode, TokenHolder, UpstreamCommand, UpstreamSource};
@@ -291,4 +292,53 @@ fn what_is_hidden_from_a_program_does_not_change_the_identity_of_its_plugin() {
     let (one, other) = (plugins("/states"), plugins("/others"));
     assert_ne!(one, other);
     assert_eq!(format!("{one:?}"), format!("{other:?}"));
+}
+
+#[test]
+fn a_program_is_told_what_all_plugins_are_granted() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for dir in ["notes", "drafts", "own"] {
+        std::fs::create_dir(at(dir)).unwrap();
+    }
+    for file in ["server.sh", "notes.wasm", "shop.db"] {
+        std::fs::write(at(file), "").unwrap();
+    }
+    let text = "[[plugin]]\nname = 'notes'\ncomponent = 'notes.wasm'\nmount = 'notes:///'\n\
+                grants.dirs = [{ host = 'notes', guest = '/a' }, { host = 'drafts', guest = '/b', mode = 'rw' }]\n\
+                grants.sql = [{ name = 'shop', url = 'sqlite:shop.db' }]\n\
+                [[upstream]]\nname = 'up'\nmount = 'up+'\ncommand = ['sh', 'server.sh']\n\
+                grants.dirs = [{ host = 'own', guest = '/own', mode = 'rw' }]\n";
+    let environment = Environment::empty().variable("PATH", "/usr/bin:/bin");
+    let config = Config::parse_in(text, &at("mcp-host.toml"), &environment).unwrap();
+    let (_, command) = config.programs().next().unwrap();
+    let granted = ["drafts", "notes", "own", "shop.db", "shop.db-journal", "shop.db-shm", "shop.db-wal"];
+    assert_eq!(*command.granted, BTreeSet::from(granted.map(at)));
+    assert_eq!(*command.writable, BTreeSet::from(["drafts", "own"].map(at)));
+    assert!(!command.hidden.contains(&at("notes")));
+}
+
+#[test]
+fn a_program_that_a_plugin_may_replace_is_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for dir in ["out", "app"] {
+        std::fs::create_dir(at(dir)).unwrap();
+        std::fs::write(at(dir).join("server.sh"), "").unwrap();
+    }
+    std::fs::write(at("p.wasm"), "").unwrap();
+    let told = |script: &str, mode: &str| {
+        let text = format!(
+            "[[plugin]]\nname = 'writer'\ncomponent = 'p.wasm'\nmount = 'p:///'\n\
+             grants.dirs = [{{ host = 'out', guest = '/out', mode = '{mode}' }}]\n\
+             [[upstream]]\nname = 'up'\nmount = 'up+'\ncommand = ['sh', '{script}']\n"
+        );
+        let environment = Environment::empty().variable("PATH", "/usr/bin:/bin");
+        let config = Config::parse_in(&text, &at("mcp-host.toml"), &environment).unwrap();
+        let warnings = config.warnings().into_iter().map(|warning| warning.to_string());
+        warnings.filter(|warning| warning.contains("does not start the program")).collect::<Vec<_>>()
+    };
+    let warnings = told("out/server.sh", "rw");
+    assert!(warnings.len() == 1 && warnings[0].contains("plugin `writer` may write to"), "{warnings:?}");
+    assert_eq!([told("out/server.sh", "ro"), told("app/server.sh", "rw")], [(); 2].map(|()| Vec::<String>::new()));
 }

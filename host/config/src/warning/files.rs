@@ -21,6 +21,8 @@ pub enum SensitiveFile {
     Secret,
     /// The component of a plugin without `digest`: no plugin must write it.
     Component,
+    /// The program of an upstream, or its script: no plugin must write it.
+    Program,
     /// A directory of the server, or a granted directory or database that the host does not open as a
     /// [nested path](crate::grants::NestedPath): a plugin that may replace it with a link decides what is opened.
     Opened,
@@ -41,8 +43,10 @@ impl Config {
     /// occurs once. Paths that the host opens without following a plugin's links are excluded.
     fn opened_paths(&self) -> Vec<OpenedPath> {
         let writable = WritableDirs::of(&self.plugins);
+        let programs: Vec<_> = self.programs().flat_map(|(_, command)| command.files()).collect();
         let of_server = [&self.server.state, &self.server.cache].into_iter().flatten();
         let mut paths: Vec<_> = of_server.map(|path| (path, SensitiveFile::Opened)).collect();
+        paths.extend(programs.iter().map(|path| (path, SensitiveFile::Program)));
         for plugin in &self.plugins {
             if plugin.upstream.is_none() && plugin.digest.is_none() {
                 paths.push((&plugin.component, SensitiveFile::Component));

@@ -104,6 +104,11 @@ impl fmt::Display for Warning {
                         "the component {file} is in a directory that plugin `{plugin}` may write to, so its provider may replace it with \
                          one that has the grants of another plugin; move one of the two, set `digest`, or remove `mode = \"rw\"`"
                     ),
+                    SensitiveFile::Program => write!(
+                        f,
+                        "{file}, which a program of an upstream consists of, is in a directory that plugin `{plugin}` may write to, so \
+                         the host does not start the program; install it in another directory, or remove `mode = \"rw\"`"
+                    ),
                     SensitiveFile::Opened => write!(
                         f,
                         "{file} is in a directory that plugin `{plugin}` may write to, so its provider may replace it with a link to any \

@@ -77,6 +77,8 @@ fn spec(plugin: &Plugin, command: &UpstreamCommand) -> Result<Spec, GrantError> 
     let mut spec = Spec::new(words).grant(&plugin.grants)?.limit(&plugin.limits);
     spec.hidden = command.hidden.clone();
     spec.hidden_log.clone_from(&command.hidden_log);
+    spec.granted_to_others = command.granted.clone();
+    spec.writable_by_others = command.writable.clone();
     spec.user.clone_from(&command.user);
     spec.sandbox = match command.sandbox {
         SandboxMode::None => Sandbox::None,
