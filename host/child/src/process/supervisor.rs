@@ -226,7 +226,7 @@ impl Running {
             if began < next_watches {
                 continue;
             }
-            if tree::has_too_many_watches(limits.files) {
+            if tree::has_too_many_watches() {
                 return Some(EndReason::Watches);
             }
             next_watches = Instant::now().checked_add(began.elapsed().saturating_mul(WATCHES_PAUSE))?;

@@ -1,9 +1,8 @@
 //! The processes of a program, which are all processes below its supervisor: measuring and killing them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use procfs::process::{Process, Stat, Status, all_processes};
@@ -245,18 +244,12 @@ fn resident(process: &Process) -> Option<u64> {
 
 /// Returns whether the processes below this one have more than [`MAX_WATCHES`]. Threads share the descriptors of their
 /// process, because seccomp refuses other threads.
-///
-/// A descriptor in flight, which is in a message to a Unix socket (`SCM_RIGHTS`), counts as a set with `files` watches:
-/// no process has it, so its watches cannot be counted. Such a set can have more, because it can watch a file under each
-/// number that the file had. Descriptors in the messages to a socket that is itself in flight are not found.
-pub(super) fn has_too_many_watches(files: u32) -> bool {
-    let in_each = usize::try_from(files).unwrap_or(usize::MAX);
-    let (mut count, mut sockets) = (0_usize, BTreeSet::new());
+pub(super) fn has_too_many_watches() -> bool {
+    let mut count = 0_usize;
     for process in below(own_id()) {
         // A first thread that has ended has no descriptors any more. The other threads have those of the process.
         let mut threads = process.tasks().into_iter().flatten().flatten();
-        let watches = threads
-            .find_map(|thread| watches_of(&format!("/proc/{}/task/{}", thread.pid, thread.tid), in_each, &mut sockets));
+        let watches = threads.find_map(|thread| watches_of(&format!("/proc/{}/task/{}", thread.pid, thread.tid)));
         count = count.saturating_add(watches.unwrap_or(0));
         if count > MAX_WATCHES {
             return true;
@@ -266,27 +259,19 @@ pub(super) fn has_too_many_watches(files: u32) -> bool {
 }
 
 /// Returns the number of watches of a thread, but counts only a few more than [`MAX_WATCHES`]. None if it has no
-/// descriptors. A descriptor in flight counts as `in_each` watches, once for each socket: those that have been counted
-/// are in `sockets`.
-fn watches_of(thread: &str, in_each: usize, sockets: &mut BTreeSet<PathBuf>) -> Option<usize> {
+/// descriptors.
+fn watches_of(thread: &str) -> Option<usize> {
     let mut known = None;
     for descriptor in std::fs::read_dir(format!("{thread}/fd")).ok()?.flatten() {
         let count = known.get_or_insert(0_usize);
-        let target = std::fs::read_link(descriptor.path()).unwrap_or_default();
-        let is_set = target.as_os_str() == "anon_inode:[eventpoll]";
-        if !is_set && !target.as_os_str().as_encoded_bytes().starts_with(b"socket:") {
+        let target = std::fs::read_link(descriptor.path());
+        if !target.is_ok_and(|target| target.as_os_str() == "anon_inode:[eventpoll]") {
             continue;
         }
         let number = descriptor.file_name();
         let Ok(info) = File::open(format!("{thread}/fdinfo/{}", number.display())) else { continue };
-        let mut lines = BufReader::new(info).lines().map_while(Result::ok);
-        let watches = if is_set {
-            lines.filter(|line| line.starts_with("tfd:")).take(MAX_WATCHES.saturating_add(1)).count()
-        } else {
-            let in_flight = lines.find_map(|line| line.strip_prefix("scm_fds:")?.trim().parse::<usize>().ok());
-            let in_flight = in_flight.filter(|number| *number > 0 && sockets.insert(target));
-            in_flight.unwrap_or(0).saturating_mul(in_each)
-        };
+        let lines = BufReader::new(info).lines().map_while(Result::ok);
+        let watches = lines.filter(|line| line.starts_with("tfd:")).take(MAX_WATCHES.saturating_add(1)).count();
         *count = count.saturating_add(watches);
         if *count > MAX_WATCHES {
             break;

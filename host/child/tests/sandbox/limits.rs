@@ -213,30 +213,6 @@ signal.pause()
 }
 
 #[tokio::test]
-async fn the_watches_of_descriptors_in_flight_count() {
-    if !has_namespaces() {
-        return;
-    }
-    // No process has these sets after they have been sent.
-    let script = r#"
-import os, select, signal, socket
-one, other = socket.socketpair()
-events = [os.eventfd(0) for _ in range(400)]
-for _ in range(10):
-    sets = [select.epoll() for _ in range(20)]
-    for each in sets:
-        for event in events:
-            each.register(event, select.EPOLLIN)
-    socket.send_fds(one, [b"x"], [each.fileno() for each in sets])
-    for each in sets:
-        each.close()
-signal.pause()
-"#;
-    let Some(spec) = python(script) else { return };
-    assert_eq!(run(spec).await.outcome.reason, EndReason::Watches);
-}
-
-#[tokio::test]
 async fn the_watches_of_a_process_count_after_its_first_thread_has_ended() {
     if !has_namespaces() {
         return;
