@@ -22,7 +22,7 @@ use mcp_host_model::provider::{
 use mcp_host_model::resource::{Argument, Completion};
 
 use crate::connection::{self, ConnectError, Connector, Means};
-use crate::provider::{Opening, UpstreamProvider};
+use crate::provider::{Opening, UpstreamProvider, is_of_empty_server};
 
 /// The maximum number of concurrent attempts to connect at the start.
 const MAX_STARTING: usize = 8;
@@ -208,17 +208,23 @@ impl Provider for Identities {
     async fn check(&self) -> std::result::Result<Vec<String>, String> {
         let checks: Vec<_> = self.clients.iter().map(Client::check).collect();
         let checked: Vec<_> = futures::stream::iter(checks).buffered(MAX_STARTING).collect().await;
-        let (mut warnings, mut errors) = (Vec::new(), Vec::new());
+        let (mut warnings, mut errors, mut is_empty_for_all) = (Vec::new(), Vec::new(), true);
         for (client, checked) in self.clients.iter().zip(checked) {
             match checked {
-                // Equal warnings apply to all clients.
-                Ok(found) => found.into_iter().for_each(|warning| {
-                    if !warnings.contains(&warning) {
-                        warnings.push(warning);
+                Ok(found) => {
+                    is_empty_for_all &= found.iter().any(|warning| is_of_empty_server(warning));
+                    // Equal warnings apply to all clients.
+                    for warning in found {
+                        if !warnings.contains(&warning) {
+                            warnings.push(warning);
+                        }
                     }
-                }),
+                }
                 Err(error) => errors.push(format!("the token of {}: {error}", name_of(&client.holder))),
             }
+        }
+        if !is_empty_for_all {
+            warnings.retain(|warning| !is_of_empty_server(warning));
         }
         if errors.is_empty() { Ok(warnings) } else { Err(errors.join("; ")) }
     }

@@ -56,6 +56,7 @@ use crate::updates::Updates;
 use crate::walks::Walks;
 
 use self::survey::Survey;
+pub(crate) use self::survey::is_of_empty_server;
 
 /// The minimum time for which a subscription is kept without a request for its changes.
 const MIN_IDLE: Duration = Duration::from_secs(90);

@@ -258,6 +258,29 @@ async fn check_tries_the_token_of_each_principal_and_names_the_one_that_is_refus
 }
 
 #[tokio::test]
+async fn check_warns_of_an_empty_server_only_if_it_is_empty_for_all_principals() {
+    let files = [("good", "good"), ("none", "none"), ("empty", "empty")];
+    let (origin, folder) = (origin().await, Folder::with_files(files));
+    for (ada, eve, is_warned) in [("good", "none", false), ("good", "empty", false), ("none", "empty", true)] {
+        let [ada, eve] = [("ada", ada), ("eve", eve)].map(|(principal, token)| {
+            let file = folder.path().join(token);
+            format!("{{ principal = '{principal}', token = {{ file = '{}' }} }}", file.display())
+        });
+        let config = ConfigFile::new()
+            .principal("ada", "token-of-ada")
+            .principal("eve", "token-of-eve")
+            .append(&over_http(&origin, &format!("mount = 'up+'\nauth.tokens = [{ada}, {eve}]")))
+            .allow_all()
+            .write();
+        let shown = command(&config, &["check"]).await.success().text();
+        let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        for warning in ["the server has no resources", "it lists neither a valid resource nor a valid template"] {
+            assert_eq!(shown.contains(warning), is_warned, "{ada}, {eve}: {shown}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn check_offline_says_that_an_upstream_was_not_asked() {
     let origin = origin().await;
     let config = ConfigFile::new().append(&over_http(&origin, "mount = 'up+'")).allow_all().write();

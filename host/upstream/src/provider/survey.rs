@@ -5,6 +5,18 @@ use mcp_host_base::text::Excerpt;
 
 use super::Shared;
 
+/// The warning about a server without resources.
+const NO_RESOURCES: &str = "the server has no resources, so nothing of it is served: its capabilities have no `resources`, and tools \
+                            and prompts of an upstream are not served; remove this upstream, or mount a server that has resources";
+/// The warning about a server that lists nothing.
+const NOTHING_LISTED: &str = "nothing of the server is served: it lists neither a valid resource nor a valid template, and tools and \
+                              prompts of an upstream are not served; remove this upstream, unless its resources come later";
+
+/// Returns whether this is a warning that the server has nothing. With another token it may have something.
+pub(crate) fn is_of_empty_server(warning: &str) -> bool {
+    [NO_RESOURCES, NOTHING_LISTED].contains(&warning)
+}
+
 /// The number of listed URIs, and of those that have a path.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
@@ -43,22 +55,14 @@ impl Shared {
     pub(super) async fn warnings(&self) -> Vec<String> {
         let Ok(link) = self.connector.link().await else { return Vec::new() };
         if !link.has_resources() {
-            return vec![
-                "the server has no resources, so nothing of it is served: its capabilities have no `resources`, and tools and prompts of an \
-                 upstream are not served; remove this upstream, or mount a server that has resources"
-                    .to_owned(),
-            ];
+            return vec![NO_RESOURCES.to_owned()];
         }
         let templates = self.templates().await;
         let has_no_template = templates.as_ref().is_ok_and(Vec::is_empty);
         let templates = templates.unwrap_or_default();
         let survey = self.survey.lock();
         if has_no_template && survey.is_empty() {
-            return vec![
-                "nothing of the server is served: it lists neither a valid resource nor a valid template, and tools and prompts of an \
-                 upstream are not served; remove this upstream, unless its resources come later"
-                    .to_owned(),
-            ];
+            return vec![NOTHING_LISTED.to_owned()];
         }
         let Some(unmapped) = survey.unmapped.as_ref().filter(|_| survey.mapped == 0 && templates.is_empty()) else {
             return Vec::new();
