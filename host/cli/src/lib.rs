@@ -215,6 +215,9 @@ pub fn main(start_threads: impl FnOnce()) -> ExitCode {
     // Commands that load plugins need the config, too: an unconfined process starts the programs of upstreams.
     let loaded = command.loads_plugins().then(|| Config::load(&global.config));
     let served = config.as_ref().and_then(|served| served.as_ref().ok()).map(|served| &served.config);
+    // The default limit suits programs that open few files. If it cannot be raised, plugins get fewer. It is raised
+    // before the launcher starts, because the programs of upstreams have fewer files than the launcher.
+    let _ = rlimit::increase_nofile_limit(u64::MAX);
     let programs = served.or(loaded.as_ref().and_then(|loaded| loaded.as_ref().ok())).map(Programs::start);
     let programs = programs.unwrap_or_else(|| Ok(Programs::default()));
     let journal = match &command {
@@ -245,8 +248,6 @@ pub fn main(start_threads: impl FnOnce()) -> ExitCode {
     };
     let calls = (!matches!(command, Command::Serve(_))).then(CallRecorder::default);
     let context = Context::new(&global, log, journal, served, loaded, programs, calls);
-    // The default limit suits programs that open few files. If it cannot be raised, plugins get fewer.
-    let _ = rlimit::increase_nofile_limit(u64::MAX);
     let result = confinement
         .map_err(CliError::from)
         .and_then(|confinement| programs_error.map_or(Ok(confinement), Err))

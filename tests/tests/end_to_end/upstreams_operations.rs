@@ -2,13 +2,16 @@
 //! finds.
 
 use std::path::Path;
+use std::process::Stdio;
 
 use mcp_host_tests::{
-    ConfigFile, Folder, HttpServer, MockOrigin, Output, RecordedRequest, Reply, Revision, TIMEOUT, WrittenConfig, run,
+    ConfigFile, Folder, HttpServer, MockOrigin, Output, RecordedRequest, Reply, Revision, TIMEOUT, WrittenConfig,
+    host_command, run,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
+use tokio::process::Command;
 
 /// Answers as a server with sessions and the resource `x:a`. It rejects the token `refused`, has no resources for the
 /// token `none`, and lists none for the token `empty`.
@@ -193,6 +196,20 @@ async fn check_says_how_a_program_ended_and_what_it_wrote_last() {
     assert!(shown.contains("\n  first\n  no such token: X\n"), "{shown}");
     let error = command(&config, &["check", "--json"]).await.json()["plugins"][0]["error"].clone();
     assert!(error.as_str().unwrap().contains("no such token: X"), "{error}");
+}
+
+#[tokio::test]
+async fn a_program_may_open_1024_files_although_the_shell_permits_fewer() {
+    let config = ConfigFile::new().append(&program("ulimit -n >&2; exit 3", "")).allow_all().write();
+    let host = host_command();
+    let host = host.as_std();
+    let mut limited = Command::new("/bin/sh");
+    limited.args(["-c", "ulimit -S -n 512 && exec \"$@\"", "sh"]).arg(host.get_program());
+    limited.args(["check", "--config"]).arg(config.path());
+    limited.env_clear().envs(host.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    limited.current_dir("/").stdin(Stdio::null()).kill_on_drop(true);
+    let shown = String::from_utf8(limited.output().await.unwrap().stdout).unwrap();
+    assert!(shown.contains("\n  1024\n"), "{shown}");
 }
 
 #[tokio::test]

@@ -33,7 +33,7 @@ pub(super) fn apply(limits: &Limits, others: u64) -> io::Result<()> {
     let set = |resource, most| set_both(resource, most, most);
     set(Resource::Data, limits.memory.saturating_add(Limits::UNUSED))?;
     set(Resource::Nproc, u64::from(limits.processes).saturating_add(OWN_PROCESSES).saturating_add(others))?;
-    // The launcher has the limit of the host.
+    // The launcher has the limit that the host had when it started the launcher.
     let of_host = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     set(Resource::Nofile, u64::from(limits.files).min(of_host.saturating_sub(FILES_BELOW_HOST).max(MIN_FILES)))?;
     set(Resource::Fsize, limits.file_size)?;
