@@ -8,6 +8,8 @@ use std::time::Duration;
 use procfs::process::{Process, Stat, Status, all_processes};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 
+use super::sys;
+
 /// The maximum number of measured processes.
 const MAX_PROCESSES: usize = 65_536;
 /// The maximum number of walks of a measurement.
@@ -156,9 +158,14 @@ struct Measurement {
 
 impl Measurement {
     /// Measures a process. None if it does not exist any more.
-    fn of(id: i32) -> Option<Self> {
+    ///
+    /// A process that has been started by `vfork` or `posix_spawn` has the memory of its parent until it calls `exec`.
+    /// This memory counts for the parent only.
+    fn of(id: i32, parent: i32) -> Option<Self> {
         let process = Process::new(id).ok()?;
-        let resident = resident(&process);
+        // If the process has memory now, it has had memory when it was compared.
+        let is_of_parent = sys::have_same_memory(id, parent) && of_first_thread(&process).is_some();
+        let resident = if is_of_parent { Some(0) } else { resident(&process) };
         let stat = process.stat().ok()?;
         let ticks = procfs::ticks_per_second().max(1);
         let time = |of: u64| Duration::from_millis(of.saturating_mul(1000).checked_div(ticks).unwrap_or(0));
@@ -198,7 +205,7 @@ fn walk(measured: &mut BTreeMap<i32, Measurement>) -> (Usage, bool) {
         // The kernel lists the newest child last, which may be the first to end.
         for child in children.iter().rev() {
             let known = measured.get(child).copied();
-            let Some(process) = known.or_else(|| Measurement::of(*child)) else {
+            let Some(process) = known.or_else(|| Measurement::of(*child, parent)) else {
                 is_complete = false;
                 continue;
             };
@@ -232,14 +239,21 @@ fn is_running((process, start): (i32, u64)) -> bool {
 /// Returns the memory of a process as [`Usage`] counts it, in KiB. None if the kernel does not tell it, or the process
 /// has ended.
 fn resident(process: &Process) -> Option<u64> {
-    let of = |status: Status| {
-        // A kernel without swap, or without huge pages, does not have these.
-        let [swapped, huge] = [status.vmswap, status.hugetlbpages].map(Option::unwrap_or_default);
-        Some([status.rssanon?, status.rssshmem?, status.vmpte?, swapped, huge].into_iter().fold(0, u64::saturating_add))
-    };
     // A first thread that has ended has no memory any more. The other threads have the memory of the process.
-    let of_other_threads = || process.tasks().ok()?.flatten().find_map(|task| of(task.status().ok()?));
-    process.status().ok().and_then(of).or_else(of_other_threads)
+    let of_other_threads = || process.tasks().ok()?.flatten().find_map(|task| memory_of(&task.status().ok()?));
+    of_first_thread(process).or_else(of_other_threads)
+}
+
+/// Returns the same, unless the first thread of the process has ended.
+fn of_first_thread(process: &Process) -> Option<u64> {
+    memory_of(&process.status().ok()?)
+}
+
+/// Returns the memory of a thread, in KiB. None if it has ended.
+fn memory_of(status: &Status) -> Option<u64> {
+    // A kernel without swap, or without huge pages, does not have these.
+    let [swapped, huge] = [status.vmswap, status.hugetlbpages].map(Option::unwrap_or_default);
+    Some([status.rssanon?, status.rssshmem?, status.vmpte?, swapped, huge].into_iter().fold(0, u64::saturating_add))
 }
 
 /// Returns whether the processes below this one have more than [`MAX_WATCHES`]. Threads share the descriptors of their

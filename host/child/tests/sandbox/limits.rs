@@ -103,6 +103,36 @@ while time.monotonic() < end:
 }
 
 #[tokio::test]
+async fn a_process_that_is_being_started_has_no_memory_of_its_own() {
+    if !has_namespaces() {
+        return;
+    }
+    // The new process has the memory of its parent until `exec`. Before, it opens a file, and waits for 3 s for the end of
+    // the lease of that file.
+    let script = r#"
+import fcntl, os, signal, time
+ready, tell = os.pipe()
+if os.fork() == 0:
+    signal.signal(signal.SIGIO, signal.SIG_IGN)
+    file = os.open("/tmp/leased", os.O_RDWR | os.O_CREAT)
+    fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    os.write(tell, b"x")
+    time.sleep(3)
+    os._exit(0)
+os.read(ready, 1)
+block, began = bytearray(150 << 20), time.monotonic()
+opened = [(os.POSIX_SPAWN_OPEN, 9, "/tmp/leased", os.O_RDONLY, 0)]
+os.waitpid(os.posix_spawn("/bin/true", ["true"], {}, file_actions=opened), 0)
+assert time.monotonic() - began > 2
+"#;
+    let Some(mut spec) = python(script) else { return };
+    spec.limits.memory = 256 << 20;
+    let said = run(spec).await;
+    assert_eq!(said.outcome.reason, EndReason::Exit(0), "{said:?}");
+    assert!(said.outcome.memory > 150 << 20, "{said:?}");
+}
+
+#[tokio::test]
 async fn the_memory_of_a_process_counts_after_its_first_thread_has_ended() {
     if !has_namespaces() {
         return;
