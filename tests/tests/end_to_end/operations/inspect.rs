@@ -106,7 +106,7 @@ async fn what_is_granted_for_nothing_is_a_warning_and_with_strict_an_error() {
     assert_eq!((&report["state"], &report["warnings"]), (&json!("ok"), &json!([warning])));
     assert_eq!(requirement(&report, "http")["status"], "unused");
     let lenient = check(&config, &[]).await.success();
-    assert!(lenient.text().contains(&format!("repo: {warning}\n")), "{}", lenient.text());
+    assert!(lenient.text().contains(&format!("repo: warning: {warning}\n")), "{}", lenient.text());
     let strict = check(&config, &["--strict"]).await;
     assert_eq!(strict.code(), 1);
     assert!(strict.stderr.contains("1 warning, and"), "{}", strict.stderr);
