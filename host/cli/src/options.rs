@@ -137,7 +137,7 @@ impl PrincipalArgs {
             return Some("the config names no group, so `--group` has no effect".to_owned());
         }
         let known = known.into_iter().map(quote).collect::<Vec<_>>().join(", ");
-        Some(format!("the config names no group {unknown}, so `--group` has no effect; its groups are {known}"))
+        Some(format!("the config names no group {unknown}; its groups are {known}"))
     }
 
     /// Returns the principal.
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(note(&["team", "corp/eng", "corp/ops"], config), None);
         assert_eq!(
             note(&["corp/ops", "taem"], config).unwrap(),
-            "the config names no group `taem`, so `--group` has no effect; its groups are `corp/eng`, `corp/ops`, `team`"
+            "the config names no group `taem`; its groups are `corp/eng`, `corp/ops`, `team`"
         );
         assert!(note(&["team"], &Config::new()).unwrap().starts_with("the config names no group, so "));
     }

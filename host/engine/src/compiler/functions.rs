@@ -61,6 +61,8 @@ pub(crate) const MAX_FILES: usize = 256;
 pub(crate) const MAX_TOTAL_SIZE: u64 = 1 << 30;
 /// The maximum number of other component files whose functions are read.
 const MAX_OTHERS: usize = 2;
+/// The maximum size of each of them in bytes.
+const MAX_OTHER_SIZE: u64 = 128 << 20;
 /// The length of a tag in bytes.
 const TAG_LEN: usize = 32;
 
@@ -107,15 +109,16 @@ impl FunctionFiles {
 
     /// Returns the files of other component files to read, the last written one first.
     ///
-    /// They have from a quarter of the size of the component to eight times that. A file is as large as its component
-    /// if that has CPython, and 2.4 to 3.5 times as large if it is in JavaScript or Rust. The components of files
-    /// beyond these bounds hardly have functions in common with this one, and reading the functions of a large
-    /// component would take longer than compiling a small one.
+    /// They have from a quarter of the size of the component to eight times that, and at most [`MAX_OTHER_SIZE`],
+    /// because the compiler has all of them in memory. A file is as large as its component if that has CPython, and 2.4
+    /// to 3.5 times as large if it is in JavaScript or Rust. The components of files beyond these bounds hardly have
+    /// functions in common with this one, and reading the functions of a large component would take longer than
+    /// compiling a small one.
     fn others(&self) -> Vec<PathBuf> {
         let name = self.from.file_name().and_then(OsStr::to_str);
         let engine = name.and_then(|name| name.split_once('-')).map(|(_, engine)| engine);
         let Some((dir, engine)) = self.from.parent().zip(engine) else { return Vec::new() };
-        let comparable = self.component_size / 4..=self.component_size.saturating_mul(8);
+        let comparable = self.component_size / 4..=self.component_size.saturating_mul(8).min(MAX_OTHER_SIZE);
         // Without the directory, all functions are compiled.
         let files = newest_first(dir, engine).unwrap_or_default().into_iter();
         let files = files.filter(|file| file.path != self.from && comparable.contains(&file.size));
