@@ -350,7 +350,7 @@ async fn what_the_kernel_lacks_is_told_by_check_and_at_the_start() {
         (libc::SYS_landlock_create_ruleset, "no Landlock: ", "use Linux 5.13 or later with `landlock`"),
     ] {
         let (check, _) = run_without(call, "check", &config).await;
-        let told = format!("up: the sandbox is incomplete on this machine: {lack}");
+        let told = format!("up: warning: the sandbox is incomplete on this machine: {lack}");
         assert!(check.contains(&told) && check.contains(what_to_do), "{check}");
         let (_, log) = run_without(call, "serve", &config).await;
         let told = format!("the sandbox of programs is incomplete on this machine: {lack}");
