@@ -377,6 +377,6 @@ mod tests {
         for minute in 2..100 {
             refused.add(minute.to_string(), began + REFUSED_TIME * minute);
         }
-        assert_eq!(refused.pending.len(), MAX_REFUSED, "nobody takes them");
+        assert_eq!(refused.pending.len(), MAX_REFUSED, "the application takes none");
     }
 }

@@ -1,4 +1,5 @@
-//! The files of the host that a program does not see, although they are in a directory of its own files.
+//! The files of the host, and the grants of other plugins and programs, that a program does not see, although they are
+//! in a directory of its own files.
 //!
 //! A directory with such files is not shown as a whole. Each of its other entries is mounted separately, and has a
 //! Landlock rule of its own. So a file that replaces a hidden one while the program runs is hidden, too. A file that is

@@ -131,7 +131,7 @@ fn other_processes() -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-/// Calls that change a file's attributes by its path. A program can still change those of files that it has opened.
+/// Calls that change the attributes of a file by its path. A program can change the attributes of its open files.
 fn attributes_by_path() -> Result<Rules, BackendError> {
     /// Not declared for all processors.
     const SYS_FCHMODAT2: i64 = 452;

@@ -261,7 +261,7 @@ fn memory_of(status: &Status) -> Option<u64> {
 pub(super) fn has_too_many_watches() -> bool {
     let mut count = 0_usize;
     for process in below(own_id()) {
-        // A first thread that has ended has no descriptors any more. The other threads have those of the process.
+        // After its first thread has ended, only the other threads list the descriptors of a process.
         let mut threads = process.tasks().into_iter().flatten().flatten();
         let watches = threads.find_map(|thread| watches_of(&format!("/proc/{}/task/{}", thread.pid, thread.tid)));
         count = count.saturating_add(watches.unwrap_or(0));
